@@ -1,0 +1,36 @@
+//go:build deps
+
+package deps
+
+import (
+	_ "github.com/adrg/xdg"
+	_ "github.com/distribution/reference"
+	_ "github.com/drone/envsubst/v2"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/invopop/jsonschema"
+	_ "github.com/onsi/gomega"
+	_ "github.com/santhosh-tekuri/jsonschema/v6"
+	_ "github.com/schollz/progressbar/v3"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/pflag"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "golang.org/x/mod/semver"
+	_ "golang.org/x/sync/errgroup"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	_ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	_ "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/featuregate"
+	_ "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	_ "sigs.k8s.io/cluster-api/core/webhooks/admission"
+	_ "sigs.k8s.io/cluster-api/core/setup"
+	_ "sigs.k8s.io/cluster-api/util/flags"
+	_ "sigs.k8s.io/cluster-api/exp/topology/desiredstate"
+	_ "sigs.k8s.io/controller-runtime"
+	_ "sigs.k8s.io/controller-runtime/pkg/envtest"
+	_ "sigs.k8s.io/kustomize/api/krusty"
+	_ "sigs.k8s.io/kustomize/kyaml/yaml"
+	_ "sigs.k8s.io/yaml"
+)
