@@ -1,0 +1,229 @@
+package v1alpha1
+
+import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+// Conditions and reasons of every kind here that is reconciled.
+//
+// A reason tells people and alerts why a condition is as it is. No controller reads one back to
+// decide what to do next.
+const (
+	// ReadyCondition sums up the other conditions, for the whole life of the object, deletion included.
+	// Cluster API mirrors it in the InfrastructureReady condition of the owner.
+	ReadyCondition = clusterv1.ReadyCondition
+
+	// ReadyReason: everything that the object stands for is there and works.
+	ReadyReason = clusterv1.ReadyReason
+
+	// NotReadyReason: at least one other condition is False; the message says which.
+	NotReadyReason = clusterv1.NotReadyReason
+
+	// ReadyUnknownReason: at least one other condition is Unknown and none is False.
+	ReadyUnknownReason = clusterv1.ReadyUnknownReason
+
+	// DeletingReason: the object is being deleted; the message says what is left.
+	DeletingReason = clusterv1.DeletingReason
+
+	// PausedCondition is True while the object, or its Cluster, is paused.
+	PausedCondition = clusterv1.PausedCondition
+
+	// PausedReason: the Cluster has spec.paused, or the object has the annotation cluster.x-k8s.io/paused.
+	PausedReason = clusterv1.PausedReason
+
+	// NotPausedReason: neither the Cluster nor the object is paused.
+	NotPausedReason = clusterv1.NotPausedReason
+
+	// HostUnreachableReason: what the condition is about can't be seen, because the host doesn't answer.
+	HostUnreachableReason = "HostUnreachable"
+
+	// InternalErrorReason: an error that isn't described by any other reason; the message and the log have it.
+	InternalErrorReason = clusterv1.InternalErrorReason
+)
+
+// Conditions of a LibvirtCluster.
+const (
+	// HostsAvailableCondition is True when at least one Ready host is selected and allowed.
+	HostsAvailableCondition = "HostsAvailable"
+
+	// HostsAvailableReason: there is such a host; status.failureDomains lists where.
+	HostsAvailableReason = "HostsAvailable"
+
+	// NoHostsSelectedReason: hostSelector selects no host.
+	NoHostsSelectedReason = "NoHostsSelected"
+
+	// NamespaceNotAllowedReason: hosts are selected, but their identities don't allow this namespace.
+	NamespaceNotAllowedReason = "NamespaceNotAllowed"
+
+	// NoHostsReadyReason: hosts are selected and allowed, but none of them is Ready.
+	NoHostsReadyReason = "NoHostsReady"
+
+	// ControlPlaneEndpointReadyCondition is True when the control plane endpoint is known, and its load
+	// balancer runs if the provider runs it.
+	ControlPlaneEndpointReadyCondition = "ControlPlaneEndpointReady"
+
+	// ControlPlaneEndpointSetReason: spec.controlPlaneEndpoint has a host and a port.
+	ControlPlaneEndpointSetReason = "ControlPlaneEndpointSet"
+
+	// WaitingForControlPlaneEndpointReason: nobody has set the endpoint, and no pool is named to claim it from.
+	WaitingForControlPlaneEndpointReason = "WaitingForControlPlaneEndpoint"
+
+	// WaitingForAddressReason: an address is claimed and the IPAM provider hasn't given it.
+	WaitingForAddressReason = "WaitingForAddress"
+
+	// LoadBalancerNotRunningReason: the virtual machine with HAProxy doesn't run.
+	LoadBalancerNotRunningReason = "LoadBalancerNotRunning"
+)
+
+// Conditions of a LibvirtMachine, one for each phase of its life, in their order.
+const (
+	// HostBoundCondition is True once the machine is bound to a host: spec.hostName and spec.providerID are set.
+	HostBoundCondition = "HostBound"
+
+	// HostBoundReason: the machine is bound to a host.
+	HostBoundReason = "HostBound"
+
+	// WaitingForClusterInfrastructureReason: the LibvirtCluster isn't provisioned.
+	WaitingForClusterInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
+
+	// WaitingForBootstrapDataReason: the Machine has no bootstrap data Secret.
+	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
+
+	// NoHostFitsReason: no host fits; the message has a reason for each.
+	NoHostFitsReason = "NoHostFits"
+
+	// HostNotFoundReason: the LibvirtHost that the machine is bound to doesn't exist.
+	HostNotFoundReason = "HostNotFound"
+
+	// ImageReadyCondition is True once the image is in the host's pool, with the right checksum.
+	ImageReadyCondition = "ImageReady"
+
+	// ImageReadyReason: the image is there.
+	ImageReadyReason = "ImageReady"
+
+	// ImageTransferringReason: the image is being downloaded to the host.
+	ImageTransferringReason = "ImageTransferring"
+
+	// ImageTransferFailedReason: the download failed and will be tried again.
+	ImageTransferFailedReason = "ImageTransferFailed"
+
+	// ImageChecksumMismatchReason: what the URL serves doesn't have the checksum.
+	ImageChecksumMismatchReason = "ImageChecksumMismatch"
+
+	// ImageVolumeNotFoundReason: the pool has no volume of that name.
+	ImageVolumeNotFoundReason = "ImageVolumeNotFound"
+
+	// DisksReadyCondition is True once all disks exist.
+	DisksReadyCondition = "DisksReady"
+
+	// DisksReadyReason: all disks exist.
+	DisksReadyReason = "DisksReady"
+
+	// DiskCreationFailedReason: a disk can't be made; the message says which and why.
+	DiskCreationFailedReason = "DiskCreationFailed"
+
+	// InstanceReadyCondition is True while the machine's domain exists and runs.
+	InstanceReadyCondition = "InstanceReady"
+
+	// InstanceRunningReason: the domain runs.
+	InstanceRunningReason = "InstanceRunning"
+
+	// InstanceNotRunningReason: the domain exists and doesn't run; status.instanceState says more.
+	InstanceNotRunningReason = "InstanceNotRunning"
+
+	// InstanceCreationFailedReason: the domain can't be defined or started.
+	InstanceCreationFailedReason = "InstanceCreationFailed"
+
+	// InstanceNotFoundReason: the machine was provisioned and its domain is gone. It is not made again:
+	// replacing a machine is for MachineHealthChecks.
+	InstanceNotFoundReason = "InstanceNotFound"
+
+	// AddressesReadyCondition is True once the machine has an IP address.
+	AddressesReadyCondition = "AddressesReady"
+
+	// AddressesReadyReason: the machine has an IP address.
+	AddressesReadyReason = "AddressesReady"
+
+	// WaitingForAddressesReason: no claim, lease or guest agent has given an address so far.
+	WaitingForAddressesReason = "WaitingForAddresses"
+
+	// SeedRemovedCondition is True once the bootstrap data, with its secrets, is gone from the host.
+	SeedRemovedCondition = "SeedRemoved"
+
+	// SeedRemovedReason: the seed is gone.
+	SeedRemovedReason = "SeedRemoved"
+
+	// WaitingForNodeReason: the seed is there until the Machine has a node.
+	WaitingForNodeReason = "WaitingForNode"
+)
+
+// Conditions of a LibvirtMachinePool.
+const (
+	// ReplicasReadyCondition is True when the pool has as many Ready machines as are asked for.
+	ReplicasReadyCondition = "ReplicasReady"
+
+	// ReplicasReadyReason: there are as many Ready machines as are asked for.
+	ReplicasReadyReason = "ReplicasReady"
+
+	// ScalingUpReason: machines are being added.
+	ScalingUpReason = clusterv1.ScalingUpReason
+
+	// ScalingDownReason: machines are being removed.
+	ScalingDownReason = clusterv1.ScalingDownReason
+
+	// MachinesNotReadyReason: there are enough machines and some aren't Ready.
+	MachinesNotReadyReason = "MachinesNotReady"
+
+	// UpToDateCondition is True when every machine is made from the template as it is now.
+	UpToDateCondition = "UpToDate"
+
+	// UpToDateReason: every machine is made from the template as it is now.
+	UpToDateReason = clusterv1.UpToDateReason
+
+	// RollingOutReason: machines made from an older template are being replaced.
+	RollingOutReason = clusterv1.RollingOutReason
+)
+
+// Conditions of a LibvirtHost.
+const (
+	// ReachableCondition is True while the host's libvirt daemon answers.
+	ReachableCondition = "Reachable"
+
+	// ReachableReason: the daemon answers.
+	ReachableReason = "Reachable"
+
+	// ConnectionFailedReason: no connection; the message says why, without credentials.
+	ConnectionFailedReason = "ConnectionFailed"
+
+	// IdentityNotFoundReason: the LibvirtClusterIdentity or its Secret doesn't exist.
+	IdentityNotFoundReason = "IdentityNotFound"
+
+	// PoolsReadyCondition is True when all storage pools that spec names are there and active.
+	PoolsReadyCondition = "PoolsReady"
+
+	// PoolsReadyReason: all pools are there and active.
+	PoolsReadyReason = "PoolsReady"
+
+	// PoolsNotReadyReason: a pool is missing or inactive; the message says which.
+	PoolsNotReadyReason = "PoolsNotReady"
+
+	// NetworksReadyCondition is True when all networks and devices that spec names are there and active.
+	NetworksReadyCondition = "NetworksReady"
+
+	// NetworksReadyReason: all networks are there and active.
+	NetworksReadyReason = "NetworksReady"
+
+	// NetworksNotReadyReason: a network or device is missing or inactive; the message says which.
+	NetworksNotReadyReason = "NetworksNotReady"
+
+	// InMaintenanceReason: the host isn't Ready because spec.maintenance takes it out of use.
+	InMaintenanceReason = "InMaintenance"
+)
+
+// Conditions of a LibvirtClusterIdentity. It has Ready and Paused only.
+const (
+	// SecretNotFoundReason: the Secret doesn't exist.
+	SecretNotFoundReason = "SecretNotFound"
+
+	// SecretInvalidReason: the Secret lacks a key, or holds something that can't be read; the message
+	// names the key and never its value.
+	SecretInvalidReason = "SecretInvalid"
+)

@@ -1,0 +1,209 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"sigs.k8s.io/yaml"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/contract"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+const moveHierarchyLabel = "clusterctl.cluster.x-k8s.io/move-hierarchy"
+
+// contractKinds are the kinds that Cluster API's core controllers read.
+var contractKinds = []string{
+	"LibvirtCluster", "LibvirtClusterTemplate",
+	"LibvirtMachine", "LibvirtMachineTemplate",
+	"LibvirtMachinePool", "LibvirtMachinePoolTemplate",
+}
+
+// hierarchyKinds are shared by clusters, and moved with everything below them.
+var hierarchyKinds = []string{"LibvirtHost", "LibvirtClusterIdentity"}
+
+func readCRDs(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	g := NewWithT(t)
+
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		g.Expect(err).ToNot(HaveOccurred())
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		g.Expect(yaml.UnmarshalStrict(content, crd)).To(Succeed(), file)
+		crds[crd.Spec.Names.Kind] = crd
+	}
+	g.Expect(crds).To(HaveLen(len(contractKinds) + len(hierarchyKinds)))
+	return crds
+}
+
+func TestCRDsAreAcceptedByTheAPIServer(t *testing.T) {
+	for kind, crd := range readCRDs(t) {
+		t.Run(kind, func(t *testing.T) {
+			g := NewWithT(t)
+
+			// What the API server does to a CRD before it validates it.
+			apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
+			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
+			crd.Status.StoredVersions = []string{infrav1.GroupVersion.Version}
+			internal := &apiextensions.CustomResourceDefinition{}
+			g.Expect(apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil)).To(Succeed())
+
+			// This includes the cost of the CEL rules, and that defaults fit their schemas.
+			errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), internal)
+			g.Expect(errs).To(BeEmpty())
+		})
+	}
+}
+
+func TestCRDsFollowTheContract(t *testing.T) {
+	for kind, crd := range readCRDs(t) {
+		t.Run(kind, func(t *testing.T) {
+			g := NewWithT(t)
+
+			g.Expect(crd.Name).To(Equal(contract.CalculateCRDName(infrav1.GroupVersion.Group, kind)))
+			g.Expect(crd.Spec.Names.ListKind).To(Equal(kind + "List"))
+			g.Expect(crd.Spec.Names.Categories).To(ConsistOf("cluster-api"))
+			g.Expect(crd.Spec.Names.ShortNames).To(HaveLen(1))
+			g.Expect(crd.Spec.Versions).To(HaveLen(1))
+			g.Expect(crd.Spec.Versions[0].Name).To(Equal(infrav1.GroupVersion.Version))
+			g.Expect(crd.Spec.Versions[0].Storage).To(BeTrue())
+
+			contractLabel := clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version
+			if slices.Contains(hierarchyKinds, kind) {
+				g.Expect(crd.Spec.Scope).To(Equal(apiextensionsv1.ClusterScoped))
+				g.Expect(crd.Labels).To(HaveKeyWithValue(moveHierarchyLabel, ""))
+			} else {
+				g.Expect(crd.Spec.Scope).To(Equal(apiextensionsv1.NamespaceScoped))
+				g.Expect(crd.Labels).To(HaveKeyWithValue(contractLabel, infrav1.GroupVersion.Version))
+			}
+
+			_, hasStatus := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
+			hasSubresource := crd.Spec.Versions[0].Subresources != nil && crd.Spec.Versions[0].Subresources.Status != nil
+			g.Expect(hasSubresource).To(Equal(hasStatus))
+		})
+	}
+}
+
+func TestCRDsHavePrintColumns(t *testing.T) {
+	for kind, crd := range readCRDs(t) {
+		t.Run(kind, func(t *testing.T) {
+			g := NewWithT(t)
+
+			columns := crd.Spec.Versions[0].AdditionalPrinterColumns
+			wide := slices.ContainsFunc(columns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Priority > 0 })
+			age := slices.ContainsFunc(columns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == "Age" })
+			g.Expect(wide).To(BeTrue(), "no column for -o wide")
+			g.Expect(age).To(BeTrue(), "no column for the age")
+			for _, column := range columns {
+				g.Expect(column.Description).ToNot(BeEmpty(), column.Name)
+			}
+		})
+	}
+}
+
+func TestTemplatesHaveNoImmutabilityRules(t *testing.T) {
+	for kind, crd := range readCRDs(t) {
+		walk("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+			for _, rule := range schema.XValidations {
+				if strings.Contains(rule.Rule, "oldSelf") {
+					t.Errorf("%s%s: rule %q can't be skipped for the topology controller's dry run: check it in the webhook", kind, path, rule.Rule)
+				}
+			}
+		})
+	}
+}
+
+// TestFieldsAreDescribedAndLimited holds every field below spec and status to having a description,
+// and every string and list that this package defines to having a limit.
+func TestFieldsAreDescribedAndLimited(t *testing.T) {
+	for kind, crd := range readCRDs(t) {
+		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for _, part := range []string{"spec", "status"} {
+			schema, ok := root.Properties[part]
+			if !ok {
+				continue
+			}
+			walk("."+part, &schema, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+				for _, complaint := range complaints(path, schema) {
+					t.Errorf("%s%s: %s", kind, path, complaint)
+				}
+			})
+		}
+	}
+}
+
+func complaints(path string, schema *apiextensionsv1.JSONSchemaProps) []string {
+	var found []string
+	if schema.Description == "" && !strings.HasSuffix(path, "[]") && !strings.HasSuffix(path, "{}") {
+		found = append(found, "no description")
+	}
+	if isForeign(path) {
+		return found
+	}
+	limited := schema.MaxLength != nil || len(schema.Enum) > 0 || schema.Pattern != "" || schema.Format != ""
+	if schema.Type == "string" && !limited {
+		found = append(found, "a string without maxLength, enum, pattern or format")
+	}
+	if schema.Type == "array" && schema.MaxItems == nil {
+		found = append(found, "a list without maxItems")
+	}
+	if schema.Type == "array" && schema.XListType == nil {
+		found = append(found, "a list without a list type")
+	}
+	if schema.Type == "integer" && schema.Minimum == nil && schema.Format != "int64" {
+		found = append(found, "a number without a minimum")
+	}
+	return found
+}
+
+// isForeign tells whether a field belongs to a type of Kubernetes or of Cluster API, which this
+// package can't put limits on.
+func isForeign(path string) bool {
+	for _, foreign := range []string{
+		".hostSelector", ".selector", // metav1.LabelSelector
+		".conditions[]",                // metav1.Condition
+		".failureDomains[].attributes", // clusterv1.FailureDomain
+		".metadata",                    // clusterv1.ObjectMeta
+		".status.capacity{}",           // corev1.ResourceList
+	} {
+		if strings.Contains(path, foreign) {
+			return true
+		}
+	}
+	return false
+}
+
+// walk visits a schema and everything in it, fields in the order of their names.
+func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+	visit(path, schema)
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		property := schema.Properties[name]
+		walk(fmt.Sprintf("%s.%s", path, name), &property, visit)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		walk(path+"[]", schema.Items.Schema, visit)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		walk(path+"{}", schema.AdditionalProperties.Schema, visit)
+	}
+}

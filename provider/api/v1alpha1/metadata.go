@@ -1,0 +1,45 @@
+package v1alpha1
+
+// Finalizers. Each is removed only when everything that its object made is gone.
+const (
+	// ClusterFinalizer keeps a LibvirtCluster until its load balancer and its claims are gone.
+	ClusterFinalizer = "libvirtcluster.infrastructure.cluster.x-k8s.io"
+
+	// MachineFinalizer keeps a LibvirtMachine until its domain, volumes and seed are gone from
+	// the host. Undefining the domain comes last, because its metadata is the record of what is left.
+	MachineFinalizer = "libvirtmachine.infrastructure.cluster.x-k8s.io"
+
+	// MachinePoolFinalizer keeps a LibvirtMachinePool until all of its LibvirtMachines are gone.
+	MachinePoolFinalizer = "libvirtmachinepool.infrastructure.cluster.x-k8s.io"
+
+	// HostFinalizer keeps a LibvirtHost while a LibvirtMachine is bound to it.
+	HostFinalizer = "libvirthost.infrastructure.cluster.x-k8s.io"
+
+	// ClusterIdentityFinalizer keeps a LibvirtClusterIdentity while a LibvirtHost refers to it.
+	ClusterIdentityFinalizer = "libvirtclusteridentity.infrastructure.cluster.x-k8s.io"
+)
+
+// Labels that the provider sets, on Kubernetes objects and nowhere else.
+const (
+	// HostLabel names, on a LibvirtMachine, the LibvirtHost it is bound to. It is derived from
+	// spec.hostName, which is what counts, and is there to select machines by host.
+	HostLabel = "libvirt.infrastructure.cluster.x-k8s.io/host"
+
+	// PoolLabel names, on a LibvirtMachine, the LibvirtMachinePool that made it.
+	PoolLabel = "libvirt.infrastructure.cluster.x-k8s.io/machine-pool"
+)
+
+// Annotations that users set to ask for something.
+const (
+	// HostLostAnnotation on a LibvirtMachine says that its host is gone for good: deleting the
+	// machine then gives up on the domain and volumes there. Its value must be the host's name, so
+	// that an annotation that was copied by accident does nothing.
+	HostLostAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/host-lost"
+)
+
+// Provider IDs.
+const (
+	// ProviderIDPrefix begins the provider ID of every machine; the domain's UUID follows, in
+	// lower case with hyphens. The UUID is chosen and stored before anything is made on a host.
+	ProviderIDPrefix = "libvirt:///"
+)
