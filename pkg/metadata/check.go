@@ -1,0 +1,215 @@
+package metadata
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Check returns what is wrong with a file that clusterctl reads, given the tags of the provider's
+// repository. Tags that are no release's version (semantic, with a leading v) are passed over.
+//
+// Every released series has to be listed, that of a pre-release too: clusterctl refuses an upgrade
+// plan where any version above the installed one has no series, and where the installed one has none.
+// Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getUpgradeInfo.
+func (f *File) Check(tags []string) []Problem {
+	return slices.Concat(f.checkKind(), f.checkContracts(), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
+}
+
+func (f *File) checkKind() []Problem {
+	if f.typed.Kind != "" {
+		return nil
+	}
+	return []Problem{{
+		ID: ProblemKind, Severity: SeverityWarning, Line: f.kindLine,
+		Message: "kind is missing: clusterctl v1.11.0 refuses the file, later versions take it",
+		Fix:     "add `kind: " + metadataKind + "`",
+	}}
+}
+
+func (f *File) checkContracts() []Problem {
+	var problems []Problem
+	for _, s := range f.series {
+		if checkContract(s.Contract) != nil {
+			problems = append(problems, Problem{
+				ID: ProblemContractKnown, Severity: SeverityError, Line: s.Line,
+				Message: fmt.Sprintf("series %s has contract %s, which Cluster API doesn't have, and clusterctl installs none of its releases", s, s.Contract),
+				Fix:     "use one of " + strings.Join(KnownContracts(), ", "),
+			})
+		}
+	}
+	return problems
+}
+
+func (f *File) checkDuplicates() []Problem {
+	var problems []Problem
+	for i, s := range f.series {
+		first, _ := f.find(s)
+		if at := slices.IndexFunc(f.series, func(o Series) bool { return o.compare(s) == 0 }); at == i {
+			continue
+		}
+		p := Problem{
+			ID: ProblemSeriesDuplicate, Severity: SeverityWarning, Line: s.Line,
+			Message: fmt.Sprintf("series %s is listed a second time (first in line %d)", s, first.Line),
+			Fix:     "remove one of the two",
+		}
+		if first.Contract != s.Contract {
+			p.Severity = SeverityError
+			p.Message += fmt.Sprintf(", with contract %s after %s: clusterctl installs by the first and plans upgrades by both", s.Contract, first.Contract)
+			p.Fix = "keep the one with the contract that its CRDs carry"
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+func (f *File) checkOrder() []Problem {
+	up, down := f.steps()
+	if up == 0 || down == 0 {
+		return nil
+	}
+	against, direction := -1, "newest first"
+	if f.order() == oldestFirst {
+		against, direction = 1, "oldest first"
+	}
+	for i := 1; i < len(f.series); i++ {
+		if c := f.series[i].compare(f.series[i-1]); c != 0 && c != against {
+			return []Problem{{
+				ID: ProblemSeriesOrder, Severity: SeverityWarning, Line: f.series[i].Line,
+				Message: fmt.Sprintf("series %s stands behind %s, so the list is neither newest first nor oldest first, and a missing series is hard to see", f.series[i], f.series[i-1]),
+				Fix:     "keep the list " + direction,
+			}}
+		}
+	}
+	return nil
+}
+
+// released is a series as git tags show it.
+type released struct {
+	Series
+	// versions are its releases, oldest first.
+	versions []*version.Version
+}
+
+// tag returns a release's tag.
+func tag(v *version.Version) string {
+	return "v" + v.String()
+}
+
+// String returns the tags of a series, e.g. "v0.1.0 to v0.1.7 (8 tags)".
+func (r released) String() string {
+	oldest, newest := r.versions[0], r.versions[len(r.versions)-1]
+	if len(r.versions) == 1 {
+		return tag(oldest)
+	}
+	return fmt.Sprintf("%s to %s (%d tags)", tag(oldest), tag(newest), len(r.versions))
+}
+
+// releasedSeries returns the series that tags belong to, oldest first.
+func releasedSeries(tags []string) []released {
+	var all []released
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(tags))) {
+		v, err := release.ParseVersion(name)
+		if err != nil {
+			continue
+		}
+		s, ok := seriesOf(v)
+		if !ok {
+			continue
+		}
+		i, found := slices.BinarySearchFunc(all, s, func(r released, s Series) int { return r.compare(s) })
+		if !found {
+			all = slices.Insert(all, i, released{Series: s})
+		}
+		all[i].versions = append(all[i].versions, v)
+	}
+	for _, r := range all {
+		slices.SortStableFunc(r.versions, func(a, b *version.Version) int {
+			switch {
+			case a.LessThan(b):
+				return -1
+			case b.LessThan(a):
+				return 1
+			default:
+				return 0
+			}
+		})
+	}
+	return all
+}
+
+func (f *File) checkTags(tags []string) []Problem {
+	all := releasedSeries(tags)
+	oldest := slices.MinFunc(f.series, Series.compare)
+	var problems []Problem
+	for i, r := range all {
+		if _, ok := f.find(r.Series); ok {
+			continue
+		}
+		newestTag := tag(r.versions[len(r.versions)-1])
+		p := Problem{
+			ID: ProblemSeriesPresent, Severity: SeverityError, Line: f.listLine,
+			Message: fmt.Sprintf("series %s is missing, but %s %s", r.Series, r, isOrAre(r.versions)),
+			Fix:     "add it with the contract that its CRDs carry: " + f.addCommand(newestTag, f.likelyContract(r.Series)),
+		}
+		switch {
+		case r.compare(oldest) > 0:
+			p.Message += ": clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one"
+		case i >= len(all)-2:
+			// Nothing or one series came after it: it is the one that users upgrade from.
+			p.ID = ProblemSeriesDropped
+			p.Message += ": its users, who have the newest or the one before, can't upgrade"
+		default:
+			// Users of an old contract can't upgrade with today's clusterctl anyway, and tags don't tell
+			// contracts: so providers that drop series of an old contract are right.
+			p.ID, p.Severity = ProblemSeriesDropped, SeverityWarning
+			p.Message += ": its users can't upgrade; that is right only if its contract is none of " + strings.Join(currentContracts, ", ")
+		}
+		problems = append(problems, p)
+	}
+	return problems
+}
+
+func isOrAre(versions []*version.Version) string {
+	if len(versions) == 1 {
+		return "is tagged"
+	}
+	return "are tagged"
+}
+
+// CheckPrevious returns what the file lost or changed of an earlier release's metadata.yaml: a
+// dropped series strands its users, an error where clusterctl still upgrades its contract, and the
+// contract of a series never changes.
+// Source: clusterctl, client/cluster getUpgradeInfo.
+func (f *File) CheckPrevious(previous *File) []Problem {
+	var problems []Problem
+	for _, before := range previous.series {
+		if first, _ := previous.find(before); first.Line != before.Line {
+			continue // clusterctl goes by the first; Check reports the second
+		}
+		now, ok := f.find(before)
+		switch {
+		case !ok:
+			p := Problem{
+				ID: ProblemSeriesDropped, Severity: SeverityWarning, Line: f.listLine,
+				Message: fmt.Sprintf("series %s with contract %s was listed before and is missing: its users can't upgrade", before, before.Contract),
+				Fix:     "add it again: " + f.addCommand(before.String()+".0", before.Contract),
+			}
+			if slices.Contains(currentContracts, before.Contract) {
+				p.Severity = SeverityError
+			}
+			problems = append(problems, p)
+		case now.Contract != before.Contract:
+			problems = append(problems, Problem{
+				ID: ProblemSeriesContractChanged, Severity: SeverityError, Line: now.Line,
+				Message: fmt.Sprintf("series %s had contract %s before and has %s now: clusterctl plans upgrades by the newest file, so it takes releases of that series for what they are not", now, before.Contract, now.Contract),
+				Fix:     "set it back, and release the change of contract as a new minor version",
+			})
+		}
+	}
+	return problems
+}

@@ -1,0 +1,180 @@
+package metadata_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// readByClusterctl returns what clusterctl's own metadata client makes of a text.
+func readByClusterctl(t testing.TB, data []byte) (*clusterctlv1.Metadata, error) {
+	t.Helper()
+	const version = "v0.1.0"
+	reader := config.NewMemoryReader()
+	if err := reader.Init(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	client, err := config.New(t.Context(), "", config.InjectReader(reader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := repository.NewMemoryRepository().
+		WithPaths("", "infrastructure-components.yaml").
+		WithDefaultVersion(version).
+		WithFile(version, release.MetadataFile, data)
+	provider := config.NewProvider("test", "https://example.com/test/releases/latest/infrastructure-components.yaml", clusterctlv1.InfrastructureProviderType)
+	opened, err := repository.New(t.Context(), provider, client, repository.InjectRepository(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened.Metadata(version).Get(t.Context())
+}
+
+// mustAgree fails where clusterctl reads other series in a file than Parse did.
+func mustAgree(t testing.TB, file *metadata.File) {
+	t.Helper()
+	read, err := readByClusterctl(t, file.Data)
+	if err != nil {
+		t.Fatalf("clusterctl refuses what Parse took: %v\n%s", err, file.Data)
+	}
+	series := file.Series()
+	if len(read.ReleaseSeries) != len(series) {
+		t.Fatalf("clusterctl reads %d series, Parse %d", len(read.ReleaseSeries), len(series))
+	}
+	for i, s := range read.ReleaseSeries {
+		if s.Major != series[i].Major || s.Minor != series[i].Minor || s.Contract != series[i].Contract {
+			t.Errorf("series %d: clusterctl reads %v, Parse %v", i, s, series[i])
+		}
+	}
+}
+
+const head = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
+
+// The texts of which Parse and clusterctl say the same.
+func TestParseAgreesWithClusterctl(t *testing.T) {
+	for name, test := range map[string]struct {
+		text   string
+		accept bool
+	}{
+		"plain":                {head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n", true},
+		"no kind":              {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n", true},
+		"empty kind":           {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: \"\"\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n", true},
+		"JSON":                 {`{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Metadata","releaseSeries":[{"major":1,"minor":2,"contract":"v1beta1"}]}`, true},
+		"CRLF":                 {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\r\nkind: Metadata\r\nreleaseSeries:\r\n- major: 1\r\n  minor: 2\r\n  contract: v1beta1\r\n", true},
+		"byte order mark":      {"\uFEFF" + head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n", true},
+		"no final line break":  {head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1", true},
+		"object metadata":      {head + "metadata:\n  name: x\n  labels: {a: b}\nreleaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n", true},
+		"no major, that is 0":  {head + "releaseSeries:\n- minor: 2\n  contract: v1beta1\n", true},
+		"no minor, that is 0":  {head + "releaseSeries:\n- major: 2\n  contract: v1beta1\n", true},
+		"alias":                {head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: &c v1beta1\n- major: 1\n  minor: 1\n  contract: *c\n", true},
+		"quotes":               {head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: 'v1beta1'\n", true},
+		"folded contract":      {head + "releaseSeries:\n- major: 1\n  minor: 2\n  contract: >-\n    v1beta1\n", true},
+		"series given twice":   {head + "releaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n- {major: 1, minor: 2, contract: v1beta1}\n", true},
+		"empty":                {"", false},
+		"only comments":        {"# nothing\n", false},
+		"no mapping":           {"- a\n", false},
+		"no YAML":              {"a: [\n", false},
+		"tab as indentation":   {head + "releaseSeries:\n\t- major: 1\n", false},
+		"no apiVersion":        {"kind: Metadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n", false},
+		"other apiVersion":     {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha4\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n", false},
+		"other kind":           {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: ProviderMetadata\nreleaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n", false},
+		"no series":            {head, false},
+		"series null":          {head + "releaseSeries:\n", false},
+		"series empty":         {head + "releaseSeries: []\n", false},
+		"series no list":       {head + "releaseSeries: {major: 1}\n", false},
+		"series no mapping":    {head + "releaseSeries:\n- v1.2\n", false},
+		"quoted number":        {head + "releaseSeries:\n- {major: \"1\", minor: 2, contract: v1beta1}\n", false},
+		"number with letters":  {head + "releaseSeries:\n- {major: v1, minor: 2, contract: v1beta1}\n", false},
+		"number with fraction": {head + "releaseSeries:\n- {major: 1, minor: 2.5, contract: v1beta1}\n", false},
+		"number too large":     {head + "releaseSeries:\n- {major: 1, minor: 2147483648, contract: v1beta1}\n", false},
+		"contract a number":    {head + "releaseSeries:\n- {major: 1, minor: 2, contract: 1}\n", false},
+		"contract a list":      {head + "releaseSeries:\n- {major: 1, minor: 2, contract: [v1beta1]}\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, refused := readByClusterctl(t, []byte(test.text))
+			if (refused == nil) != test.accept {
+				t.Errorf("clusterctl accepts it: %v, expected %v: %v", refused == nil, test.accept, refused)
+			}
+			file, err := metadata.Parse("metadata.yaml", []byte(test.text))
+			if (err == nil) != test.accept {
+				t.Fatalf("Parse accepts it: %v, expected %v: %v", err == nil, test.accept, err)
+			}
+			if err == nil {
+				mustAgree(t, file)
+			}
+		})
+	}
+}
+
+// The texts that Parse refuses and clusterctl reads: not as they were meant, or not for long.
+func TestParseIsStricterThanClusterctl(t *testing.T) {
+	const entry = "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n"
+	for name, test := range map[string]struct {
+		text string
+		id   metadata.ProblemID
+	}{
+		"unknown field":           {head + "version: 1\n" + entry, metadata.ProblemParse},
+		"unknown field of series": {head + entry + "  patch: 3\n", metadata.ProblemParse},
+		"unknown object metadata": {head + "metadata: {nmae: x}\n" + entry, metadata.ProblemParse},
+		"key given twice":         {head + "kind: Metadata\n" + entry, metadata.ProblemParse},
+		"key of series twice":     {head + entry + "  contract: v1beta2\n", metadata.ProblemParse},
+		"second document":         {head + entry + "---\n" + head + entry, metadata.ProblemParse},
+		"empty second document":   {head + entry + "---\n", metadata.ProblemParse},
+		"no contract":             {head + "releaseSeries:\n- major: 1\n  minor: 2\n", metadata.ProblemParse},
+		"empty contract":          {head + "releaseSeries:\n- {major: 1, minor: 2, contract: }\n", metadata.ProblemParse},
+		"contract with group":     {head + "releaseSeries:\n- {major: 1, minor: 2, contract: cluster.x-k8s.io/v1beta1}\n", metadata.ProblemContractKnown},
+		"neither major nor minor": {head + "releaseSeries:\n- contract: v1beta1\n", metadata.ProblemParse},
+		"empty number":            {head + "releaseSeries:\n- {major: , minor: 2, contract: v1beta1}\n", metadata.ProblemParse},
+		"negative number":         {head + "releaseSeries:\n- {major: 1, minor: -2, contract: v1beta1}\n", metadata.ProblemParse},
+		"number as a fraction":    {head + "releaseSeries:\n- {major: 1, minor: 1.0, contract: v1beta1}\n", metadata.ProblemParse},
+		"octal number":            {head + "releaseSeries:\n- {major: 1, minor: 010, contract: v1beta1}\n", metadata.ProblemParse},
+		"hexadecimal number":      {head + "releaseSeries:\n- {major: 1, minor: 0x10, contract: v1beta1}\n", metadata.ProblemParse},
+		"merge key":               {head + "releaseSeries:\n- &a {major: 1, minor: 2, contract: v1beta1}\n- {<<: *a, minor: 3}\n", metadata.ProblemParse},
+		"alias for a series":      {head + "releaseSeries:\n- &a {major: 1, minor: 2, contract: v1beta1}\n- *a\n", metadata.ProblemParse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := readByClusterctl(t, []byte(test.text)); err != nil {
+				t.Errorf("clusterctl refuses it too: %v", err)
+			}
+			_, err := metadata.Parse("metadata.yaml", []byte(test.text))
+			if got := ids(t, err); len(got) == 0 || got[0] != test.id {
+				t.Errorf("problems are %v, expected %s: %v", got, test.id, err)
+			}
+		})
+	}
+}
+
+// corpus returns the metadata.yaml of real providers by path, or skips the test where there are none.
+func corpus(t testing.TB) map[string][]byte {
+	t.Helper()
+	dir := os.Getenv("CORPUS_DIR")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "corpus")
+	}
+	files := map[string][]byte{}
+	for _, pattern := range []string{"released/*/*/metadata.yaml", "source/*/metadata.yaml"} {
+		paths, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			data, err := os.ReadFile(path) //nolint:gosec // the tester names the folder
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, _ := filepath.Rel(dir, path)
+			files[filepath.ToSlash(name)] = data
+		}
+	}
+	if len(files) == 0 {
+		t.Skipf("NOT TESTED on real providers: no metadata.yaml below %s; name the corpus in CORPUS_DIR", dir)
+	}
+	return files
+}

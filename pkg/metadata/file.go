@@ -1,0 +1,119 @@
+package metadata
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/version"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// File is a metadata.yaml with the text it was read from. It is never changed: Add returns another.
+type File struct {
+	// Path is the file's name as it was given to Parse: messages carry it.
+	Path string
+	// Data is the text, byte for byte.
+	Data []byte
+
+	typed  *clusterctlv1.Metadata
+	series []Series
+	// list is the sequence below releaseSeries, for the places of its entries in Data.
+	list *yaml.Node
+	// kindLine is the line of kind or, where kind is missing, of apiVersion.
+	kindLine int
+	listLine int
+}
+
+// Series is one entry of releaseSeries: the contract of all releases with that major and minor version.
+// Source: clusterctl provider contract, "Metadata YAML".
+type Series struct {
+	Major    int32
+	Minor    int32
+	Contract string
+	// Line is where the entry begins in the file, counted from 1, or 0 where it isn't in one.
+	Line int
+}
+
+// String returns the series as it is spoken of, e.g. "v0.2".
+func (s Series) String() string {
+	return fmt.Sprintf("v%d.%d", s.Major, s.Minor)
+}
+
+// compare orders series by major and minor version.
+func (s Series) compare(other Series) int {
+	return cmp.Or(cmp.Compare(s.Major, other.Major), cmp.Compare(s.Minor, other.Minor))
+}
+
+// seriesOf returns the series that a version belongs to, without a contract, or false where its
+// numbers are beyond what a metadata.yaml can hold.
+func seriesOf(v *version.Version) (Series, bool) {
+	if v.Major() > math.MaxInt32 || v.Minor() > math.MaxInt32 {
+		return Series{}, false
+	}
+	return Series{Major: int32(v.Major()), Minor: int32(v.Minor())}, true //nolint:gosec // checked above
+}
+
+// Series returns the release series in the file's order. There is at least one.
+func (f *File) Series() []Series {
+	return slices.Clone(f.series)
+}
+
+// Metadata returns the file as clusterctl decodes it.
+func (f *File) Metadata() *clusterctlv1.Metadata {
+	return f.typed.DeepCopy()
+}
+
+// SeriesFor returns the series of a version by clusterctl's rule: the first in the file with the
+// same major and minor version, whatever the patch and the pre-release are. It is false where there
+// is none or the version is no semantic version.
+func (f *File) SeriesFor(v string) (Series, bool) {
+	parsed, err := version.ParseSemantic(v)
+	if err != nil {
+		return Series{}, false
+	}
+	wanted, ok := seriesOf(parsed)
+	if !ok {
+		return Series{}, false
+	}
+	return f.find(wanted)
+}
+
+// find returns the first series of that major and minor version.
+func (f *File) find(wanted Series) (Series, bool) {
+	i := slices.IndexFunc(f.series, func(s Series) bool { return s.compare(wanted) == 0 })
+	if i < 0 {
+		return Series{}, false
+	}
+	return f.series[i], true
+}
+
+// Newest returns the series with the highest version.
+func (f *File) Newest() Series {
+	return slices.MaxFunc(f.series, Series.compare)
+}
+
+// Contract returns the contract of a release, which is that of its series. The error is a
+// *NoSeriesError where the file has no series for it, and another one where version is not
+// written as clusterctl looks it up.
+// Source: clusterctl provider contract, "Metadata YAML".
+func (f *File) Contract(v string) (string, error) {
+	parsed, err := release.ParseVersion(v)
+	if err != nil {
+		return "", fmt.Errorf("looking up the contract in %s: %w", f.Path, err)
+	}
+	wanted, inRange := seriesOf(parsed)
+	if s, ok := f.find(wanted); ok && inRange {
+		return s.Contract, nil
+	}
+	return "", &NoSeriesError{
+		Path:    f.Path,
+		Version: v,
+		Listed:  f.Series(),
+		Command: f.addCommand(v, f.likelyContract(wanted)),
+	}
+}

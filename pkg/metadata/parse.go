@@ -1,0 +1,302 @@
+package metadata
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// The fields of a metadata.yaml, as clusterctl's type has them.
+const (
+	fieldAPIVersion = "apiVersion"
+	fieldKind       = "kind"
+	fieldMetadata   = "metadata"
+	fieldSeries     = "releaseSeries"
+	fieldMajor      = "major"
+	fieldMinor      = "minor"
+	fieldContract   = "contract"
+)
+
+const metadataKind = "Metadata"
+
+// Parse reads a metadata.yaml. The path is only for messages. The error is a *ParseError with every
+// problem that was found.
+//
+// Parse is strict: besides what clusterctl refuses, it refuses what clusterctl reads without a word
+// but not as its author meant it: fields it doesn't know, keys given twice, documents after the
+// first, a series without a contract or a version. A missing kind is accepted, as by clusterctl
+// since v1.11.1; Check warns of it.
+// Source: clusterctl provider contract, "Metadata YAML", "Validation Rules".
+func Parse(path string, data []byte) (*File, error) {
+	p := &parser{file: &File{Path: path, Data: slices.Clone(data)}}
+	root := p.document(data)
+	if root != nil {
+		p.root(root)
+	}
+	if len(p.problems) == 0 {
+		p.decode(data)
+	}
+	if len(p.problems) > 0 {
+		return nil, &ParseError{Path: path, Problems: p.problems}
+	}
+	return p.file, nil
+}
+
+// parser gathers a file and what is wrong with it.
+type parser struct {
+	file     *File
+	problems []Problem
+}
+
+func (p *parser) refuse(id ProblemID, line int, fix, format string, args ...any) {
+	p.problems = append(p.problems, Problem{ID: id, Severity: SeverityError, Line: line, Message: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// document returns the mapping at the root of the only document, or nil where there is none.
+func (p *parser) document(data []byte) *yaml.Node {
+	if !utf8.Valid(data) {
+		p.refuse(ProblemParse, 0, "save it as UTF-8", "the file is no UTF-8 text")
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var first, next yaml.Node
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) {
+		p.refuse(ProblemParse, 0, "begin with `apiVersion: "+clusterctlv1.GroupVersion.String()+"`, `kind: Metadata` and a list `releaseSeries`", "the file is empty")
+		return nil
+	}
+	if err != nil {
+		p.syntax(err)
+		return nil
+	}
+	switch err := decoder.Decode(&next); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		p.syntax(err)
+		return nil
+	default:
+		p.refuse(ProblemParse, firstLine(&next), "keep one document and remove the others with their `---`", "a second YAML document begins here, and clusterctl reads the first only")
+		return nil
+	}
+	root := &first
+	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
+		root = root.Content[0]
+	}
+	if root.Kind != yaml.MappingNode {
+		p.refuse(ProblemParse, root.Line, "begin with `apiVersion: "+clusterctlv1.GroupVersion.String()+"`", "the file holds no fields but %s", describe(root))
+		return nil
+	}
+	return root
+}
+
+// yamlErrorLine is how the YAML decoder says in its text, and nowhere else, where it stopped.
+var yamlErrorLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
+
+func (p *parser) syntax(err error) {
+	message, line := strings.TrimPrefix(err.Error(), "yaml: "), 0
+	if match := yamlErrorLine.FindStringSubmatch(err.Error()); match != nil {
+		message = strings.TrimPrefix(err.Error(), match[0])
+		line, _ = strconv.Atoi(match[1]) // only digits match
+	}
+	p.refuse(ProblemParse, line, "mend the YAML there or in the line before", "the file is no YAML: %s", message)
+}
+
+// fields returns the values of a mapping by key and refuses keys that are given twice or not allowed.
+func (p *parser) fields(mapping *yaml.Node, what string, allowed ...string) map[string]field {
+	fields := make(map[string]field, len(allowed))
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		before, twice := fields[key.Value]
+		switch {
+		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
+			p.refuse(ProblemParse, key.Line, "write its fields out", "%s takes fields from elsewhere by a merge key", what)
+		case key.Kind != yaml.ScalarNode || !slices.Contains(allowed, key.Value):
+			p.refuse(ProblemParse, key.Line, "remove it or correct its spelling; "+what+" has the fields "+strings.Join(allowed, ", "), "%s has no field %s, and clusterctl passes over it", what, describe(key))
+		case twice:
+			p.refuse(ProblemParse, key.Line, "keep one of the two", "%s is given a second time (first in line %d)", key.Value, before.line)
+		default:
+			fields[key.Value] = field{line: key.Line, value: value}
+		}
+	}
+	return fields
+}
+
+// field is the value of a key and the line of the key.
+type field struct {
+	line  int
+	value *yaml.Node
+}
+
+// scalar returns the field's value where it is text or a number, with an alias followed.
+func (f field) scalar() (*yaml.Node, bool) {
+	value := f.value
+	if value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	return value, value.Kind == yaml.ScalarNode && value.ShortTag() != "!!null"
+}
+
+func (p *parser) root(root *yaml.Node) {
+	fields := p.fields(root, "metadata.yaml", fieldAPIVersion, fieldKind, fieldMetadata, fieldSeries)
+	p.apiVersion(fields, root.Line)
+	p.kind(fields)
+	list, ok := fields[fieldSeries]
+	if !ok {
+		p.refuse(ProblemSeriesPresent, root.Line, "list each major.minor version that was released, with its contract", "releaseSeries is missing, and clusterctl takes no release without a series")
+		return
+	}
+	p.file.listLine = list.line
+	switch {
+	case list.value.Kind == yaml.SequenceNode && len(list.value.Content) > 0:
+	case list.value.Kind == yaml.SequenceNode, list.value.ShortTag() == "!!null":
+		p.refuse(ProblemSeriesPresent, list.line, "list each major.minor version that was released, with its contract", "releaseSeries is empty, and clusterctl takes no release without a series")
+		return
+	default:
+		p.refuse(ProblemParse, list.line, "write `- major: 0`, `minor: 1` and `contract: v1beta2` for each series", "releaseSeries is no list but %s", describe(list.value))
+		return
+	}
+	p.file.list = list.value
+	for _, entry := range list.value.Content {
+		if s, ok := p.series(entry); ok {
+			p.file.series = append(p.file.series, s)
+		}
+	}
+}
+
+func (p *parser) apiVersion(fields map[string]field, line int) {
+	want := clusterctlv1.GroupVersion.String()
+	given, ok := fields[fieldAPIVersion]
+	if !ok {
+		p.refuse(ProblemAPIVersion, line, "add `apiVersion: "+want+"`", "apiVersion is missing, and clusterctl refuses the file without it")
+		return
+	}
+	p.file.kindLine = given.line
+	if value, ok := given.scalar(); !ok || value.Value != want {
+		p.refuse(ProblemAPIVersion, given.line, "write `apiVersion: "+want+"`; the contract goes into the series", "apiVersion is %s, which clusterctl refuses", describe(value))
+	}
+}
+
+func (p *parser) kind(fields map[string]field) {
+	given, ok := fields[fieldKind]
+	if !ok {
+		return
+	}
+	p.file.kindLine = given.line
+	value, ok := given.scalar()
+	// An empty kind is the same to clusterctl as none.
+	if (ok && (value.Value == metadataKind || value.Value == "")) || value.ShortTag() == "!!null" {
+		return
+	}
+	p.refuse(ProblemKind, given.line, "write `kind: "+metadataKind+"`", "kind is %s, which clusterctl refuses", describe(value))
+}
+
+// series returns one entry of the list, or false where it is refused.
+func (p *parser) series(entry *yaml.Node) (Series, bool) {
+	if entry.Kind != yaml.MappingNode {
+		p.refuse(ProblemParse, entry.Line, "write it as `- major: 0`, `minor: 1` and `contract: v1beta2`", "a release series is %s", describe(entry))
+		return Series{}, false
+	}
+	count := len(p.problems)
+	fields := p.fields(entry, "a release series", fieldMajor, fieldMinor, fieldContract)
+	s := Series{Line: entry.Line}
+	_, hasMajor := fields[fieldMajor]
+	_, hasMinor := fields[fieldMinor]
+	if !hasMajor && !hasMinor {
+		p.refuse(ProblemParse, entry.Line, "add `major` and `minor`", "a release series has no version")
+	}
+	// Where one of the two is missing it is 0: so the type is written out by Kubernetes' encoders.
+	s.Major = p.number(fields, fieldMajor)
+	s.Minor = p.number(fields, fieldMinor)
+	s.Contract = p.contract(fields, s)
+	return s, len(p.problems) == count
+}
+
+// decimal is a number as every YAML decoder reads it: 010, 0x1 or 1_0 differ from one to the other.
+var decimal = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
+
+func (p *parser) number(fields map[string]field, name string) int32 {
+	given, ok := fields[name]
+	if !ok {
+		return 0
+	}
+	value, ok := given.scalar()
+	if ok && value.ShortTag() == "!!int" && decimal.MatchString(value.Value) {
+		if number, err := strconv.ParseInt(value.Value, 10, 32); err == nil {
+			return int32(number)
+		}
+	}
+	p.refuse(ProblemParse, given.line, "write a plain number such as `"+name+": 1`, without quotes", "%s is %s", name, describe(value))
+	return 0
+}
+
+func (p *parser) contract(fields map[string]field, s Series) string {
+	given, ok := fields[fieldContract]
+	if !ok {
+		p.refuse(ProblemParse, s.Line, "add `contract: "+currentContracts[len(currentContracts)-1]+"` or the contract that its CRDs carry", "series %s has no contract, and clusterctl refuses its releases", s)
+		return ""
+	}
+	value, ok := given.scalar()
+	if !ok {
+		p.refuse(ProblemParse, given.line, "write the contract that its CRDs carry, e.g. `contract: "+currentContracts[len(currentContracts)-1]+"`", "the contract of series %s is %s", s, describe(value))
+		return ""
+	}
+	if !contractPattern.MatchString(value.Value) {
+		p.refuse(ProblemContractKnown, given.line, "write the version of a Cluster API API without its group, one of "+strings.Join(KnownContracts(), ", "), "the contract of series %s is %q", s, value.Value)
+	}
+	return value.Value
+}
+
+// decode reads the text once more with clusterctl's own decoder, into clusterctl's own type. Where
+// it sees other series than were read before, two YAML decoders disagree about the text.
+func (p *parser) decode(data []byte) {
+	typed := &clusterctlv1.Metadata{}
+	if err := sigsyaml.UnmarshalStrict(data, typed); err != nil {
+		p.refuse(ProblemParse, 0, "clusterctl's own decoder refuses the file: mend the field it names", "%v", err)
+		return
+	}
+	same := slices.EqualFunc(typed.ReleaseSeries, p.file.series, func(a clusterctlv1.ReleaseSeries, b Series) bool {
+		return a.Major == b.Major && a.Minor == b.Minor && a.Contract == b.Contract
+	})
+	if !same {
+		p.refuse(ProblemParse, p.file.listLine, "write each series in plain YAML, without anchors and tags", "clusterctl reads other release series here than a newer YAML decoder does")
+		return
+	}
+	p.file.typed = typed
+}
+
+// describe returns what a node is, for a message.
+func describe(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "the alias *" + node.Value
+	case yaml.ScalarNode:
+		if node.ShortTag() == "!!null" {
+			return "empty"
+		}
+		return strconv.Quote(node.Value)
+	default:
+		return "empty"
+	}
+}
+
+// firstLine returns the line of a document's first content.
+func firstLine(document *yaml.Node) int {
+	if len(document.Content) > 0 {
+		return document.Content[0].Line
+	}
+	return document.Line
+}

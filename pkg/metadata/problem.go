@@ -1,0 +1,85 @@
+package metadata
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ProblemID names a kind of problem. It never changes, so that reports can be filtered by it.
+type ProblemID string
+
+// The problems of a metadata.yaml.
+const (
+	// ProblemParse is text that is no metadata.yaml: its YAML, its fields or their types.
+	ProblemParse ProblemID = "parse"
+	// ProblemAPIVersion is an apiVersion that is missing or not clusterctl's.
+	ProblemAPIVersion ProblemID = "api-version"
+	// ProblemKind is a kind that is missing or not Metadata.
+	ProblemKind ProblemID = "kind"
+	// ProblemSeriesPresent is a release without a series, where users of a listed series meet it.
+	ProblemSeriesPresent ProblemID = "series-present"
+	// ProblemSeriesDuplicate is a series that stands in the file more than once.
+	ProblemSeriesDuplicate ProblemID = "series-duplicate"
+	// ProblemSeriesOrder is a list that runs neither from new to old nor from old to new.
+	ProblemSeriesOrder ProblemID = "series-order"
+	// ProblemSeriesDropped is a series that was released and is no longer in the file.
+	ProblemSeriesDropped ProblemID = "series-dropped"
+	// ProblemSeriesContractChanged is a series whose contract was another one in an earlier release.
+	ProblemSeriesContractChanged ProblemID = "series-contract-changed"
+	// ProblemContractKnown is a contract that no Cluster API has.
+	ProblemContractKnown ProblemID = "contract-known"
+)
+
+// Severity says how bad a problem is.
+type Severity string
+
+const (
+	// SeverityError is what clusterctl refuses, or what leaves users unable to upgrade.
+	SeverityError Severity = "error"
+	// SeverityWarning is what clusterctl takes, but what bites later.
+	SeverityWarning Severity = "warning"
+)
+
+// Problem is one thing that is wrong in a metadata.yaml.
+type Problem struct {
+	ID       ProblemID
+	Severity Severity
+	// Line is where, counted from 1. It is 0 where no line is to blame.
+	Line int
+	// Message says what is wrong and what comes of it.
+	Message string
+	// Fix says what to do about it.
+	Fix string
+}
+
+// String returns the problem as one line without the file's name.
+func (p Problem) String() string {
+	if p.Fix == "" {
+		return p.Message
+	}
+	return p.Message + ": " + p.Fix
+}
+
+// ParseError says why a text was refused as a metadata.yaml. Every problem in it is an error.
+type ParseError struct {
+	// Path is the file's name as it was given to Parse.
+	Path     string
+	Problems []Problem
+}
+
+// Error returns a line for each problem, with file and line in front.
+func (e *ParseError) Error() string {
+	lines := make([]string, 0, len(e.Problems))
+	for _, p := range e.Problems {
+		lines = append(lines, place(e.Path, p.Line)+": "+p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// place returns where something is, as editors and terminals link it.
+func place(path string, line int) string {
+	if line == 0 {
+		return path
+	}
+	return fmt.Sprintf("%s:%d", path, line)
+}
