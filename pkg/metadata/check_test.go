@@ -1,0 +1,146 @@
+package metadata_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+)
+
+// short returns problems as "severity id line: message".
+func short(problems []metadata.Problem) []string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, fmt.Sprintf("%s %s %d: %s", p.Severity, p.ID, p.Line, p))
+	}
+	return all
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		tags []string
+		want []string
+	}{
+		"nothing wrong": {
+			list("0.2 v1beta1", "0.1 v1alpha4"),
+			[]string{"v0.1.0-alpha.0", "v0.1.0", "v0.2.0", "api/v0.3.0", "0.4.0", "v0.5", "latest"},
+			nil,
+		},
+		"no kind": {
+			strings.Replace(list("0.1 v1beta1"), "kind: Metadata\n", "", 1), nil,
+			[]string{"warning kind 1: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+		},
+		"empty kind": {
+			strings.Replace(list("0.1 v1beta1"), "Metadata", "", 1), nil,
+			[]string{"warning kind 2: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+		},
+		"unknown contract": {
+			list("0.1 v1beta7"), nil,
+			[]string{"error contract-known 4: series v0.1 has contract v1beta7, which Cluster API doesn't have, and clusterctl installs none of its releases: use one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2"},
+		},
+		"listed twice": {
+			list("0.1 v1beta1", "0.1 v1beta1", "0.2 v1beta1", "0.2 v1beta2"), nil,
+			[]string{
+				"warning series-duplicate 7: series v0.1 is listed a second time (first in line 4): remove one of the two",
+				"error series-duplicate 13: series v0.2 is listed a second time (first in line 10), with contract v1beta2 after v1beta1: clusterctl installs by the first and plans upgrades by both: keep the one with the contract that its CRDs carry",
+			},
+		},
+		"order, mostly oldest first": {
+			list("0.1 v1beta1", "0.2 v1beta1", "0.4 v1beta1", "0.3 v1beta1"), nil,
+			[]string{"warning series-order 13: series v0.3 stands behind v0.4, so the list is neither newest first nor oldest first, and a missing series is hard to see: keep the list oldest first"},
+		},
+		"order, mostly newest first": {
+			list("0.9 v1beta1", "0.10 v1beta1", "0.8 v1beta1", "0.7 v1beta1"), nil,
+			[]string{"warning series-order 7: series v0.10 stands behind v0.9, so the list is neither newest first nor oldest first, and a missing series is hard to see: keep the list newest first"},
+		},
+		"the newest is missing, a pre-release": {
+			list("0.1 v1beta1"), []string{"v0.1.0", "v0.2.0-rc.0"},
+			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.0 is tagged: clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.2.0-rc.0 --contract v1beta1"},
+		},
+		"one between is missing": {
+			list("0.1 v1beta1", "0.3 v1beta2"), []string{"v0.1.0", "v0.2.10", "v0.2.9", "v0.2.0-rc.1", "v0.3.0"},
+			[]string{"error series-present 3: series v0.2 is missing, but v0.2.0-rc.1 to v0.2.10 (3 tags) are tagged: clusterctl refuses to install it, and refuses every upgrade plan of users on an older series as well as on this one: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.2.10 --contract v1beta1"},
+		},
+		"the one before the newest was dropped": {
+			list("0.5 v1beta1"), []string{"v0.5.0", "v0.4.8", "v0.3.0"},
+			[]string{
+				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is none of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
+				"error series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users, who have the newest or the one before, can't upgrade: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1",
+			},
+		},
+		"old ones were dropped": {
+			list("1.1 v1beta2", "1.0 v1beta1"), []string{"v0.4.8", "v1.0.0", "v1.1.0"},
+			[]string{"warning series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users can't upgrade; that is right only if its contract is none of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := short(parse(t, test.text).Check(test.tags)); !slices.Equal(got, test.want) {
+				t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}
+
+// What the fix of a missing series says is what mends it.
+func TestCheckIsCleanAfterAdd(t *testing.T) {
+	tags := []string{"v0.1.0", "v0.2.0", "v0.3.0-alpha.1", "v1.0.0"}
+	file := parse(t, list("0.2 v1beta1"))
+	for len(file.Check(tags)) > 0 {
+		_, arguments, found := strings.Cut(file.Check(tags)[0].Fix, "--version ")
+		version, contract, both := strings.Cut(arguments, " --contract ")
+		if !found || !both {
+			t.Fatalf("no command in %v", file.Check(tags)[0])
+		}
+		next, err := file.Add(version, contract)
+		if err != nil || next == file {
+			t.Fatalf("adding %s changed nothing: %v", version, err)
+		}
+		file = next
+	}
+	if len(file.Series()) != 4 {
+		t.Errorf("series are %v", file.Series())
+	}
+}
+
+func TestCheckPrevious(t *testing.T) {
+	previous := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.3 v1beta2"))
+	if got := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.4 v1beta2")).CheckPrevious(previous); got != nil {
+		t.Errorf("problems are %v", got)
+	}
+	want := []string{
+		"warning series-dropped 3: series v0.1 with contract v1alpha4 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.1.0 --contract v1alpha4",
+		"error series-dropped 3: series v0.2 with contract v1beta1 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.2.0 --contract v1beta1",
+		"error series-contract-changed 4: series v0.3 had contract v1beta1 before and has v1beta2 now: clusterctl plans upgrades by the newest file, so it takes releases of that series for what they are not: set it back, and release the change of contract as a new minor version",
+	}
+	if got := short(parse(t, list("0.3 v1beta2")).CheckPrevious(previous)); !slices.Equal(got, want) {
+		t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTable(t *testing.T) {
+	file := parse(t, list("0.1 v1alpha4", "0.10 v1beta1", "0.2 v1beta2"))
+	want := "SERIES  CONTRACT\nv0.1    v1alpha4\nv0.10   v1beta1\nv0.2    v1beta2\n"
+	if got := file.Table(nil); got != want {
+		t.Errorf("table is\n%s\nexpected\n%s", got, want)
+	}
+	want = `SERIES  CONTRACT  TAGS
+v0.1    v1alpha4  v0.1.0-alpha.0 to v0.1.10 (4 tags)
+v0.10   v1beta1   v0.10.0
+v0.2    v1beta2   -
+v1.0    missing   v1.0.0-rc.0
+v0.4    missing   v0.4.0 to v0.4.1 (2 tags)
+`
+	tags := []string{"v0.1.9", "v0.1.10", "v0.1.0", "v0.10.0", "v0.1.0-alpha.0", "v0.4.1", "v1.0.0-rc.0", "v0.4.0", "v0.4.0", "docs"}
+	for range 3 {
+		if got := file.Table(tags); got != want {
+			t.Errorf("table is\n%s\nexpected\n%s", got, want)
+		}
+		slices.Reverse(tags)
+	}
+	if got := file.Table([]string{}); !strings.Contains(got, "TAGS\nv0.1    v1alpha4  -\n") {
+		t.Errorf("table without a tag is\n%s", got)
+	}
+}
