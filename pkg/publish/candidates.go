@@ -1,0 +1,72 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// candidates checks releases before anything is done with them, and returns them in their order
+// without those that were given twice. It is an error if clusterctl could not use one of them, or
+// if two have the same provider and version and other bytes.
+// Source: clusterctl provider contract, "Provider Repositories".
+func candidates(releases []*release.Release) ([]*release.Release, error) {
+	if len(releases) == 0 {
+		return nil, errors.New("there is no release to publish")
+	}
+	var (
+		checked  []*release.Release
+		problems []error
+	)
+	for _, given := range releases {
+		r, err := candidate(given)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		twin := sameVersion(checked, r)
+		if twin == nil {
+			checked = append(checked, r)
+			continue
+		}
+		for _, d := range twin.Differences(r) {
+			problems = append(problems, fmt.Errorf("%s is given twice, with other bytes: %s: publish one of them", r, d.File))
+		}
+	}
+	return checked, errors.Join(problems...)
+}
+
+// candidate checks one release and returns it with its files in order.
+func candidate(given *release.Release) (*release.Release, error) {
+	r, err := release.New(given.Provider, given.Version, given.Files)
+	if err != nil {
+		return nil, fmt.Errorf("checking the release: %w", err)
+	}
+	var missing []error
+	for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
+		if _, ok := r.File(name); !ok {
+			missing = append(missing, fmt.Errorf("%s has no file %s: clusterctl needs it; add it to the release", r, name))
+		}
+	}
+	return r, errors.Join(missing...)
+}
+
+func sameVersion(releases []*release.Release, r *release.Release) *release.Release {
+	for _, other := range releases {
+		if other.Provider == r.Provider && other.Version == r.Version {
+			return other
+		}
+	}
+	return nil
+}
+
+// replaceable says whether a version may be published again with other bytes: those with a
+// pre-release part and 0.0.0, which nobody takes for final.
+func replaceable(text string) bool {
+	v, err := release.ParseVersion(text)
+	if err != nil {
+		return false
+	}
+	return v.PreRelease() != "" || v.Major() == 0 && v.Minor() == 0 && v.Patch() == 0
+}

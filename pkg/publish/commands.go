@@ -1,0 +1,88 @@
+package publish
+
+import (
+	"strings"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// clusterctlCommands returns the commands that use the releases: for each what clusterctl would
+// apply, then one that installs them all, then one for each cluster template. The configuration is
+// that of the repository; empty stands for the user's own.
+func clusterctlCommands(config string, releases []*release.Release) []string {
+	clusterctl := []string{"clusterctl"}
+	if config != "" {
+		clusterctl = append(clusterctl, "--config", config)
+	}
+	var commands []string
+	add := func(args ...string) {
+		commands = append(commands, shellLine(append(clusterctl, args...)))
+	}
+	install := []string{"init"}
+	for _, r := range releases {
+		selector := []string{"--" + r.Provider.ClusterctlFlag(), r.Provider.Name + ":" + r.Version}
+		add(append([]string{"generate", "provider"}, selector...)...)
+		if newest(releases, r) {
+			install = append(install, selector...)
+		}
+	}
+	add(install...)
+	for _, r := range releases {
+		// clusterctl looks for templates in infrastructure providers only.
+		if r.Provider.Type != clusterctlv1.InfrastructureProviderType || !newest(releases, r) {
+			continue
+		}
+		for _, f := range r.Files {
+			flavor, err := release.Flavor(f.Name)
+			if err != nil {
+				continue
+			}
+			args := []string{"generate", "cluster", "my-cluster", "--infrastructure", r.Provider.Name + ":" + r.Version}
+			if flavor != "" {
+				args = append(args, "--flavor", flavor)
+			}
+			add(args...)
+		}
+	}
+	return commands
+}
+
+// newest says whether no other release is a later version of the same provider: clusterctl
+// installs one version of a provider.
+func newest(releases []*release.Release, r *release.Release) bool {
+	own, err := release.ParseVersion(r.Version)
+	if err != nil {
+		return false
+	}
+	for _, other := range releases {
+		if other.Provider != r.Provider {
+			continue
+		}
+		if v, err := release.ParseVersion(other.Version); err == nil && own.LessThan(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// shellLine returns a command as a line for a POSIX shell.
+func shellLine(args []string) string {
+	quoted := make([]string, 0, len(args))
+	for _, arg := range args {
+		quoted = append(quoted, shellQuote(arg))
+	}
+	return strings.Join(quoted, " ")
+}
+
+// shellQuote quotes a word where a shell would take it for something else.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=+@,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,140 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/drone/envsubst/v2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// configFile is the clusterctl configuration at a local repository's root, for its flag --config.
+const configFile = "clusterctl.yaml"
+
+// latest stands for a version in clusterctl's URL of a local repository: the newest that is there.
+const latest = "latest"
+
+// providerEntry is an entry of the list "providers" in clusterctl's configuration.
+// Source: clusterctl configuration, "Provider repositories".
+type providerEntry struct {
+	Name string
+	URL  string
+	Type clusterctlv1.ProviderType
+}
+
+func (e providerEntry) String() string {
+	return fmt.Sprintf("%s (%s)", e.Name, e.Type)
+}
+
+// providerEntries returns the entries under which clusterctl finds releases in a local repository.
+//
+// The version in the URL is the one that clusterctl takes when it is asked for none; one that it
+// is asked for it looks up beside that. With "latest" it always is the newest final one, or the
+// newest pre-release where there are only such, and the entry stays as it is from release to
+// release; with a number it would be whatever was published last, a fix of an old series too.
+func providerEntries(root string, releases []*release.Release) []providerEntry {
+	var entries []providerEntry
+	for _, r := range releases {
+		entry := providerEntry{
+			Name: r.Provider.Name,
+			Type: r.Provider.Type,
+			URL:  repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()),
+		}
+		if !slices.Contains(entries, entry) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// repositoryURL returns clusterctl's URL of a file in a local repository.
+func repositoryURL(root string, provider release.Provider, version, file string) string {
+	return "file://" + escapePath(filepath.ToSlash(filepath.Join(root, provider.Label(), version, file)))
+}
+
+// escapePath escapes all that may mean something in a URL, and '$', as clusterctl replaces
+// variables in the URLs of its configuration.
+func escapePath(path string) string {
+	var b strings.Builder
+	for _, c := range []byte(path) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("/-._~", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
+}
+
+// sameRepository says whether clusterctl reads the same from two URLs, the first as it is written
+// in a configuration, where it may have variables and be a plain path.
+func sameRepository(written, wanted string) bool {
+	value, err := envsubst.Eval(written, os.Getenv)
+	if err != nil {
+		return false
+	}
+	a, errA := url.Parse(value)
+	b, errB := url.Parse(wanted)
+	if errA != nil || errB != nil || a.Scheme != "" && a.Scheme != b.Scheme {
+		return false
+	}
+	return a.Path == b.Path
+}
+
+// planConfig returns what becomes of the clusterctl.yaml of a local repository so that clusterctl
+// finds the releases. Entries of other providers, all other keys and the comments stay as they
+// are. Errors name the file and the line.
+func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
+	plan := &ConfigPlan{Path: filepath.Join(root, configFile), Action: Create, mode: fileMode}
+	var text []byte
+	info, err := os.Lstat(plan.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, advise(fmt.Errorf("looking for the repository's %s: %w", configFile, err))
+	default:
+		if text, err = os.ReadFile(plan.Path); err != nil {
+			return nil, advise(fmt.Errorf("reading the repository's %s: %w", configFile, err))
+		}
+		plan.Action = Update
+		plan.mode = info.Mode().Perm() // it may hold variables that are not for everybody
+	}
+	plan.text, plan.Entries, err = editProviders(text, providerEntries(root, releases))
+	if err != nil {
+		return nil, fmt.Errorf("the repository's %s: %w", configFile, inFile(plan.Path, err))
+	}
+	if plan.Action == Update && len(plan.Entries) == 0 {
+		plan.Action = Unchanged
+	}
+	if plan.Action == Update && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is a link or no plain file, and would be replaced by one: make it a plain file, or remove it", plan.Path)
+	}
+	return plan, nil
+}
+
+// configuredProvider returns the entry of a clusterctl.yaml for a provider. Of several clusterctl
+// takes the last.
+func configuredProvider(path string, provider release.Provider) (providerEntry, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the repository's own file
+	if err != nil {
+		return providerEntry{}, fmt.Errorf("reading the repository's %s: %w", configFile, err)
+	}
+	doc, err := parseConfig(text)
+	if err != nil {
+		return providerEntry{}, inFile(path, err)
+	}
+	for _, item := range slices.Backward(doc.items) {
+		if item.name == provider.Name && item.kind == string(provider.Type) {
+			return providerEntry{Name: item.name, Type: provider.Type, URL: item.url}, nil
+		}
+	}
+	return providerEntry{}, fmt.Errorf("%s has no entry for %s of type %s", path, provider.Name, provider.Type)
+}

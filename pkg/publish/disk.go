@@ -1,0 +1,170 @@
+package publish
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// The modes of everything that is published, whatever the process's umask.
+const (
+	folderMode = 0o755
+	fileMode   = 0o644
+)
+
+// disk does every system call of this package that changes the disk, one operation each. Its zero
+// value works on the system's disk.
+type disk struct {
+	// around runs an operation; nil just does it. Tests kill the process or fail here.
+	around func(op operation, do func() error) error
+}
+
+// operation is one call that changes the disk.
+type operation struct {
+	// name is what is done, e.g. "rename".
+	name string
+	// path is what it is done to.
+	path string
+	// half does only the first half; nil for what can't be cut in two.
+	half func() error
+}
+
+func (d disk) run(name, path string, do func() error) error {
+	if d.around == nil {
+		return do()
+	}
+	return d.around(operation{name: name, path: path}, do)
+}
+
+// mkdir makes a folder with the mode of published folders.
+func (d disk) mkdir(path string) error {
+	err := d.run("mkdir", path, func() error { return os.Mkdir(path, folderMode) })
+	if err != nil {
+		return err
+	}
+	err = d.run("chmod", path, func() error { return os.Chmod(path, folderMode) }) //nolint:gosec // published folders are for everybody
+	if err != nil {
+		_ = d.remove(path) // the first error is the one to report
+	}
+	return err
+}
+
+// mkdirPrivate makes a folder that nobody else looks into.
+func (d disk) mkdirPrivate(path string) error {
+	return d.run("mkdir", path, func() error { return os.Mkdir(path, 0o700) })
+}
+
+// writeFile makes a file that must not exist yet, with exactly this mode, and syncs it.
+func (d disk) writeFile(path string, data []byte, mode fs.FileMode) error {
+	var f *os.File
+	err := d.run("create", path, func() (err error) {
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // the caller chose the path
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = d.write(f, data)
+	if err == nil {
+		err = d.run("chmod", path, func() error { return f.Chmod(mode) })
+	}
+	if err == nil {
+		err = d.run("fsync", path, f.Sync)
+	}
+	if err != nil {
+		_ = f.Close() // the first error is the one to report
+		return err
+	}
+	return d.run("close", path, f.Close)
+}
+
+// write appends to an open file.
+func (d disk) write(f *os.File, data []byte) error {
+	part := func(data []byte) func() error {
+		return func() error {
+			_, err := f.Write(data)
+			return err
+		}
+	}
+	if d.around == nil {
+		return part(data)()
+	}
+	return d.around(operation{name: "write", path: f.Name(), half: part(data[:len(data)/2])}, part(data))
+}
+
+// truncate empties an open file.
+func (d disk) truncate(f *os.File) error {
+	return d.run("truncate", f.Name(), func() error { return f.Truncate(0) })
+}
+
+// openLock opens the file that a lock is taken on, and makes it if need be. A file that another
+// user left behind can be locked as well as long as it can be read.
+func (d disk) openLock(path string) (*os.File, error) {
+	var f *os.File
+	err := d.run("create", path, func() (err error) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, fileMode) //nolint:gosec // beside what the user chose
+		return err
+	})
+	if errors.Is(err, fs.ErrPermission) {
+		if readable, readErr := os.OpenFile(path, os.O_RDONLY|noFollow, 0); readErr == nil { //nolint:gosec // as above
+			return readable, nil
+		}
+	}
+	return f, err
+}
+
+// rename moves a file or folder; it replaces a file.
+func (d disk) rename(from, to string) error {
+	return d.run("rename", to, func() error { return os.Rename(from, to) })
+}
+
+// exchange swaps two folders in one step. The error is errors.ErrUnsupported where the system or
+// the file system has no such call.
+func (d disk) exchange(a, b string) error {
+	return d.run("exchange", b, func() error { return renameExchange(a, b) })
+}
+
+// remove removes a file or an empty folder.
+func (d disk) remove(path string) error {
+	return d.run("remove", path, func() error { return os.Remove(path) })
+}
+
+// removeTree removes whatever is at a path, and does not follow links. Nothing there is no error.
+func (d disk) removeTree(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			if err := d.removeTree(path + string(os.PathSeparator) + entry.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return d.remove(path)
+}
+
+// syncFolder makes what was made, renamed or removed in a folder last through a power cut.
+func (d disk) syncFolder(path string) error {
+	return d.run("fsync", path, func() error {
+		f, err := os.Open(path) //nolint:gosec // a folder that was just written to
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		// Some network file systems have no sync for folders.
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+			err = nil
+		}
+		return errors.Join(err, f.Close())
+	})
+}

@@ -1,0 +1,140 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// TargetError says that a text names no kind of place that there is.
+type TargetError struct {
+	// Text is what was asked for.
+	Text string
+	// Purpose is what the place was wanted for, e.g. "publish to".
+	Purpose string
+	// Forms are the places that there are, as a user writes them.
+	Forms []string
+}
+
+func (e *TargetError) Error() string {
+	return fmt.Sprintf("%q is no place to %s: use %s", e.Text, e.Purpose, strings.Join(e.Forms, ", or "))
+}
+
+// ConflictError says that other bytes are published for a version already.
+type ConflictError struct {
+	Provider release.Provider
+	Version  string
+	// Place is where the version is published.
+	Place string
+	// Differences compare what is published (first) with what was to be published (second).
+	Differences []release.Difference
+	// Replaceable says that Options.Replace would allow it.
+	Replaceable bool
+}
+
+func (e *ConflictError) Error() string {
+	lines := make([]string, 0, len(e.Differences))
+	for _, d := range e.Differences {
+		lines = append(lines, describe(d))
+	}
+	advice := "a published version is never changed: publish a new version"
+	if e.Replaceable {
+		advice = "publish a new version, or replace this one (--replace)"
+	}
+	return fmt.Sprintf("%s %s is published already in %s, with other bytes: %s; %s",
+		e.Provider.Label(), e.Version, e.Place, strings.Join(lines, ", "), advice)
+}
+
+// describe says how what is published (first) differs from what is to be published (second).
+func describe(d release.Difference) string {
+	switch d.Kind {
+	case "missing":
+		return d.File + " is only in the published one"
+	case "extra":
+		return d.File + " is only in the new one"
+	}
+	return d.File + " differs"
+}
+
+// LockedError says that another publisher holds the lock of a repository.
+type LockedError struct {
+	// Place is the repository.
+	Place string
+	// Holder is who has the lock; its fields are empty where that could not be found out.
+	Holder Holder
+	// Waited is how long the lock was waited for.
+	Waited time.Duration
+}
+
+// Holder is a process that holds a lock.
+type Holder struct {
+	PID   int       `json:"pid"`
+	Host  string    `json:"host"`
+	Since time.Time `json:"since"`
+}
+
+func (h Holder) String() string {
+	if h.PID == 0 {
+		return "another publisher"
+	}
+	return fmt.Sprintf("process %d on %s, since %s", h.PID, h.Host, h.Since.Format(time.RFC3339))
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%s is being written to by %s; waited %s: try again when it is done, or end it if it hangs",
+		e.Place, e.Holder, e.Waited.Round(time.Second))
+}
+
+// ReadBackError says that clusterctl does not get from a place what was published there.
+type ReadBackError struct {
+	Release *release.Release
+	// File is the file concerned; empty where it is the release as a whole.
+	File string
+	// Err is what clusterctl's client reported; nil where it read other bytes.
+	Err error
+}
+
+func (e *ReadBackError) Error() string {
+	what := e.Release.String()
+	if e.File != "" {
+		what += ": " + e.File
+	}
+	if e.Err == nil {
+		return fmt.Sprintf("%s was published, but clusterctl reads other bytes for it: something else changes the repository; check it and publish again", what)
+	}
+	return fmt.Sprintf("%s was published, but clusterctl can't read it back: %v", what, e.Err)
+}
+
+func (e *ReadBackError) Unwrap() error { return e.Err }
+
+// also returns one error of two, in one line.
+func also(err, second error) error {
+	if err == nil || second == nil {
+		return errors.Join(err, second)
+	}
+	return fmt.Errorf("%w; also: %w", err, second)
+}
+
+// advise adds to an error of the disk what the user can do about it.
+func advise(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: free some space, then run this again", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: choose a folder that can be written to", err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: run this as a user who may write there, or choose another folder", err)
+	case errors.Is(err, syscall.EXDEV):
+		return fmt.Errorf("%w: a provider's folder has to be on the file system of the repository's root", err)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("%w: the disk fails; see the system's log", err)
+	}
+	return err
+}

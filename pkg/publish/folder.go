@@ -1,0 +1,345 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// The names within a folder's root that are this package's own while it works. They begin with a
+// dot: neither clusterctl nor release.Read takes them for a provider.
+const (
+	// stagingFolder holds what is being written, on the file system that it is renamed within.
+	stagingFolder = ".clusterctl-release.staging"
+	// stagedVersions, in the staging folder, holds <label>/<version>/ before it is renamed.
+	stagedVersions = "new"
+	// setAside, in the staging folder, holds <label>/<version>/ that is being replaced where the
+	// file system can't exchange two folders in one step.
+	setAside = "old"
+)
+
+// folder is a tree <root>/<label>/<version>/ into which only whole versions are put.
+//
+// A version is written to the staging folder, synced, and renamed to its place. A version that
+// replaces another is exchanged with it in one step. Where the file system can't do that, the old
+// one is renamed aside first: between these two renames the version is missing, and if the process
+// is killed just there it stays missing until the next run, which puts it back before all else.
+// All of this happens under the lock of the root, so that what is found in the staging folder by
+// the holder of the lock is what a killed run left.
+type folder struct {
+	root        string
+	disk        disk
+	lockTimeout time.Duration
+	tell        func(string)
+}
+
+// changes is what is to be put into a folder.
+type changes struct {
+	// create are versions that are not there.
+	create []*release.Release
+	// replace are versions that are there and get other bytes.
+	replace []*release.Release
+	// config is the new text of the clusterctl.yaml at the root; nil leaves it.
+	config []byte
+	// configMode is the mode of that file.
+	configMode fs.FileMode
+}
+
+func (c changes) none() bool {
+	return len(c.create)+len(c.replace) == 0 && c.config == nil
+}
+
+// versionFolder returns where a release belongs.
+func (f *folder) versionFolder(r *release.Release) string {
+	return filepath.Join(f.root, r.Provider.Label(), r.Version)
+}
+
+func (f *folder) staging(elements ...string) string {
+	return filepath.Join(append([]string{f.root, stagingFolder}, elements...)...)
+}
+
+// unfinished says whether a run was killed here, or is under way.
+func (f *folder) unfinished() bool {
+	_, err := os.Lstat(f.staging())
+	return err == nil
+}
+
+// update takes the lock, clears what a killed run left, asks decide what is to change now that
+// nobody else changes anything, and does it. On an error each version is as before or whole, and
+// what was staged is removed.
+func (f *folder) update(ctx context.Context, decide func() (changes, error)) (err error) {
+	held, err := f.acquire(ctx)
+	if err != nil {
+		return advise(err)
+	}
+	published := false
+	defer func() {
+		err = advise(also(err, held.release(published)))
+	}()
+	wasKilled := f.unfinished()
+	if err := f.recoverKilled(); err != nil {
+		return fmt.Errorf("clearing what a run before this one left: %w", err)
+	}
+	todo, err := decide()
+	if err != nil {
+		return err
+	}
+	if todo.none() {
+		published = true
+		if wasKilled {
+			return f.syncAll() // the killed run may not have come to that
+		}
+		return nil
+	}
+	err = f.stage(ctx, todo)
+	if err == nil {
+		published, err = f.commit(ctx, todo)
+	}
+	// Not only clearStaging: where a replacement failed half way, the old version is put back.
+	return also(err, f.recoverKilled())
+}
+
+// recoverKilled puts back what a run that was killed or failed had set aside, and removes what it
+// had staged.
+func (f *folder) recoverKilled() error {
+	labels, err := readFolderIfAny(f.staging(setAside))
+	if err != nil {
+		return err
+	}
+	for _, label := range labels {
+		versions, err := readFolderIfAny(f.staging(setAside, label))
+		if err != nil {
+			return err
+		}
+		for _, version := range versions {
+			place := filepath.Join(f.root, label, version)
+			if _, err := os.Lstat(place); !errors.Is(err, fs.ErrNotExist) {
+				continue // the new one came to its place
+			}
+			if err := f.disk.rename(f.staging(setAside, label, version), place); err != nil {
+				return err
+			}
+			if err := f.disk.syncFolder(filepath.Dir(place)); err != nil {
+				return err
+			}
+		}
+	}
+	return f.clearStaging()
+}
+
+// readFolderIfAny returns the names in a folder; none where there is no such folder.
+func readFolderIfAny(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
+}
+
+// clearStaging removes the staging folder. A failure is tried once more: it must not be left.
+func (f *folder) clearStaging() error {
+	err := f.disk.removeTree(f.staging())
+	if err == nil {
+		return nil
+	}
+	if f.disk.removeTree(f.staging()) == nil {
+		return fmt.Errorf("removing what was staged: %w", err)
+	}
+	return fmt.Errorf("removing what was staged (the next run does it): %w", err)
+}
+
+// stage writes everything that will be renamed, so that a disk that is full shows here.
+func (f *folder) stage(ctx context.Context, todo changes) error {
+	if err := f.disk.mkdirPrivate(f.staging()); err != nil {
+		return fmt.Errorf("making the staging folder: %w", err)
+	}
+	if err := f.disk.mkdir(f.staging(stagedVersions)); err != nil {
+		return fmt.Errorf("making the staging folder: %w", err)
+	}
+	for _, r := range slices.Concat(todo.create, todo.replace) {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped before anything was published: %w", err)
+		}
+		if err := f.stageVersion(r); err != nil {
+			return fmt.Errorf("nothing was published: staging %s: %w", r, err)
+		}
+	}
+	if todo.config != nil {
+		if err := f.disk.writeFile(f.staging(configFile), todo.config, todo.configMode); err != nil {
+			return fmt.Errorf("nothing was published: staging %s: %w", configFile, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped before anything was published: %w", err)
+	}
+	return nil
+}
+
+func (f *folder) stageVersion(r *release.Release) error {
+	label := f.staging(stagedVersions, r.Provider.Label())
+	version := filepath.Join(label, r.Version)
+	if err := f.disk.mkdir(label); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := f.disk.mkdir(version); err != nil {
+		return err
+	}
+	for _, file := range r.Files {
+		if err := f.disk.writeFile(filepath.Join(version, file.Name), file.Data, fileMode); err != nil {
+			return err
+		}
+	}
+	if err := f.disk.syncFolder(version); err != nil {
+		return err
+	}
+	return f.disk.syncFolder(label)
+}
+
+// commit renames what was staged to its place, and says whether anything got there. The
+// clusterctl.yaml comes last: it names no provider that is not there.
+func (f *folder) commit(ctx context.Context, todo changes) (published bool, err error) {
+	for i, r := range slices.Concat(todo.create, todo.replace) {
+		if err := ctx.Err(); err != nil {
+			return published, fmt.Errorf("stopped before %s was published: %w", r, err)
+		}
+		if i < len(todo.create) {
+			err = f.commitNew(r)
+		} else {
+			err = f.commitReplacement(r)
+		}
+		if err != nil {
+			return published, fmt.Errorf("publishing %s: %w", r, err)
+		}
+		published = true
+	}
+	if todo.config != nil {
+		if err := f.disk.rename(f.staging(configFile), filepath.Join(f.root, configFile)); err != nil {
+			return published, fmt.Errorf("writing %s: %w", configFile, err)
+		}
+		if err := f.disk.syncFolder(f.root); err != nil {
+			return true, fmt.Errorf("syncing %s: %w", f.root, err)
+		}
+	}
+	return true, nil
+}
+
+// commitNew puts a staged version where there is none. The first version of a provider comes with
+// the provider's folder, so that there is never one without a version.
+func (f *folder) commitNew(r *release.Release) error {
+	place := f.versionFolder(r)
+	label := filepath.Dir(place)
+	staged := f.staging(stagedVersions, r.Provider.Label())
+	switch _, err := os.Stat(label); {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := f.disk.rename(staged, label); err != nil {
+			return err
+		}
+		return f.disk.syncFolder(f.root)
+	case err != nil:
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(staged, r.Version)); errors.Is(err, fs.ErrNotExist) {
+		return nil // it came with the provider's folder, a version before
+	}
+	if _, err := os.Lstat(place); err == nil {
+		// It was an empty folder when it was looked at; one that is not empty any more stays.
+		if err := f.disk.remove(place); err != nil {
+			return err
+		}
+	}
+	if err := f.disk.rename(filepath.Join(staged, r.Version), place); err != nil {
+		return err
+	}
+	return f.disk.syncFolder(label)
+}
+
+// commitReplacement puts a staged version in the place of another.
+func (f *folder) commitReplacement(r *release.Release) error {
+	place := f.versionFolder(r)
+	staged := f.staging(stagedVersions, r.Provider.Label(), r.Version)
+	err := f.disk.exchange(staged, place)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = f.renameAside(r, staged, place)
+	}
+	if err != nil {
+		return err
+	}
+	return f.disk.syncFolder(filepath.Dir(place))
+}
+
+// renameAside is what commitReplacement does on a file system that can't exchange folders.
+func (f *folder) renameAside(r *release.Release, staged, place string) error {
+	for _, path := range []string{f.staging(setAside), f.staging(setAside, r.Provider.Label())} {
+		if err := f.disk.mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	aside := f.staging(setAside, r.Provider.Label(), r.Version)
+	if err := f.disk.rename(place, aside); err != nil {
+		return err
+	}
+	return f.disk.rename(staged, place) // update puts the old one back if this fails
+}
+
+// syncAll makes what is in the folder's own folders last.
+func (f *folder) syncAll() error {
+	entries, err := os.ReadDir(f.root)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if _, err := release.ParseLabel(entry.Name()); err != nil || !entry.IsDir() {
+			continue
+		}
+		if err := f.disk.syncFolder(filepath.Join(f.root, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return f.disk.syncFolder(f.root)
+}
+
+// makeRoot makes the root and the folders above it that are missing, and returns those it made.
+func (f *folder) makeRoot() (made []string, err error) {
+	var missing []string
+	for path := f.root; ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		if err == nil {
+			if !info.IsDir() {
+				return nil, fmt.Errorf("%s is no folder: choose another, or move it away", path)
+			}
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("looking for the folder: %w", err)
+		}
+		if _, err := os.Lstat(path); err == nil {
+			return nil, fmt.Errorf("%s is a link to something that does not exist: make that, or remove the link", path)
+		}
+		missing = append(missing, path)
+	}
+	for _, path := range slices.Backward(missing) {
+		err := f.disk.mkdir(path)
+		if errors.Is(err, fs.ErrExist) {
+			continue // another publisher was quicker
+		}
+		if err != nil {
+			return made, fmt.Errorf("making the folder: %w", err)
+		}
+		made = append(made, path)
+		if err := f.disk.syncFolder(filepath.Dir(path)); err != nil {
+			return made, fmt.Errorf("making the folder: %w", err)
+		}
+	}
+	return made, nil
+}

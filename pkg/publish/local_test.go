@@ -1,0 +1,432 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+func TestPublishAndReadBack(t *testing.T) {
+	for _, name := range []string{"repo", "with space", "100%", "a#b?c", "$HOME", "${x", "ünï", "'quote\"", `back\slash`, "new\nline", "a:b", "~"} {
+		t.Run(name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), name, "deep")
+			r := someRelease(libvirt, "v0.1.0", "one")
+			result := publish(t, root, Options{}, r)
+			if got := result.Releases[0].Action; got != Create {
+				t.Errorf("action %s, want create", got)
+			}
+			if d := r.Differences(mustRead(t, root, r)); len(d) > 0 {
+				t.Errorf("published with other bytes: %v", d)
+			}
+			if left := hidden(tree(t, root)); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			got, err := open(t, root, Options{}).Fetch(t.Context(), libvirt, "latest")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(r, got); diff != "" {
+				t.Errorf("fetched another release (-published +fetched):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPublishAgainWritesNothing(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "repo")
+	r := someRelease(libvirt, "v0.1.0", "one")
+	publish(t, root, Options{}, r)
+	before := tree(t, root)
+	counted := 0
+	opts := Options{disk: disk{around: func(_ operation, do func() error) error {
+		counted++
+		return do()
+	}}}
+	result := publish(t, root, opts, r, r)
+	if counted != 0 {
+		t.Errorf("the disk was changed %d times", counted)
+	}
+	if len(result.Releases) != 1 || result.Releases[0].Action != Unchanged || result.Config.Action != Unchanged {
+		t.Errorf("not unchanged:\n%s", result)
+	}
+	if err := WriteFolder(root, r); err != nil {
+		t.Fatal(err)
+	}
+	sameTree(t, before, tree(t, root))
+}
+
+// A read-only folder is one in which every call that changes it fails.
+func TestPublishAgainToReadOnlyFolder(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "repo")
+	r := someRelease(libvirt, "v0.1.0", "one")
+	publish(t, root, Options{}, r)
+	readOnly := Options{disk: failing(0, true, readOnlyError)}
+	publish(t, root, readOnly, r)
+	_, err := open(t, root, readOnly).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.1", "")})
+	if err == nil || !strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "choose a folder") {
+		t.Errorf("no advice: %v", err)
+	}
+}
+
+func TestPublishOtherBytes(t *testing.T) {
+	for _, test := range []struct {
+		version  string
+		replace  bool
+		want     Action
+		wantHint string
+	}{
+		{"v0.1.0", false, Refused, "publish a new version"},
+		{"v0.1.0", true, Refused, "a published version is never changed"},
+		{"v0.1.0-rc.0", false, Refused, "--replace"},
+		{"v0.1.0-rc.0", true, Replace, ""},
+		{"v0.0.0", true, Replace, ""},
+		{"v0.0.1", true, Refused, "publish a new version"},
+	} {
+		name := test.version
+		if test.replace {
+			name += " --replace"
+		}
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			opts := Options{Replace: test.replace}
+			old := someRelease(libvirt, test.version, "old")
+			publish(t, root, opts, old)
+			before := tree(t, root)
+			fresh := someRelease(libvirt, test.version, "new")
+			fresh.Files = append(fresh.Files, release.File{Name: "new.yaml"})
+			plan, err := open(t, root, opts).Plan(t.Context(), []*release.Release{fresh})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.Releases[0].Action != test.want {
+				t.Errorf("planned %s, want %s", plan.Releases[0].Action, test.want)
+			}
+			sameTree(t, before, tree(t, root))
+			_, err = open(t, root, opts).Publish(t.Context(), []*release.Release{someRelease(micro, "v1.0.0", ""), fresh})
+			if test.want == Replace {
+				if err != nil || len(mustRead(t, root, fresh).Files) != 4 {
+					t.Errorf("not replaced: %v", err)
+				}
+				return
+			}
+			var conflict *ConflictError
+			if !errors.As(err, &conflict) || conflict.Version != test.version || conflict.Provider != libvirt {
+				t.Fatalf("not a conflict: %v", err)
+			}
+			for _, want := range []string{test.wantHint, "infrastructure-components.yaml differs", "new.yaml is only in the new one", root} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in: %v", want, err)
+				}
+			}
+			sameTree(t, before, tree(t, root)) // nothing of the batch was published
+		})
+	}
+}
+
+func TestPublishRefusesWhatClusterctlCannotUse(t *testing.T) {
+	good := someRelease(libvirt, "v0.1.0", "")
+	without := func(name string) *release.Release {
+		r := *good
+		r.Files = nil
+		for _, f := range good.Files {
+			if f.Name != name {
+				r.Files = append(r.Files, f)
+			}
+		}
+		return &r
+	}
+	for _, test := range []struct {
+		name     string
+		releases []*release.Release
+		want     string
+	}{
+		{"none", nil, "no release"},
+		{"no components", []*release.Release{without("infrastructure-components.yaml")}, "has no file infrastructure-components.yaml"},
+		{"no metadata", []*release.Release{without("metadata.yaml")}, "has no file metadata.yaml"},
+		{"bad version", []*release.Release{{Provider: libvirt, Version: "0.1.0", Files: good.Files}}, "leading v"},
+		{"path as name", []*release.Release{{Provider: libvirt, Version: "v0.1.0", Files: []release.File{{Name: "../x"}}}}, "no file name"},
+		{"twice", []*release.Release{good, someRelease(libvirt, "v0.1.0", "other")}, "given twice, with other bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "repo")
+			_, err := open(t, root, Options{}).Publish(t.Context(), test.releases)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+			if found := tree(t, root); len(found) > 0 {
+				t.Errorf("something was written: %v", found)
+			}
+		})
+	}
+}
+
+func TestPublishRefusesPlaces(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "")
+	write(t, filepath.Join(dir, "infrastructure-x", "v1.0.0", "metadata.yaml"), "")
+	write(t, filepath.Join(dir, "taken", "infrastructure-libvirt", "v0.1.0"), "a file")
+	write(t, filepath.Join(dir, "nested", "infrastructure-libvirt", "v0.1.0", "folder", "file"), "")
+	write(t, filepath.Join(dir, "elsewhere", "file"), "")
+	for name, to := range map[string]string{"loop": "loop", "nowhere": "missing", "linked/infrastructure-libvirt": "../elsewhere"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tree(t, dir)
+	for root, want := range map[string]string{
+		"file":             "is no folder",
+		"file/below":       "not a directory",
+		"loop":             "too many levels of symbolic links",
+		"nowhere":          "link to something that does not exist",
+		"nowhere/below":    "link to something that does not exist",
+		"v0.1.0":           "name of a version",
+		"infrastructure-x": "is a provider's folder",
+		"taken":            "is no folder",
+		"nested":           "folder is no plain file",
+		"linked":           "is no folder",
+	} {
+		t.Run(root, func(t *testing.T) {
+			_, err := open(t, filepath.Join(dir, root), Options{}).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want %q, got %v", want, err)
+			}
+			sameTree(t, before, tree(t, dir))
+		})
+	}
+}
+
+func TestPublishIntoEmptyFoldersAndThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "real", "infrastructure-libvirt", "v0.1.0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	r := someRelease(libvirt, "v0.1.0", "")
+	publish(t, filepath.Join(dir, "link"), Options{}, r)
+	mustRead(t, filepath.Join(dir, "real"), r)
+}
+
+func TestPublishBatch(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "repo")
+	batch := []*release.Release{
+		someRelease(libvirt, "v0.1.0", ""), someRelease(micro, "v0.1.0", ""),
+		someRelease(libvirt, "v0.1.1", ""), someRelease(libvirt, "v0.2.0-rc.0", ""),
+	}
+	result := publish(t, root, Options{}, batch...)
+	all, err := Read(t.Context(), root)
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%d releases: %v", len(all), err)
+	}
+	if len(result.Config.Entries) != 2 {
+		t.Errorf("entries: %v", result.Config.Entries)
+	}
+	// The newest final version is the one that clusterctl takes.
+	got, err := open(t, root, Options{}).Fetch(t.Context(), libvirt, "")
+	if err != nil || got.Version != "v0.1.1" {
+		t.Errorf("fetched %v: %v", got, err)
+	}
+}
+
+func TestPublishPreReleaseOnly(t *testing.T) {
+	root := t.TempDir()
+	publish(t, root, Options{}, someRelease(libvirt, "v0.1.0-rc.0", ""), someRelease(libvirt, "v0.1.0-rc.1", ""))
+	got, err := open(t, root, Options{}).Fetch(t.Context(), libvirt, "latest")
+	if err != nil || got.Version != "v0.1.0-rc.1" {
+		t.Errorf("fetched %v: %v", got, err)
+	}
+}
+
+func TestPublishStopsWhenTold(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "repo")
+	r := someRelease(libvirt, "v0.1.0", "")
+	for stopAt := 1; ; stopAt++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		counted := 0
+		opts := Options{disk: disk{around: func(_ operation, do func() error) error {
+			if counted++; counted == stopAt {
+				cancel()
+			}
+			return do()
+		}}}
+		_, err := open(t, root, opts).Publish(ctx, []*release.Release{r})
+		cancel()
+		if counted < stopAt {
+			break
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatalf("stopped at %d: %v", stopAt, err)
+		}
+		found := tree(t, root)
+		if left := hidden(found); len(left) > 0 {
+			t.Fatalf("stopped at %d: left behind %v", stopAt, left)
+		}
+		if _, ok := found["infrastructure-libvirt"]; ok {
+			mustRead(t, root, r)
+			if err := os.RemoveAll(root); err != nil {
+				t.Fatal(err)
+			}
+		} else if len(found) > 0 {
+			t.Fatalf("stopped at %d: left behind %v", stopAt, found)
+		}
+	}
+}
+
+func TestReadBackErrorOfBrokenNeighbour(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "infrastructure-libvirt", "v9.0.0", "infrastructure-components.yaml"), "")
+	r := someRelease(libvirt, "v0.1.0", "")
+	_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{r})
+	var readBack *ReadBackError
+	if !errors.As(err, &readBack) || !strings.Contains(err.Error(), "v9.0.0") {
+		t.Errorf("want an error that names v9.0.0, got %v", err)
+	}
+	mustRead(t, root, r)
+}
+
+func TestRead(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "with space")
+	publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""), someRelease(libvirt, "v0.2.0", ""))
+	label := filepath.Join(root, "infrastructure-libvirt")
+	url := "file://" + strings.ReplaceAll(label, " ", "%20")
+	for _, test := range []struct {
+		location string
+		want     string
+	}{
+		{root, "v0.1.0 v0.2.0"},
+		{label, "v0.1.0 v0.2.0"},
+		{label + "/v0.1.0", "v0.1.0"},
+		{url + "/v0.1.0", "v0.1.0"},
+		{url + "/v0.1.0/infrastructure-components.yaml", "v0.1.0"},
+		{label + "/v0.1.0/infrastructure-components.yaml", "v0.1.0"},
+		{url + "/latest/infrastructure-components.yaml", "v0.2.0"},
+		{label + "/latest/infrastructure-components.yaml", "v0.2.0"},
+	} {
+		t.Run(test.location, func(t *testing.T) {
+			releases, err := Read(t.Context(), test.location)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var versions []string
+			for _, r := range releases {
+				versions = append(versions, r.Version)
+			}
+			if got := strings.Join(versions, " "); got != test.want {
+				t.Errorf("read %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	root := t.TempDir()
+	publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""))
+	label := filepath.Join(root, "infrastructure-libvirt")
+	for _, test := range []struct {
+		location string
+		is       error
+		want     string
+	}{
+		{label + "/v0.3.0/infrastructure-components.yaml", release.ErrNoRelease, "it has v0.1.0"},
+		{label + "/v0.1.0/other.yaml", fs.ErrNotExist, "other.yaml"},
+		{root + "/bootstrap-x/latest/bootstrap-components.yaml", release.ErrNoRelease, "no version"},
+		{root + "/missing", fs.ErrNotExist, "missing"},
+		{label + "/v0.1.0/metadata.yaml/x", nil, "not a directory"},
+		{"file:relative", nil, "file:///PATH"},
+		{"file://host/path", nil, "file:///PATH"},
+		{"file:///a?b", nil, "%3F"},
+		{"file:///%zz", nil, "escape"},
+	} {
+		t.Run(test.location, func(t *testing.T) {
+			_, err := Read(t.Context(), test.location)
+			if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("want %q (%v), got %v", test.want, test.is, err)
+			}
+		})
+	}
+}
+
+func TestUnknownTargets(t *testing.T) {
+	for _, to := range []string{"", "oci://example.com/x", "https://example.com/x", "http://example.com"} {
+		var unknown *TargetError
+		if _, err := Open(to, Options{}); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "overrides") {
+			t.Errorf("Open(%q): %v", to, err)
+		}
+		if _, err := Read(t.Context(), to); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "folder") {
+			t.Errorf("Read(%q): %v", to, err)
+		}
+	}
+}
+
+func TestPlanText(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "repo")
+	opts := Options{Replace: true}
+	publish(t, root, opts, someRelease(libvirt, "v0.1.0", "old"), someRelease(libvirt, "v0.2.0-rc.0", "old"), someRelease(libvirt, "v0.3.0", "old"))
+	plan, err := open(t, root, opts).Plan(t.Context(), []*release.Release{
+		someRelease(libvirt, "v0.1.0", "old"), someRelease(libvirt, "v0.2.0-rc.0", "new"),
+		someRelease(libvirt, "v0.3.0", "new"), someRelease(micro, "v0.1.0", ""),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `to ` + root + `
+  unchanged  infrastructure-libvirt v0.1.0, 3 files
+  replace    infrastructure-libvirt v0.2.0-rc.0, 3 files
+             cluster-template-prod.yaml differs
+             infrastructure-components.yaml differs
+  refused    infrastructure-libvirt v0.3.0, 3 files
+             cluster-template-prod.yaml differs
+             infrastructure-components.yaml differs
+  create     bootstrap-micro v0.1.0, 3 files
+  update     clusterctl.yaml
+             add micro (BootstrapProvider)
+`
+	if diff := cmp.Diff(want, plan.String()); diff != "" {
+		t.Errorf("the plan's text (-want +got):\n%s", diff)
+	}
+}
+
+func TestResultText(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "my repo")
+	result := publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""))
+	config := "'" + root + "/clusterctl.yaml'"
+	want := `published infrastructure-libvirt v0.1.0 in ` + root + `/infrastructure-libvirt/v0.1.0
+wrote ` + root + `/clusterctl.yaml: add libvirt (InfrastructureProvider)
+to use it:
+  clusterctl --config ` + config + ` generate provider --infrastructure libvirt:v0.1.0
+  clusterctl --config ` + config + ` init --infrastructure libvirt:v0.1.0
+  clusterctl --config ` + config + ` generate cluster my-cluster --infrastructure libvirt:v0.1.0 --flavor prod
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("the result's text (-want +got):\n%s", diff)
+	}
+}
+
+func TestWriteFolder(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out", "release")
+	for _, note := range []string{"one", "two", "two"} {
+		r := someRelease(libvirt, "v1.0.0", note)
+		if err := WriteFolder(out, r); err != nil {
+			t.Fatal(err)
+		}
+		if d := r.Differences(mustRead(t, out, r)); len(d) > 0 {
+			t.Errorf("%s: %v", note, d)
+		}
+	}
+	found := tree(t, out)
+	if _, ok := found[configFile]; ok || len(hidden(found)) > 0 {
+		t.Errorf("more than the release: %v", found)
+	}
+}

@@ -1,0 +1,166 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockFile is the file at a repository's root that the lock is taken on. It is there only while a
+// publisher is at work, or after one was killed; what counts is the lock, not the file.
+const lockFile = ".clusterctl-release.lock"
+
+// How often a lock that is taken is tried again, and how often the wait is told of.
+const (
+	lockPoll = 50 * time.Millisecond
+	lockTell = 10 * time.Second
+)
+
+// lock is the lock of a repository, held.
+type lock struct {
+	disk disk
+	file *os.File
+	// made are the folders that were made to take it: the root and those above it.
+	made []string
+}
+
+// acquire takes the lock of the folder, whose root it makes if need be. The error is *LockedError
+// where another publisher has it for longer than the time that one waits.
+func (f *folder) acquire(ctx context.Context) (*lock, error) {
+	start := time.Now()
+	told := time.Time{}
+	for {
+		l, err := f.tryAcquire()
+		if err != nil || l != nil {
+			return l, err
+		}
+		holder := readHolder(filepath.Join(f.root, lockFile))
+		if waited := time.Since(start); waited >= f.lockTimeout {
+			return nil, &LockedError{Place: f.root, Holder: holder, Waited: waited}
+		}
+		if time.Since(told) >= lockTell {
+			told = time.Now()
+			f.tell(fmt.Sprintf("waiting: %s is being written to by %s", f.root, holder))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the lock of %s: %w", f.root, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tryAcquire takes the lock if it is free; it returns nil if it is not.
+func (f *folder) tryAcquire() (*lock, error) {
+	made, err := f.makeRoot()
+	l := &lock{disk: f.disk, made: made}
+	if err != nil {
+		l.removeMade()
+		return nil, err
+	}
+	path := filepath.Join(f.root, lockFile)
+	l.file, err = f.disk.openLock(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the publisher before took the root away again, which it had made
+	}
+	if err != nil {
+		l.removeMade()
+		return nil, fmt.Errorf("making the lock file: %w", err)
+	}
+	held, err := tryLock(l.file)
+	if err == nil && held {
+		held, err = l.current(path)
+	}
+	if err != nil || !held {
+		_ = l.file.Close()
+		return nil, err
+	}
+	if err := l.sign(); err != nil {
+		return nil, also(fmt.Errorf("writing the lock file: %w", err), l.release(false))
+	}
+	return l, nil
+}
+
+// current says whether the locked file is still the one at the path: who had the lock before has
+// removed its file.
+func (l *lock) current(path string) (bool, error) {
+	locked, err := l.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(locked, there), err
+}
+
+// sign writes into the lock file who holds it, for those who wait.
+func (l *lock) sign() error {
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > 0 {
+		if err := l.disk.truncate(l.file); err != nil {
+			return notOurs(err)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this host"
+	}
+	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC().Truncate(time.Second)})
+	if err != nil {
+		return err
+	}
+	return notOurs(l.disk.write(l.file, append(text, '\n')))
+}
+
+// notOurs drops the error of writing to a file that was opened for reading only, as it is another
+// user's: the lock holds, and only the waiters' message is poorer.
+func notOurs(err error) error {
+	if errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// readHolder returns who wrote the lock file; the zero Holder where that can't be told.
+func readHolder(path string) Holder {
+	var h Holder
+	text, err := os.ReadFile(path) //nolint:gosec // beside what the user chose
+	if err != nil || json.Unmarshal(text, &h) != nil {
+		return Holder{}
+	}
+	return h
+}
+
+// release removes the lock file and lets go of the lock, in this order: nobody takes the lock of a
+// file that is gone. Where nothing was published, the folders that were made for it go as well.
+func (l *lock) release(published bool) error {
+	err := l.disk.remove(l.file.Name())
+	if err != nil {
+		err = fmt.Errorf("removing the lock file: %w", err)
+	}
+	if !published {
+		l.removeMade()
+	}
+	_ = l.file.Close() // nothing is buffered; closing can't lose anything
+	return err
+}
+
+// removeMade removes the folders that were made, as far as they are empty.
+func (l *lock) removeMade() {
+	for i := len(l.made) - 1; i >= 0; i-- {
+		if l.disk.remove(l.made[i]) != nil {
+			return // somebody else uses it
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Action is what happens to a release or to a file.
+type Action string
+
+// The actions of a plan.
+const (
+	Create    Action = "create"
+	Update    Action = "update"
+	Replace   Action = "replace"
+	Unchanged Action = "unchanged"
+	Refused   Action = "refused"
+)
+
+// Plan is what a Publish would change.
+type Plan struct {
+	// Target is the place that is published to.
+	Target string
+	// Releases are in the order in which they were given; a release given twice is there once.
+	Releases []ReleasePlan
+	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
+	Config *ConfigPlan
+}
+
+// ReleasePlan is what would happen to one release.
+type ReleasePlan struct {
+	Release *release.Release
+	// Place is where the release is published: a folder or a URL.
+	Place string
+	// Action is Create, Unchanged, Replace or Refused.
+	Action Action
+	// Differences compare what is published (first) with the release (second), for Replace and Refused.
+	Differences []release.Difference
+	// Err says why the release is refused.
+	Err error
+}
+
+// ConfigPlan is what would happen to the clusterctl.yaml at a repository's root.
+type ConfigPlan struct {
+	// Path is the file.
+	Path string
+	// Action is Create, Update or Unchanged.
+	Action Action
+	// Entries are the entries of its list of providers that change, e.g. "add libvirt (InfrastructureProvider)".
+	Entries []string
+
+	// text and mode are what the file will have.
+	text []byte
+	mode fs.FileMode
+}
+
+// Err returns why releases are refused, all of them together, or nil.
+func (p *Plan) Err() error {
+	var refused []error
+	for _, r := range p.Releases {
+		if r.Err != nil {
+			refused = append(refused, r.Err)
+		}
+	}
+	return errors.Join(refused...)
+}
+
+// Changes says whether Publish would change anything.
+func (p *Plan) Changes() bool {
+	for _, r := range p.Releases {
+		if r.Action != Unchanged {
+			return true
+		}
+	}
+	return p.Config != nil && p.Config.Action != Unchanged
+}
+
+// String returns the plan as text for a person.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "to %s\n", p.Target)
+	for _, r := range p.Releases {
+		fmt.Fprintf(&b, "  %-9s  %s, %s\n", r.Action, r.Release, count(len(r.Release.Files), "file"))
+		for _, d := range r.Differences {
+			fmt.Fprintf(&b, "             %s\n", describe(d))
+		}
+		if r.Err != nil && len(r.Differences) == 0 {
+			fmt.Fprintf(&b, "             %v\n", r.Err)
+		}
+	}
+	if p.Config != nil {
+		fmt.Fprintf(&b, "  %-9s  %s\n", p.Config.Action, configFile)
+		for _, entry := range p.Config.Entries {
+			fmt.Fprintf(&b, "             %s\n", entry)
+		}
+	}
+	return b.String()
+}
+
+// Result is what a Publish did.
+type Result struct {
+	// Plan is what was found under the repository's lock, and has been done.
+	Plan
+	// Commands are the clusterctl commands that use the releases, one a line of shell each.
+	Commands []string
+}
+
+// String returns what was done and how to use it as text for a person.
+func (r *Result) String() string {
+	var b strings.Builder
+	done := map[Action]string{Create: "published", Update: "updated", Replace: "replaced", Unchanged: "unchanged"}
+	for _, one := range r.Releases {
+		fmt.Fprintf(&b, "%s %s in %s\n", done[one.Action], one.Release, one.Place)
+	}
+	if r.Config != nil && r.Config.Action != Unchanged {
+		verb := done[r.Config.Action]
+		if r.Config.Action == Create {
+			verb = "wrote"
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", verb, r.Config.Path, strings.Join(r.Config.Entries, ", "))
+	}
+	if len(r.Commands) > 0 {
+		b.WriteString("to use it:\n")
+	}
+	for _, command := range r.Commands {
+		fmt.Fprintf(&b, "  %s\n", command)
+	}
+	return b.String()
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,106 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Publisher puts releases into one place that clusterctl reads.
+type Publisher interface {
+	// Plan returns what Publish would change, and changes nothing. Releases that would be refused
+	// are in the plan, see Plan.Err; an error means that no plan could be made: a release that
+	// clusterctl could not use, or a place that can't be read or is not fit to be published to.
+	Plan(ctx context.Context, releases []*release.Release) (*Plan, error)
+
+	// Publish makes the releases available and reads them back through clusterctl's own client.
+	// All of them are checked before anything is written. A version is visible whole or not at
+	// all; after a failure, or when the process was killed, the same call ends right. Bytes that
+	// are published already are left alone. Errors: *ConflictError where other bytes are published
+	// for a version, *LockedError where another publisher is at work, *ReadBackError where clusterctl
+	// does not get what was published.
+	Publish(ctx context.Context, releases []*release.Release) (*Result, error)
+
+	// Fetch returns a published release. An empty version or "latest" is the one that clusterctl
+	// takes when it is asked for none. The error is release.ErrNoRelease where there is no such
+	// version.
+	Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error)
+}
+
+// Options are the choices that hold for every target.
+type Options struct {
+	// Replace allows other bytes for a version that is published already. It is for
+	// pre-releases and 0.0.0 only: any other version is refused all the same.
+	Replace bool
+	// LockTimeout is how long to wait for another publisher. Zero is one minute.
+	LockTimeout time.Duration
+	// Progress is told, in a line of text, what takes time. It may be nil.
+	Progress func(string)
+	// ClusterctlConfig is the path or URL of clusterctl's configuration, as in its flag --config.
+	// Empty is clusterctl's default. The target "overrides" reads from it where that folder is.
+	ClusterctlConfig string
+
+	// disk is what tests put between this package and the system.
+	disk disk
+}
+
+func (o Options) tell(line string) {
+	if o.Progress != nil {
+		o.Progress(line)
+	}
+}
+
+// target is one kind of place that releases are published to and read from.
+type target struct {
+	// form shows the user how such a place is written.
+	form string
+	// matches says whether a text names a place of this kind.
+	matches func(text string) bool
+	// open returns the publisher of a place.
+	open func(text string, opts Options) (Publisher, error)
+	// read returns the releases at a place; nil where it is nothing to read releases from.
+	read func(ctx context.Context, text string) ([]*release.Release, error)
+}
+
+// targets are all kinds of places; the first that matches is taken.
+var targets = []target{
+	overridesTarget,
+	localTarget,
+}
+
+// Open returns the publisher for a place, e.g. a repository's root folder. Nothing is read or
+// written yet. The error is *TargetError where the text names no kind of place that there is.
+func Open(to string, opts Options) (Publisher, error) {
+	if opts.LockTimeout == 0 {
+		opts.LockTimeout = time.Minute
+	}
+	var forms []string
+	for _, t := range targets {
+		if t.matches(to) {
+			return t.open(to, opts)
+		}
+		forms = append(forms, t.form)
+	}
+	return nil, &TargetError{Text: to, Purpose: "publish to", Forms: forms}
+}
+
+// Read returns the releases at a location: a version folder (<label>/<version>), a provider's
+// folder or a repository's root with everything in it, or clusterctl's own provider URL
+// (file:///.../<label>/<version or latest>/<components file>, or that as a plain path), which is
+// read through clusterctl's own client. The error is *TargetError where the text names no kind of
+// place that releases are read from, and release.ErrNoRelease where there is none.
+// Source: clusterctl provider contract, "Creating a local provider repository".
+func Read(ctx context.Context, location string) ([]*release.Release, error) {
+	var forms []string
+	for _, t := range targets {
+		if t.read == nil {
+			continue
+		}
+		if t.matches(location) {
+			return t.read(ctx, location)
+		}
+		forms = append(forms, t.form)
+	}
+	return nil, &TargetError{Text: location, Purpose: "read releases from", Forms: forms}
+}

@@ -1,0 +1,116 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// noOverrides is a folder for clusterctl's overrides that nobody has: what is read is what is in
+// the repository, not what the user has put before it.
+const noOverrides = "/nonexistent/clusterctl-release-reads-no-overrides"
+
+// clusterctlConfig returns a clusterctl configuration with these providers and without overrides.
+func clusterctlConfig(ctx context.Context, entries ...providerEntry) (config.Client, error) {
+	reader := config.NewMemoryReader()
+	if err := reader.Init(ctx, ""); err != nil {
+		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+	}
+	reader.Set("overridesFolder", noOverrides)
+	for _, e := range entries {
+		if _, err := reader.AddProvider(e.Name, e.Type, e.URL); err != nil {
+			return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+		}
+	}
+	client, err := config.New(ctx, "", config.InjectReader(reader))
+	if err != nil {
+		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+	}
+	return client, nil
+}
+
+// entryClient returns clusterctl's client for the repository that an entry of its configuration names.
+func entryClient(ctx context.Context, entry providerEntry) (repository.Client, error) {
+	configuration, err := clusterctlConfig(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := configuration.Providers().Get(entry.Name, entry.Type)
+	if err != nil {
+		return nil, err
+	}
+	return repository.New(ctx, provider, configuration)
+}
+
+// localClient returns clusterctl's client for a local repository whose components are in a file.
+func localClient(ctx context.Context, root string, provider release.Provider, version, file string) (repository.Client, error) {
+	return entryClient(ctx, providerEntry{
+		Name: provider.Name, Type: provider.Type, URL: repositoryURL(root, provider, version, file),
+	})
+}
+
+// readBackLocal compares a release in a local repository with what clusterctl's client reads.
+// clusterctl gives the bytes of components only as they are; of other files it gives what it makes
+// of them. So each file is asked for as the components of the release.
+func readBackLocal(ctx context.Context, root string, r *release.Release) error {
+	for _, file := range r.Files {
+		client, err := localClient(ctx, root, r.Provider, r.Version, file.Name)
+		if err != nil {
+			return &ReadBackError{Release: r, File: file.Name, Err: err}
+		}
+		if err := compare(ctx, client, r, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare reads a file as a client's components and compares it.
+func compare(ctx context.Context, client repository.Client, r *release.Release, file release.File) error {
+	if err := ctx.Err(); err != nil {
+		return &ReadBackError{Release: r, File: file.Name, Err: err}
+	}
+	data, err := client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
+	if err != nil {
+		return &ReadBackError{Release: r, File: file.Name, Err: err}
+	}
+	if !bytes.Equal(data, file.Data) {
+		return &ReadBackError{Release: r, File: file.Name}
+	}
+	return nil
+}
+
+// readBackConfig finds the releases through the repository's clusterctl.yaml, as its users do.
+func readBackConfig(ctx context.Context, root string, releases []*release.Release) error {
+	path := filepath.Join(root, configFile)
+	for _, r := range releases {
+		entry, err := configuredProvider(path, r.Provider)
+		if err != nil {
+			return &ReadBackError{Release: r, Err: err}
+		}
+		client, err := entryClient(ctx, entry)
+		if err != nil {
+			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
+		}
+		versions, err := client.GetVersions(ctx)
+		if err != nil {
+			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
+		}
+		if !slices.Contains(versions, r.Version) {
+			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: clusterctl lists the versions %v", path, versions)}
+		}
+		if components, ok := r.Components(); ok {
+			if err := compare(ctx, client, r, components); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

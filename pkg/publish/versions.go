@@ -1,0 +1,165 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// check says whether the root is fit to be published to, as far as it is there.
+func (f *folder) check() error {
+	base := filepath.Base(f.root)
+	if _, err := release.ParseVersion(base); err == nil {
+		return fmt.Errorf("%s has the name of a version: publish to the repository's root, the folder above <label>/<version>", f.root)
+	}
+	info, err := os.Stat(f.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is made; makeRoot knows what may be in the way
+	}
+	if err != nil {
+		return advise(fmt.Errorf("looking at the repository: %w", err))
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no folder: a local repository is a folder", f.root)
+	}
+	if _, err := release.ParseLabel(base); err != nil {
+		return nil
+	}
+	names, err := readFolderIfAny(f.root)
+	if err != nil {
+		return advise(fmt.Errorf("looking at the repository: %w", err))
+	}
+	for _, name := range names {
+		if _, err := release.ParseVersion(name); err == nil {
+			return fmt.Errorf("%s is a provider's folder: publish to the repository's root, %s", f.root, filepath.Dir(f.root))
+		}
+	}
+	return nil
+}
+
+// published returns what is in a release's place, or nil where there is nothing.
+func (f *folder) published(r *release.Release) (*release.Release, error) {
+	place := f.versionFolder(r)
+	for _, path := range []string{filepath.Dir(place), place} {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, advise(fmt.Errorf("looking for %s: %w", r, err))
+		}
+		if !info.IsDir() {
+			return nil, fmt.Errorf("%s: %s is no folder (%s): move it away", r, path, info.Mode().Type())
+		}
+	}
+	there, err := release.ReadVersion(place)
+	if errors.Is(err, release.ErrNoRelease) {
+		return nil, nil // an empty folder, which gives way
+	}
+	if err != nil {
+		return nil, advise(fmt.Errorf("%s can't be compared with what is in its place: %w", r, err))
+	}
+	return there, nil
+}
+
+// planReleases returns what publishing the releases to the folder would change.
+func (f *folder) planReleases(ctx context.Context, releases []*release.Release, replace bool) ([]ReleasePlan, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	plans := make([]ReleasePlan, 0, len(releases))
+	for _, r := range releases {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("comparing %s with what is published: %w", r, err)
+		}
+		there, err := f.published(r)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, planRelease(r, there, f.versionFolder(r), replace))
+	}
+	return plans, nil
+}
+
+// planRelease compares a release with what is in its place, which is nil where nothing is.
+func planRelease(r, there *release.Release, place string, replace bool) ReleasePlan {
+	plan := ReleasePlan{Release: r, Place: place, Action: Create}
+	if there == nil {
+		return plan
+	}
+	plan.Differences = there.Differences(r)
+	switch {
+	case len(plan.Differences) == 0:
+		plan.Action = Unchanged
+	case replace && replaceable(r.Version):
+		plan.Action = Replace
+	default:
+		plan.Action = Refused
+		plan.Err = &ConflictError{
+			Provider: r.Provider, Version: r.Version, Place: place,
+			Differences: plan.Differences, Replaceable: replaceable(r.Version),
+		}
+	}
+	return plan
+}
+
+// changes returns what a plan puts into a folder.
+func (p *Plan) changes() changes {
+	var todo changes
+	for _, r := range p.Releases {
+		switch r.Action {
+		case Create:
+			todo.create = append(todo.create, r.Release)
+		case Replace:
+			todo.replace = append(todo.replace, r.Release)
+		}
+	}
+	if p.Config != nil && p.Config.Action != Unchanged {
+		todo.config, todo.configMode = p.Config.text, p.Config.mode
+	}
+	return todo
+}
+
+// publish does what plan returns, which it asks again under the lock, and returns the plan that
+// was done. Where there is nothing to do nothing is written, not even a lock file.
+func (f *folder) publish(ctx context.Context, plan func() (*Plan, error)) (*Plan, error) {
+	done, err := plan()
+	if err == nil {
+		err = done.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !done.Changes() && !f.unfinished() {
+		return done, nil
+	}
+	err = f.update(ctx, func() (changes, error) {
+		done, err = plan()
+		if err == nil {
+			err = done.Err()
+		}
+		if err != nil {
+			return changes{}, err
+		}
+		return done.changes(), nil
+	})
+	return done, err
+}
+
+// versions returns the versions of a provider that are published, in the order of their names.
+func (f *folder) versions(provider release.Provider) []string {
+	names, err := readFolderIfAny(filepath.Join(f.root, provider.Label()))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, err := release.ParseVersion(name)
+		return err != nil
+	})
+}
