@@ -1,0 +1,35 @@
+// Package feature holds the provider's feature gates.
+package feature
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/component-base/featuregate"
+)
+
+const (
+	// MachinePool turns on the controller and the webhooks of LibvirtMachinePool.
+	//
+	// beta: v0.1
+	MachinePool featuregate.Feature = "MachinePool"
+
+	// InPlaceUpdates lets an update extension change cpus, memory and disk sizes of a running
+	// LibvirtMachine, instead of replacing it. Without it such changes are accepted and ignored.
+	//
+	// alpha: v0.1
+	InPlaceUpdates featuregate.Feature = "InPlaceUpdates"
+)
+
+var (
+	// MutableGates is for main and for tests, which set gates. Everybody else asks Gates.
+	MutableGates featuregate.MutableFeatureGate = featuregate.NewFeatureGate()
+
+	// Gates tells which features are on.
+	Gates featuregate.FeatureGate = MutableGates
+)
+
+func init() {
+	utilruntime.Must(MutableGates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
+		MachinePool:    {Default: true, PreRelease: featuregate.Beta},
+		InPlaceUpdates: {Default: false, PreRelease: featuregate.Alpha},
+	}))
+}

@@ -1,0 +1,82 @@
+// Package controllers registers the provider's controllers with a manager. Each has a folder.
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/feature"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtcluster"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtclusteridentity"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirthost"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachine"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinetemplate"
+)
+
+// Options are what is the same for all controllers, and how much each does at once.
+type Options struct {
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
+	// have to be looked at. Every object is when it is empty.
+	WatchFilterValue string
+
+	// Concurrency is how many objects of each kind are reconciled at once.
+	Concurrency Concurrency
+}
+
+// Concurrency is how many objects of each kind are reconciled at once.
+type Concurrency struct {
+	// LibvirtCluster is for LibvirtClusters.
+	LibvirtCluster int
+	// LibvirtMachine is for LibvirtMachines.
+	LibvirtMachine int
+	// LibvirtMachineTemplate is for LibvirtMachineTemplates.
+	LibvirtMachineTemplate int
+	// LibvirtMachinePool is for LibvirtMachinePools.
+	LibvirtMachinePool int
+	// LibvirtHost is for LibvirtHosts.
+	LibvirtHost int
+	// LibvirtClusterIdentity is for LibvirtClusterIdentities.
+	LibvirtClusterIdentity int
+}
+
+type reconciler interface {
+	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
+}
+
+// SetupWithManager registers every controller whose feature is on.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	client, filter := mgr.GetClient(), options.WatchFilterValue
+	all := []struct {
+		name        string
+		reconciler  reconciler
+		concurrency int
+		off         bool
+	}{
+		{name: "LibvirtCluster", concurrency: options.Concurrency.LibvirtCluster,
+			reconciler: &libvirtcluster.Reconciler{Client: client, WatchFilterValue: filter}},
+		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
+			reconciler: &libvirtmachine.Reconciler{Client: client, WatchFilterValue: filter}},
+		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,
+			reconciler: &libvirtmachinetemplate.Reconciler{Client: client, WatchFilterValue: filter}},
+		{name: "LibvirtMachinePool", concurrency: options.Concurrency.LibvirtMachinePool,
+			reconciler: &libvirtmachinepool.Reconciler{Client: client, WatchFilterValue: filter},
+			off:        !feature.Gates.Enabled(feature.MachinePool)},
+		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
+			reconciler: &libvirthost.Reconciler{Client: client, WatchFilterValue: filter}},
+		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
+			reconciler: &libvirtclusteridentity.Reconciler{Client: client, WatchFilterValue: filter}},
+	}
+	for _, c := range all {
+		if c.off {
+			continue
+		}
+		if err := c.reconciler.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: c.concurrency}); err != nil {
+			return fmt.Errorf("setting up the controller of %s: %w", c.name, err)
+		}
+	}
+	return nil
+}

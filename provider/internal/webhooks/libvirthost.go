@@ -1,0 +1,67 @@
+package webhooks
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/mutate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirthost,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,versions=v1alpha1,name=default.libvirthost.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirthost,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,versions=v1alpha1,name=validation.libvirthost.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+// LibvirtHostDefaulter sets defaults of LibvirtHosts.
+type LibvirtHostDefaulter struct{}
+
+var _ admission.Defaulter[*infrav1.LibvirtHost] = LibvirtHostDefaulter{}
+
+// Default makes a host a failure domain of its own unless it says otherwise. A host with a
+// generated name has none yet here; its failure domain stays empty, which means the same.
+func (LibvirtHostDefaulter) Default(_ context.Context, host *infrav1.LibvirtHost) error {
+	if host.Spec.FailureDomain == "" {
+		host.Spec.FailureDomain = host.Name
+	}
+	return nil
+}
+
+func libvirtHostValidator() validator[*infrav1.LibvirtHost] {
+	return validator[*infrav1.LibvirtHost]{
+		kind:   "LibvirtHost",
+		object: &infrav1.LibvirtHost{},
+		spec:   func(h *infrav1.LibvirtHost) any { return h.Spec },
+		always: func(h *infrav1.LibvirtHost) field.ErrorList {
+			return hostSpecErrors(&h.Spec, field.NewPath("spec"))
+		},
+	}
+}
+
+func hostSpecErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {
+	errs := hostURIErrors(spec, path)
+
+	disksPath := path.Child("storagePools", "disks")
+	seen := map[string]bool{}
+	for i, pool := range spec.StoragePools.Disks {
+		if seen[pool] {
+			errs = append(errs, field.Duplicate(disksPath.Index(i), pool))
+		}
+		seen[pool] = true
+	}
+	return errs
+}
+
+func hostURIErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {
+	uri, err := hosturi.Parse(spec.URI)
+	if err != nil {
+		// The value isn't repeated: it may hold a password, and this message ends up in logs.
+		return field.ErrorList{field.Invalid(path.Child("uri"), field.OmitValueType{}, err.Error())}
+	}
+	if uri.NeedsIdentity() && spec.IdentityRef == nil {
+		return field.ErrorList{field.Required(path.Child("identityRef"),
+			fmt.Sprintf("qemu+%s needs credentials: name a LibvirtClusterIdentity", uri.Transport))}
+	}
+	return nil
+}

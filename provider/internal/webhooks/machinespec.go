@@ -1,0 +1,78 @@
+package webhooks
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// machineSpecErrors lists what is wrong with the spec of a machine, wherever it stands.
+func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	otherArchitecture := spec.CPU.Architecture != "" && spec.CPU.Architecture != infrav1.ArchitectureAmd64
+	if spec.Firmware.Type == infrav1.FirmwareBIOS && otherArchitecture {
+		errs = append(errs, field.Invalid(path.Child("firmware", "type"), spec.Firmware.Type,
+			fmt.Sprintf("only amd64 has BIOS: use UEFI for %s", spec.CPU.Architecture)))
+	}
+	if spec.Hugepages != nil {
+		// The schema knows which sizes there are; one that can't be read is its business.
+		pageSize, err := resource.ParseQuantity(string(spec.Hugepages.PageSize))
+		if err == nil && pageSize.Sign() > 0 && spec.Memory.Value()%pageSize.Value() != 0 {
+			errs = append(errs, field.Invalid(path.Child("memory"), spec.Memory.String(),
+				fmt.Sprintf("must be a multiple of hugepages.pageSize, which is %s", spec.Hugepages.PageSize)))
+		}
+	}
+	return append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
+}
+
+func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	addresses := map[string]bool{}
+	for i, nic := range interfaces {
+		if nic.MACAddress != "" && addresses[nic.MACAddress] {
+			errs = append(errs, field.Duplicate(path.Index(i).Child("macAddress"), nic.MACAddress))
+		}
+		addresses[nic.MACAddress] = true
+
+		pools := map[ipamv1.IPPoolReference]bool{}
+		for j, pool := range nic.AddressesFromPools {
+			if pools[pool] {
+				errs = append(errs, field.Duplicate(path.Index(i).Child("addressesFromPools").Index(j), pool.Kind+"/"+pool.Name))
+			}
+			pools[pool] = true
+		}
+	}
+	return errs
+}
+
+// machineTemplateErrors lists what is wrong with a template of machines: what is wrong with a
+// machine, and what belongs to one machine only.
+func machineTemplateErrors(template *infrav1.LibvirtMachineTemplateResource, path *field.Path) field.ErrorList {
+	const oneMachine = "belongs to one machine and can't be set in a template: leave it out"
+
+	errs := metadataErrors(&template.ObjectMeta, path.Child("metadata"))
+	specPath := path.Child("spec")
+	errs = append(errs, machineSpecErrors(&template.Spec, specPath)...)
+	if template.Spec.ProviderID != "" {
+		errs = append(errs, field.Forbidden(specPath.Child("providerID"), oneMachine))
+	}
+	if template.Spec.HostName != "" {
+		errs = append(errs, field.Forbidden(specPath.Child("hostName"), oneMachine))
+	}
+	for i, nic := range template.Spec.Interfaces {
+		if nic.MACAddress != "" {
+			errs = append(errs, field.Forbidden(specPath.Child("interfaces").Index(i).Child("macAddress"), oneMachine))
+		}
+	}
+	return errs
+}
+
+func metadataErrors(metadata *clusterv1.ObjectMeta, path *field.Path) field.ErrorList {
+	return metadata.Validate(path)
+}

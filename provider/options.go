@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/util/apiwarnings"
+	capiflags "sigs.k8s.io/cluster-api/util/flags"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/feature"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
+)
+
+const (
+	controllerName   = "caplv-controller-manager"
+	leaderElectionID = "controller-leader-election-caplv"
+	cacheSyncTimeout = 5 * time.Minute
+)
+
+// options are what the command line says.
+type options struct {
+	leaderElect              bool
+	leaderElectLeaseDuration time.Duration
+	leaderElectRenewDeadline time.Duration
+	leaderElectRetryPeriod   time.Duration
+
+	namespace   string
+	watchFilter string
+	syncPeriod  time.Duration
+	concurrency controllers.Concurrency
+
+	kubeAPIQPS   float32
+	kubeAPIBurst int
+
+	webhookPort     int
+	webhookCertDir  string
+	webhookCertName string
+	webhookKeyName  string
+
+	healthAddr          string
+	profilerAddress     string
+	contentionProfiling bool
+
+	diagnostics capiflags.ManagerOptions
+	logs        *logs.Options
+}
+
+func newOptions() *options {
+	return &options{logs: logs.NewOptions()}
+}
+
+// addFlags adds the flags of the manager. They have the names that Cluster API's own managers use.
+func (o *options) addFlags(flags *pflag.FlagSet) {
+	logsv1.AddFlags(o.logs, flags)
+	o.addLeaderElectionFlags(flags)
+	o.addReconcileFlags(flags)
+	o.addServerFlags(flags)
+	capiflags.AddManagerOptions(flags, &o.diagnostics)
+	feature.MutableGates.AddFlag(flags)
+}
+
+func (o *options) addLeaderElectionFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.leaderElect, "leader-elect", false,
+		"Elect a leader, so that only one of several managers is active.")
+	flags.DurationVar(&o.leaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"How long a manager that isn't the leader waits before it takes over from a leader that is silent.")
+	flags.DurationVar(&o.leaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"How long the leader tries to renew its leadership before it gives up.")
+	flags.DurationVar(&o.leaderElectRetryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"How long a manager waits between two tries.")
+}
+
+func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.namespace, "namespace", "",
+		"Namespace whose objects are reconciled. All namespaces when empty.")
+	flags.StringVar(&o.watchFilter, "watch-filter", "",
+		fmt.Sprintf("Value of the label %s that objects must have to be reconciled. All objects when empty.", clusterv1.WatchLabel))
+	flags.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
+		"How often every object is reconciled, changed or not.")
+
+	flags.IntVar(&o.concurrency.LibvirtCluster, "libvirtcluster-concurrency", 10,
+		"Number of LibvirtClusters that are reconciled at once.")
+	flags.IntVar(&o.concurrency.LibvirtMachine, "libvirtmachine-concurrency", 50,
+		"Number of LibvirtMachines that are reconciled at once.")
+	flags.IntVar(&o.concurrency.LibvirtMachineTemplate, "libvirtmachinetemplate-concurrency", 10,
+		"Number of LibvirtMachineTemplates that are reconciled at once.")
+	flags.IntVar(&o.concurrency.LibvirtMachinePool, "libvirtmachinepool-concurrency", 10,
+		"Number of LibvirtMachinePools that are reconciled at once.")
+	flags.IntVar(&o.concurrency.LibvirtHost, "libvirthost-concurrency", 10,
+		"Number of LibvirtHosts that are reconciled at once.")
+	flags.IntVar(&o.concurrency.LibvirtClusterIdentity, "libvirtclusteridentity-concurrency", 5,
+		"Number of LibvirtClusterIdentities that are reconciled at once.")
+
+	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
+		"Requests a second that the manager sends to the API server at most.")
+	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
+		"Requests that the manager sends to the API server in one burst at most.")
+}
+
+func (o *options) addServerFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&o.webhookPort, "webhook-port", 9443,
+		"Port of the webhook server.")
+	flags.StringVar(&o.webhookCertDir, "webhook-cert-dir", "/tmp/k8s-webhook-server/serving-certs/",
+		"Folder with the webhook server's certificate and key.")
+	flags.StringVar(&o.webhookCertName, "webhook-cert-name", "tls.crt",
+		"File name of the webhook server's certificate, in the folder of --webhook-cert-dir.")
+	flags.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key",
+		"File name of the webhook server's key, in the folder of --webhook-cert-dir.")
+	flags.StringVar(&o.healthAddr, "health-addr", ":9440",
+		"Address that /healthz and /readyz are served on.")
+	flags.StringVar(&o.profilerAddress, "profiler-address", "",
+		"Address that the pprof profiler is served on, for example localhost:6060. Not served when empty.")
+	flags.BoolVar(&o.contentionProfiling, "contention-profiling", false,
+		"Profile blocking, too.")
+}
+
+// validate says which flags can't be as they are.
+func (o *options) validate() error {
+	var errs []error
+	for name, value := range map[string]int{
+		"libvirtcluster-concurrency":         o.concurrency.LibvirtCluster,
+		"libvirtmachine-concurrency":         o.concurrency.LibvirtMachine,
+		"libvirtmachinetemplate-concurrency": o.concurrency.LibvirtMachineTemplate,
+		"libvirtmachinepool-concurrency":     o.concurrency.LibvirtMachinePool,
+		"libvirthost-concurrency":            o.concurrency.LibvirtHost,
+		"libvirtclusteridentity-concurrency": o.concurrency.LibvirtClusterIdentity,
+	} {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s=%d: must be at least 1", name, value))
+		}
+	}
+	if o.leaderElect && o.leaderElectLeaseDuration <= o.leaderElectRenewDeadline {
+		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration=%s: must be greater than --leader-elect-renew-deadline, which is %s",
+			o.leaderElectLeaseDuration, o.leaderElectRenewDeadline))
+	}
+	return errors.Join(errs...)
+}
+
+// restConfig says how to reach the API server.
+func (o *options) restConfig() (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the API server: %w", err)
+	}
+	config.QPS = o.kubeAPIQPS
+	config.Burst = o.kubeAPIBurst
+	config.UserAgent = remote.DefaultClusterAPIUserAgent(controllerName)
+	config.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
+	return config, nil
+}
+
+// managerOptions are the options of controller-runtime's manager.
+func (o *options) managerOptions() (*ctrl.Options, error) {
+	tlsOptions, metricsOptions, err := capiflags.GetManagerOptions(o.diagnostics)
+	if err != nil {
+		return nil, fmt.Errorf("reading the TLS and diagnostics flags: %w", err)
+	}
+	scheme := newScheme()
+	return &ctrl.Options{
+		Scheme:                     scheme,
+		Controller:                 config.Controller{CacheSyncTimeout: cacheSyncTimeout},
+		LeaderElection:             o.leaderElect,
+		LeaderElectionID:           leaderElectionID,
+		LeaseDuration:              &o.leaderElectLeaseDuration,
+		RenewDeadline:              &o.leaderElectRenewDeadline,
+		RetryPeriod:                &o.leaderElectRetryPeriod,
+		LeaderElectionResourceLock: resourcelock.LeasesResourceLock,
+		HealthProbeBindAddress:     o.healthAddr,
+		PprofBindAddress:           o.profilerAddress,
+		Metrics:                    *metricsOptions,
+		Cache:                      setup.ManagerCacheOptions(scheme, controllerName, o.namespace, o.syncPeriod),
+		Client:                     setup.ManagerClientOptions(),
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Port:     o.webhookPort,
+			CertDir:  o.webhookCertDir,
+			CertName: o.webhookCertName,
+			KeyName:  o.webhookKeyName,
+			TLSOpts:  tlsOptions,
+		}),
+	}, nil
+}
+
+// newScheme knows every kind that the manager reads or writes.
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, addToScheme := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme,
+	} {
+		utilruntime.Must(addToScheme(scheme))
+	}
+	return scheme
+}
