@@ -4,6 +4,8 @@ package deps
 
 import (
 	_ "github.com/adrg/xdg"
+	_ "github.com/fatih/color"
+	_ "go.yaml.in/yaml/v2"
 	_ "github.com/distribution/reference"
 	_ "github.com/drone/envsubst/v2"
 	_ "github.com/google/go-cmp/cmp"

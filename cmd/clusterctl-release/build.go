@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+type buildFlags struct {
+	version   string
+	config    string
+	output    string
+	images    []string
+	providers []string
+}
+
+func newBuildCommand() *cobra.Command {
+	var flags buildFlags
+	cmd := &cobra.Command{
+		Use:   "build --version vX.Y.Z",
+		Short: "Build a release from the source tree",
+		Long: `Build makes DIR/<provider label>/<version>/ of the tree that the release file describes: the
+components YAML (one namespace, provider labels, images of the release), metadata.yaml, the cluster
+templates and the ClusterClasses. The folder is laid out as clusterctl's local repositories are.
+
+Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
+folder before is replaced as a whole.`,
+		Example: `  # Every provider of the tree
+  clusterctl release build --version v0.1.0
+
+  # One of several, with an image that was just pushed
+  clusterctl release build --version v0.1.0 --provider bootstrap-demo --image controller=ghcr.io/example/demo:v0.1.0`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBuild(cmd, flags) },
+	}
+	cmd.Flags().StringVar(&flags.version, "version", "", "version of the release, e.g. v0.1.0 (required)")
+	cmd.Flags().StringVar(&flags.config, "config", release.ConfigFile, "release file; its folder is the root of the tree")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", filepath.Join("out", "release"), "folder to write the release to")
+	cmd.Flags().StringArrayVar(&flags.images, "image", nil, "image to release instead of the tree's, as NAME=REFERENCE (repeat for more)")
+	cmd.Flags().StringSliceVar(&flags.providers, "provider", nil, "label of a provider to build, e.g. infrastructure-libvirt (default: all)")
+	_ = cmd.MarkFlagRequired("version")
+	return cmd
+}
+
+func runBuild(cmd *cobra.Command, flags buildFlags) error {
+	if _, err := release.ParseVersion(flags.version); err != nil {
+		return &usageError{err: err}
+	}
+	images, err := parseImages(flags.images)
+	if err != nil {
+		return &usageError{err: err}
+	}
+	config, err := release.Load(flags.config)
+	if err != nil {
+		return err
+	}
+	t, err := tree.Open(filepath.Dir(flags.config))
+	if err != nil {
+		return err
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	result, err := build.Build(cmd.Context(), t, build.Options{
+		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Progress: progress.show,
+	})
+	progress.close()
+	if err != nil {
+		return err
+	}
+	for _, note := range result.Notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", note.Provider, note.Message)
+	}
+	// Everything is built before anything is written: a tree with a broken provider leaves no half release.
+	for _, r := range result.Releases {
+		if err := publish.WriteFolder(flags.output, r); err != nil {
+			return err
+		}
+		printRelease(cmd, "built", filepath.Join(flags.output, r.Provider.Label(), r.Version), r)
+	}
+	return nil
+}
+
+// parseImages reads NAME=REFERENCE pairs.
+func parseImages(pairs []string) (map[string]string, error) {
+	images := make(map[string]string, len(pairs))
+	for _, pair := range pairs {
+		name, ref, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || ref == "" {
+			return nil, fmt.Errorf("--image %s: write NAME=REFERENCE, e.g. controller=ghcr.io/example/demo:v0.1.0", pair)
+		}
+		if _, twice := images[name]; twice {
+			return nil, errors.New("--image " + name + " is given twice")
+		}
+		images[name] = ref
+	}
+	return images, nil
+}
+
+// printRelease lists a release's files.
+func printRelease(cmd *cobra.Command, did, dir string, r *release.Release) {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s %s in %s\n", did, r, dir)
+	width := 0
+	for _, f := range r.Files {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range r.Files {
+		fmt.Fprintf(out, "  %-*s  %9d bytes\n", width, f.Name, len(f.Data))
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+)
+
+func newFetchCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "fetch RELEASE... --output DIR",
+		Short: "Copy published releases to a folder",
+		Long: `Fetch reads releases from where they are published and writes them to
+DIR/<provider label>/<version>/, byte for byte. A RELEASE is a version folder of a local repository,
+the repository's root (everything in it), or clusterctl's own URL of a provider.`,
+		Example: `  clusterctl release fetch out/repository/infrastructure-libvirt/v0.1.0 --output copy
+  clusterctl release fetch file:///srv/repository/infrastructure-libvirt/latest/infrastructure-components.yaml --output copy`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			releases, err := readReleases(cmd, args)
+			if err != nil {
+				return err
+			}
+			for _, r := range releases {
+				if err := publish.WriteFolder(output, r); err != nil {
+					return err
+				}
+				printRelease(cmd, "fetched", filepath.Join(output, r.Provider.Label(), r.Version), r)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "folder to write the releases to (required)")
+	_ = cmd.MarkFlagRequired("output")
+	return cmd
+}

@@ -1,0 +1,135 @@
+// Command clusterctl-release takes a Cluster API provider from its source tree to a place where
+// clusterctl installs it. On PATH it is the clusterctl plugin `clusterctl release`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+)
+
+// The exit statuses, the same for every command.
+const (
+	exitFine     = 0
+	exitFindings = 1
+	exitUsage    = 2
+	exitFailed   = 3
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// run executes a command line and returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitFine
+	}
+	var findings *findingsError
+	if errors.As(err, &findings) {
+		return exitFindings // the report has been printed
+	}
+	fmt.Fprintln(stderr, errorPrefix(stderr)+err.Error())
+	if isUsageError(err) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// newRootCommand wires the commands. A new command is one new file and one line here.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "clusterctl-release",
+		Short: "Build, check and publish releases of Cluster API providers",
+		Long: `clusterctl release takes a Cluster API provider from its source tree to a place where
+clusterctl installs it. What a tree releases stands in clusterctl-release.yaml at its root.
+
+Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
+		Example: `  # Begin: look at a tree and write its release file
+  clusterctl release init
+
+  # Build a version, publish it to a local repository, and let clusterctl read it
+  clusterctl release build --version v0.1.0
+  clusterctl release publish out/release --to out/repository`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "clusterctl release"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		newInitCommand(),
+		newBuildCommand(),
+		newMetadataCommand(),
+		newPublishCommand(),
+		newFetchCommand(),
+		newSchemaCommand(),
+		newVersionCommand(),
+	)
+	markUsageErrors(root)
+	return root
+}
+
+// usageError says that a command line is wrong.
+type usageError struct {
+	err  error
+	help string
+}
+
+func (e *usageError) Error() string {
+	if e.help == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + "\n" + e.help
+}
+
+func (e *usageError) Unwrap() error { return e.err }
+
+// isUsageError says whether the command line, and not what it asked for, is at fault.
+func isUsageError(err error) bool {
+	var usage *usageError
+	var options *build.UsageError
+	return errors.As(err, &usage) || errors.As(err, &options)
+}
+
+// findingsError says that a command did its work and found something wrong.
+type findingsError struct{}
+
+func (*findingsError) Error() string { return "there are findings" }
+
+// markUsageErrors lets wrong flags and arguments of every command end with the status for wrong usage.
+func markUsageErrors(cmd *cobra.Command) {
+	wrap := func(c *cobra.Command, err error) error {
+		if err == nil {
+			return nil
+		}
+		return &usageError{err: err, help: fmt.Sprintf("Run '%s --help' for how to use it.", c.CommandPath())}
+	}
+	cmd.SetFlagErrorFunc(wrap)
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, args(c, given)) }
+	}
+	if pre := cmd.PreRunE; pre == nil {
+		// Before cobra's own check, which would not be told from a failure.
+		cmd.PreRunE = func(c *cobra.Command, _ []string) error { return wrap(c, c.ValidateRequiredFlags()) }
+	}
+	for _, child := range cmd.Commands() {
+		markUsageErrors(child)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+type publishFlags struct {
+	to               string
+	plan             bool
+	replace          bool
+	clusterctlConfig string
+}
+
+func newPublishCommand() *cobra.Command {
+	var flags publishFlags
+	cmd := &cobra.Command{
+		Use:   "publish RELEASE... --to PLACE",
+		Short: "Publish releases to a place that clusterctl reads",
+		Long: `Publish puts releases where clusterctl installs them from, and then reads them back through
+clusterctl's own client. A RELEASE is a version folder (<label>/<version>), a folder with several of
+them, or clusterctl's own URL of a provider.
+
+A version is visible as a whole or not at all. Publishing the same bytes again does nothing; a
+version that is published with other bytes is refused.
+
+PLACE is a folder (or its file:// URL), which becomes a local repository with a clusterctl.yaml, or
+"overrides", which is clusterctl's overrides folder.`,
+		Example: `  # A local repository of what was built
+  clusterctl release publish out/release --to out/repository
+
+  # What would happen?
+  clusterctl release publish out/release --to out/repository --plan
+
+  # Let clusterctl take the files of this version instead of the published ones
+  clusterctl release publish out/release/infrastructure-libvirt/v0.1.0 --to overrides`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runPublish(cmd, args, flags) },
+	}
+	cmd.Flags().StringVar(&flags.to, "to", "", "where to publish to: a folder, a file:// URL or \"overrides\" (required)")
+	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, and change nothing")
+	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
+	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
+	progress := newProgress(cmd.ErrOrStderr())
+	text, err := publishTo(cmd, args, flags, progress)
+	progress.close()
+	fmt.Fprint(cmd.OutOrStdout(), text)
+	return err
+}
+
+// publishTo publishes, or plans to, and returns the report.
+func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
+	publisher, err := publish.Open(flags.to, publish.Options{
+		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
+	})
+	if err != nil {
+		return "", &usageError{err: err}
+	}
+	releases, err := readReleases(cmd, args)
+	if err != nil {
+		return "", err
+	}
+	if flags.plan {
+		plan, err := publisher.Plan(cmd.Context(), releases)
+		if err != nil {
+			return "", err
+		}
+		return plan.String(), plan.Err()
+	}
+	result, err := publisher.Publish(cmd.Context(), releases)
+	if err != nil {
+		return "", err
+	}
+	return result.String(), nil
+}
+
+// readReleases reads the releases that the arguments name, each once.
+func readReleases(cmd *cobra.Command, args []string) ([]*release.Release, error) {
+	var releases []*release.Release
+	for _, arg := range args {
+		found, err := publish.Read(cmd.Context(), arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			i := slices.IndexFunc(releases, func(other *release.Release) bool { return other.String() == r.String() })
+			switch {
+			case i < 0:
+				releases = append(releases, r)
+			case len(releases[i].Differences(r)) > 0:
+				return nil, &usageError{err: fmt.Errorf("%s: %s is named before, with other bytes: name one of them", arg, r)}
+			}
+		}
+	}
+	return releases, nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fatih/color"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// isTerminal says whether a person watches what is written.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor fits
+}
+
+// errorPrefix leads in an error: in colour on a terminal, unless NO_COLOR asks for none.
+func errorPrefix(w io.Writer) string {
+	const prefix = "error: "
+	if _, plain := os.LookupEnv("NO_COLOR"); plain || !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+		return prefix
+	}
+	red := color.New(color.FgRed, color.Bold)
+	red.EnableColor()
+	return red.Sprint(prefix)
+}
+
+// patience is how long a step may take before its progress is shown.
+const patience = time.Second
+
+// progress shows what is being done once it takes longer than patience. On anything but a terminal
+// it is silent.
+type progress struct {
+	mu    sync.Mutex
+	doing string
+	bar   *progressbar.ProgressBar
+	stop  chan struct{}
+	done  sync.WaitGroup
+}
+
+// newProgress returns a progress that shows itself on w. Call close before anything else is written there.
+func newProgress(w io.Writer) *progress {
+	p := &progress{stop: make(chan struct{})}
+	if !isTerminal(w) {
+		return p
+	}
+	p.done.Go(func() { p.run(w) })
+	return p
+}
+
+// show tells what is being done now.
+func (p *progress) show(doing string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doing = doing
+	if p.bar != nil {
+		p.bar.Describe(doing)
+	}
+}
+
+// run draws until close is called.
+func (p *progress) run(w io.Writer) {
+	select {
+	case <-p.stop:
+		return
+	case <-time.After(patience):
+	}
+	p.mu.Lock()
+	p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(p.doing),
+		progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true))
+	p.mu.Unlock()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			_ = p.bar.Finish()
+			return
+		case <-tick.C:
+			_ = p.bar.Add(1)
+		}
+	}
+}
+
+// close takes the progress off the screen.
+func (p *progress) close() {
+	close(p.stop)
+	p.done.Wait()
+}

@@ -1,0 +1,168 @@
+// Package build makes releases of a source tree: for each provider of the release file its
+// components, its metadata, its templates and its classes, as one set of files.
+package build
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// Options says what to build.
+type Options struct {
+	// Config is the release file.
+	Config *release.Config
+	// Version is the releases' version, e.g. "v0.1.0".
+	Version string
+	// Providers are the labels of those to build; none means all.
+	Providers []string
+	// Images are references by image name that win over those of the release file.
+	Images map[string]string
+	// Progress is told what is being done; it may be nil.
+	Progress func(doing string)
+}
+
+// Result is what a build made.
+type Result struct {
+	// Releases are in the order of the release file.
+	Releases []*release.Release
+	// Notes tell, by provider label, what a maintainer may want to mend in the tree.
+	Notes []Note
+}
+
+// Note is something that a build changed or saw that is worth a look.
+type Note struct {
+	// Provider is the label of the provider that the note is about.
+	Provider string
+	Message  string
+}
+
+// UsageError says that the options do not fit the release file.
+type UsageError struct {
+	Message string
+}
+
+func (e *UsageError) Error() string { return e.Message }
+
+// Build makes the releases. Nothing is written, and nothing in the tree is changed; the same tree
+// and options give the same bytes. The error is a *UsageError where an option names a provider or
+// an image that is not there.
+func Build(ctx context.Context, t *tree.Tree, options Options) (*Result, error) {
+	if _, err := release.ParseVersion(options.Version); err != nil {
+		return nil, &UsageError{err.Error()}
+	}
+	providers, err := chosen(options)
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{}
+	used := map[string]bool{}
+	for _, provider := range providers {
+		// One after the other: kustomize's library keeps a schema for the whole process.
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		label := provider.Provider().Label()
+		if options.Progress != nil {
+			options.Progress("building " + label + " " + options.Version)
+		}
+		built, err := buildProvider(t, options, provider)
+		if err != nil {
+			return nil, err
+		}
+		result.Releases = append(result.Releases, built.release)
+		for _, note := range built.components.Notes {
+			result.Notes = append(result.Notes, Note{Provider: label, Message: note})
+		}
+		for _, image := range built.components.UsedImages {
+			used[image] = true
+		}
+	}
+	for image := range options.Images {
+		if !used[image] {
+			return nil, &UsageError{fmt.Sprintf("--image %s=%s: no container of %s has an image called %q", image, options.Images[image], labels(providers), image)}
+		}
+	}
+	return result, nil
+}
+
+// chosen returns the entries of the release file that are to be built.
+func chosen(options Options) ([]release.ProviderConfig, error) {
+	if len(options.Providers) == 0 {
+		return options.Config.Providers, nil
+	}
+	var providers []release.ProviderConfig
+	for _, label := range options.Providers {
+		i := slices.IndexFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return p.Provider().Label() == label })
+		if i < 0 {
+			return nil, &UsageError{fmt.Sprintf("there is no provider %s in %s: it has %s", label, options.Config.Path, labels(options.Config.Providers))}
+		}
+		providers = append(providers, options.Config.Providers[i])
+	}
+	return providers, nil
+}
+
+// labels lists the labels of providers.
+func labels(providers []release.ProviderConfig) string {
+	all := make([]string, 0, len(providers))
+	for _, p := range providers {
+		all = append(all, p.Provider().Label())
+	}
+	return strings.Join(all, ", ")
+}
+
+// built is one provider's release, and the components it has as objects.
+type built struct {
+	release    *release.Release
+	components *components.Components
+}
+
+// buildProvider makes the release of one provider.
+func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfig) (*built, error) {
+	// The cheap parts first: a missing series is found before anything is built.
+	metadataFile, err := readMetadata(t, options.Config.MetadataPath(provider), options.Version)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), err)
+	}
+	assets, err := templates.Collect(t, provider)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), err)
+	}
+	c, err := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images})
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.YAML()
+	if err != nil {
+		return nil, err
+	}
+	files := append(assets, metadataFile, release.File{Name: provider.Provider().ComponentsFile(), Data: data})
+	r, err := release.New(provider.Provider(), options.Version, files)
+	if err != nil {
+		return nil, err
+	}
+	return &built{release: r, components: c}, nil
+}
+
+// readMetadata returns the tree's metadata.yaml as it is, once it is sure that it has the version's series.
+func readMetadata(t *tree.Tree, path, version string) (release.File, error) {
+	data, err := t.ReadFile(path)
+	if err != nil {
+		return release.File{}, fmt.Errorf("%w: every release needs one: `clusterctl release metadata add --version %s --contract v1beta2 --file %s` begins it", err, version, t.Display(path))
+	}
+	file, err := metadata.Parse(t.Display(path), data)
+	if err != nil {
+		return release.File{}, err
+	}
+	if _, err := file.Contract(version); err != nil {
+		return release.File{}, err
+	}
+	return release.File{Name: release.MetadataFile, Data: data}, nil
+}

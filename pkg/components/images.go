@@ -1,0 +1,145 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/cluster-api/util/container"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// ImageError says that an image can't be released as it is.
+type ImageError struct {
+	// Object and Container say where the image is.
+	Object, Container string
+	Image             string
+	Err               error
+}
+
+func (e *ImageError) Error() string {
+	name, _ := splitImage(e.Image)
+	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s: under images in %s, or with --image %s=REFERENCE",
+		e.Object, e.Container, e.Image, e.Err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
+}
+
+func (e *ImageError) Unwrap() error { return e.Err }
+
+// setImages gives the images of all containers the names and tags of the release.
+func (c *Components) setImages(options Options) error {
+	entries, err := imageEntries(options)
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	var present []string
+	for _, o := range c.Objects {
+		for _, pod := range podTemplates(o) {
+			for _, ctr := range pod.containers() {
+				image, _ := ctr["image"].(string)
+				containerName, _ := ctr["name"].(string)
+				name, _ := splitImage(image)
+				present = append(present, name)
+				if target, ok := entries[name]; ok {
+					used[name] = true
+					image = target
+					ctr["image"] = image
+				} else {
+					c.noteUnsetImage(describe(o), containerName, image)
+				}
+				if err := requireCanonical(image); err != nil {
+					return &ImageError{Object: describe(o), Container: containerName, Image: image, Err: err}
+				}
+			}
+		}
+	}
+	for name := range options.Images {
+		if used[name] {
+			c.UsedImages = append(c.UsedImages, name)
+		}
+	}
+	slices.Sort(c.UsedImages)
+	slices.Sort(present)
+	for _, image := range options.Provider.Images {
+		if !used[image.Name] {
+			return fmt.Errorf("images in %s: no container has the image %q; the images are: %s",
+				release.ConfigFile, image.Name, strings.Join(slices.Compact(present), ", "))
+		}
+	}
+	return nil
+}
+
+// imageEntries returns the full reference by image name, for every image that is to be set.
+func imageEntries(options Options) (map[string]string, error) {
+	entries := map[string]string{}
+	for _, image := range options.Provider.Images {
+		name := image.NewName
+		if name == "" {
+			name = image.Name
+		}
+		switch {
+		case image.Digest != "":
+			entries[image.Name] = name + "@" + image.Digest
+		case image.NewTag != "":
+			entries[image.Name] = name + ":" + image.NewTag
+		default:
+			entries[image.Name] = name + ":" + tagFor(options.Version)
+		}
+	}
+	for name, ref := range options.Images {
+		named, err := reference.ParseNamed(ref)
+		if err != nil {
+			return nil, fmt.Errorf("--image %s=%s: %w: write the reference with its registry, e.g. registry.example.com/name:tag", name, ref, err)
+		}
+		if reference.IsNameOnly(named) {
+			ref += ":" + tagFor(options.Version)
+		}
+		entries[name] = ref
+	}
+	return entries, nil
+}
+
+// tagFor returns the image tag of a version: a tag can't have the '+' of build metadata.
+func tagFor(version string) string {
+	return strings.ReplaceAll(version, "+", "_")
+}
+
+// noteUnsetImage tells of a manager whose image nobody lists: it is released with whatever tag the
+// tree has, most often that of a branch.
+func (c *Components) noteUnsetImage(object, containerName, image string) {
+	if containerName == managerContainer {
+		c.note("%s: image %s is released as the tree has it: list it under images in %s, and it gets the release's version as its tag", object, image, release.ConfigFile)
+	}
+}
+
+// requireCanonical reports an image that clusterctl would refuse. It asks clusterctl's own parser,
+// after clusterctl's own substitution of variables by their defaults.
+func requireCanonical(image string) error {
+	if strings.Contains(image, "$") {
+		processed, err := yamlprocessor.NewSimpleProcessor().Process([]byte(image), func(string) (string, error) {
+			return "", fmt.Errorf("not set")
+		})
+		if err != nil {
+			return nil //nolint:nilerr // a variable without a default: what it will be is the user's to say
+		}
+		image = string(processed)
+	}
+	_, err := container.ImageFromString(image)
+	return err
+}
+
+// splitImage splits an image into its name and its tag or digest with what leads it in.
+func splitImage(image string) (name, rest string) {
+	if i := strings.IndexByte(image, '@'); i >= 0 {
+		name, rest = image[:i], image[i:]
+	} else {
+		name = image
+	}
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') && !strings.Contains(name, "${") {
+		name, rest = name[:i], name[i:]+rest
+	}
+	return name, rest
+}

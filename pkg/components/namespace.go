@@ -1,0 +1,129 @@
+package components
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// clusterScoped are kinds of the field's that kustomize's schema does not know to be cluster-scoped.
+var clusterScoped = map[schema.GroupKind]bool{
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        true,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: true,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:          true,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   true,
+	{Group: "cert-manager.io", Kind: "ClusterIssuer"}:                                 true,
+}
+
+// setNamespace puts every namespaced object into one namespace, makes that Namespace where it is
+// missing, and lets what refers to the moved objects follow them. wanted is the namespace of the
+// release file, or "" for the one that the objects themselves name.
+// Source: clusterctl provider contract, "Target namespace".
+func (c *Components) setNamespace(wanted string) error {
+	scopes := scopesOf(c.Objects)
+	target, err := targetNamespace(c.Objects, scopes, wanted)
+	if err != nil {
+		return err
+	}
+	c.Namespace = target
+	moves := newMoves(c.Objects, target)
+	hasNamespace := false
+	for i := range c.Objects {
+		o := c.Objects[i]
+		if isNamespace(o) {
+			hasNamespace = true
+			moves.from[o.GetName()] = true
+			o.SetName(target)
+			continue
+		}
+		if !scopes.namespaced(o) || o.GetNamespace() == target {
+			continue
+		}
+		if old := o.GetNamespace(); old != "" {
+			moves.from[old] = true
+			c.note("%s goes to namespace %s, where clusterctl would put it: set the namespace in the kustomization", describe(o), target)
+		}
+		o.SetNamespace(target)
+	}
+	delete(moves.from, target)
+	if !hasNamespace {
+		c.Objects = append(c.Objects, unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1",
+			"kind":       "Namespace",
+			"metadata":   map[string]any{"name": target},
+		}})
+	}
+	for _, o := range c.Objects {
+		moves.follow(o)
+	}
+	return nil
+}
+
+// targetNamespace returns the namespace that the components go to.
+func targetNamespace(objects []unstructured.Unstructured, scopes scopes, wanted string) (string, error) {
+	var declared []string
+	counts := map[string]int{}
+	for _, o := range objects {
+		switch {
+		case isNamespace(o):
+			declared = append(declared, o.GetName())
+		case scopes.namespaced(o) && o.GetNamespace() != "":
+			counts[o.GetNamespace()]++
+		}
+	}
+	if len(declared) > 1 {
+		return "", fmt.Errorf("there are %d Namespaces (%s), and clusterctl takes one: take the others out of the kustomization", len(declared), strings.Join(declared, ", "))
+	}
+	switch {
+	case wanted != "":
+		return wanted, nil
+	case len(declared) == 1:
+		return declared[0], nil
+	case len(counts) == 1:
+		for namespace := range counts {
+			return namespace, nil
+		}
+	case len(counts) == 0:
+		return "", fmt.Errorf("nothing says which namespace the components go to: set namespace in the kustomization, or in the provider's entry in %s", release.ConfigFile)
+	}
+	names := make([]string, 0, len(counts))
+	for namespace, count := range counts {
+		names = append(names, fmt.Sprintf("%s (%d objects)", namespace, count))
+	}
+	slices.Sort(names)
+	return "", fmt.Errorf("there is no Namespace, and the objects are in several: %s: set namespace in the provider's entry in %s", strings.Join(names, ", "), release.ConfigFile)
+}
+
+// scopes knows which kinds are namespaced: by kustomize's schema, by clusterScoped, and by the CRDs
+// of the components themselves.
+type scopes map[schema.GroupKind]bool
+
+// scopesOf returns the scopes of the kinds that the objects define.
+func scopesOf(objects []unstructured.Unstructured) scopes {
+	known := scopes{}
+	for _, o := range objects {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		spec := nested(o.Object, "spec")
+		group, _ := spec["group"].(string)
+		kind, _ := nested(spec, "names")["kind"].(string)
+		known[schema.GroupKind{Group: group, Kind: kind}] = spec["scope"] != "Cluster"
+	}
+	return known
+}
+
+// namespaced says whether objects of this kind are in a namespace.
+func (s scopes) namespaced(o unstructured.Unstructured) bool {
+	gvk := o.GroupVersionKind()
+	if namespaced, ok := s[gvk.GroupKind()]; ok {
+		return namespaced
+	}
+	return !clusterScoped[gvk.GroupKind()] && !resid.NewGvk(gvk.Group, gvk.Version, gvk.Kind).IsClusterScoped()
+}

@@ -1,0 +1,150 @@
+package components
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The annotations by which cert-manager's CA injector finds a certificate.
+const (
+	injectCAFrom       = "cert-manager.io/inject-ca-from"
+	injectCAFromSecret = "cert-manager.io/inject-ca-from-secret" //nolint:gosec // an annotation's name
+)
+
+// moves knows which objects were moved to the target namespace, and from where.
+type moves struct {
+	target string
+	// from are the namespaces that objects were moved out of.
+	from map[string]bool
+	// ours are the objects of the components that others refer to, as kind/namespace/name with
+	// the namespace they had.
+	ours map[string]bool
+}
+
+// newMoves takes stock of the objects before anything is moved.
+func newMoves(objects []unstructured.Unstructured, target string) *moves {
+	m := &moves{target: target, from: map[string]bool{}, ours: map[string]bool{}}
+	for _, o := range objects {
+		namespace := o.GetNamespace()
+		switch o.GetKind() {
+		case "ServiceAccount", "Service", "Secret", "Certificate":
+			m.ours[key(o.GetKind(), namespace, o.GetName())] = true
+		}
+		if o.GetKind() == "Certificate" {
+			// The Secret of a certificate is cert-manager's to make, and is found beside it.
+			if secret, _ := nested(o.Object, "spec")["secretName"].(string); secret != "" {
+				m.ours[key("Secret", namespace, secret)] = true
+			}
+		}
+		for _, pod := range podTemplates(o) {
+			// An account that pods run under is the provider's own, listed or not.
+			if account, _ := pod.spec["serviceAccountName"].(string); account != "" {
+				m.ours[key("ServiceAccount", namespace, account)] = true
+			} else {
+				m.ours[key("ServiceAccount", namespace, "default")] = true
+			}
+		}
+	}
+	return m
+}
+
+// key names an object in moves.ours.
+func key(kind, namespace, name string) string {
+	return kind + "/" + namespace + "/" + name
+}
+
+// moved returns the namespace of one of our objects now: the target's, or false where the object
+// is none of ours or did not move.
+func (m *moves) moved(kind, namespace, name string) (string, bool) {
+	if namespace == m.target || !m.ours[key(kind, namespace, name)] {
+		return "", false
+	}
+	return m.target, true
+}
+
+// follow lets an object's references go where the objects they name went.
+// Source: clusterctl provider contract, "Components YAML transformations".
+func (m *moves) follow(o unstructured.Unstructured) {
+	switch o.GetKind() {
+	case "RoleBinding", "ClusterRoleBinding":
+		m.followSubjects(o)
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+		for _, webhook := range nestedList(o.Object, "webhooks") {
+			m.followService(nested(webhook, "clientConfig", "service"))
+		}
+	case "CustomResourceDefinition":
+		m.followService(nested(o.Object, "spec", "conversion", "webhook", "clientConfig", "service"))
+	case "APIService":
+		m.followService(nested(o.Object, "spec", "service"))
+	case "Certificate":
+		m.followDNSNames(o)
+	}
+	m.followAnnotations(o)
+}
+
+// followSubjects moves the subjects of a binding that are our own service accounts.
+func (m *moves) followSubjects(o unstructured.Unstructured) {
+	for _, subject := range nestedList(o.Object, "subjects") {
+		name, _ := subject["name"].(string)
+		namespace, _ := subject["namespace"].(string)
+		switch subject["kind"] {
+		case "ServiceAccount":
+			if target, ok := m.moved("ServiceAccount", namespace, name); ok {
+				subject["namespace"] = target
+			}
+		case "Group":
+			// All service accounts of a namespace are a group of this name.
+			if old, ok := strings.CutPrefix(name, "system:serviceaccounts:"); ok && m.from[old] {
+				subject["name"] = "system:serviceaccounts:" + m.target
+			}
+		case "User":
+			old, ok := strings.CutPrefix(name, "system:serviceaccount:")
+			if !ok {
+				continue
+			}
+			namespace, account, _ := strings.Cut(old, ":")
+			if target, ok := m.moved("ServiceAccount", namespace, account); ok {
+				subject["name"] = "system:serviceaccount:" + target + ":" + account
+			}
+		}
+	}
+}
+
+// followService moves a reference to one of our Services.
+func (m *moves) followService(service map[string]any) {
+	name, _ := service["name"].(string)
+	namespace, _ := service["namespace"].(string)
+	if target, ok := m.moved("Service", namespace, name); ok {
+		service["namespace"] = target
+	}
+}
+
+// followAnnotations moves the references to our certificates and their Secrets.
+func (m *moves) followAnnotations(o unstructured.Unstructured) {
+	annotations := nested(o.Object, "metadata", "annotations")
+	for annotation, kind := range map[string]string{injectCAFrom: "Certificate", injectCAFromSecret: "Secret"} {
+		value, _ := annotations[annotation].(string)
+		namespace, name, ok := strings.Cut(value, "/")
+		if !ok {
+			continue
+		}
+		if target, ok := m.moved(kind, namespace, name); ok {
+			annotations[annotation] = target + "/" + name
+		}
+	}
+}
+
+// followDNSNames moves the names of Services in a certificate: <service>.<namespace>[.svc[...]].
+func (m *moves) followDNSNames(o unstructured.Unstructured) {
+	names, _ := nested(o.Object, "spec")["dnsNames"].([]any)
+	for i, value := range names {
+		name, _ := value.(string)
+		labels := strings.Split(name, ".")
+		if len(labels) < 2 || !m.from[labels[1]] || (len(labels) > 2 && labels[2] != "svc") {
+			continue
+		}
+		labels[1] = m.target
+		names[i] = strings.Join(labels, ".")
+	}
+}

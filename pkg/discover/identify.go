@@ -1,0 +1,154 @@
+package discover
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/container"
+	"sigs.k8s.io/kustomize/api/resmap"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// managerImages returns the images of the containers called manager in the result's Deployments, or
+// nil where there is no such container.
+func managerImages(result resmap.ResMap) []string {
+	var images []string
+	for _, resource := range result.Resources() {
+		if resource.GetKind() != "Deployment" {
+			continue
+		}
+		containers, err := resource.GetSlice("spec.template.spec.containers")
+		if err != nil {
+			continue // a Deployment without containers runs nothing
+		}
+		for _, item := range containers {
+			container, _ := item.(map[string]any)
+			image, _ := container["image"].(string)
+			if container["name"] == "manager" && !slices.Contains(images, image) {
+				images = append(images, image)
+			}
+		}
+	}
+	return images
+}
+
+// identify returns the provider that a kustomization's result is, by its provider label, or else by
+// its CRDs and the tree's name.
+func identify(t *tree.Tree, dir string, result resmap.ResMap) Provider {
+	p := Provider{ProviderConfig: release.ProviderConfig{Kustomize: dir}}
+	label := commonLabel(result)
+	if provider, err := release.ParseLabel(label); err == nil {
+		p.Name, p.Type = provider.Name, provider.Type
+		return p
+	}
+	p.Type = typeByGroups(result)
+	p.Name = label
+	if p.Provider().Validate() != nil {
+		p.Name = nameByModule(t)
+	}
+	if p.Type == clusterctlv1.CoreProviderType {
+		p.Name = "cluster-api"
+	}
+	what := "no object has the label " + clusterv1.ProviderNameLabel
+	if label != "" {
+		what = fmt.Sprintf("the label %s is %q, which is no provider's label", clusterv1.ProviderNameLabel, label)
+	}
+	p.Remarks = append(p.Remarks, fmt.Sprintf("Name and type are guessed: %s.", what))
+	return p
+}
+
+// commonLabel returns the provider label that most objects have, or "".
+func commonLabel(result resmap.ResMap) string {
+	counts := map[string]int{}
+	best := ""
+	for _, resource := range result.Resources() {
+		if value := resource.GetLabels()[clusterv1.ProviderNameLabel]; value != "" {
+			counts[value]++
+			if counts[value] > counts[best] {
+				best = value
+			}
+		}
+	}
+	return best
+}
+
+// groupTypes are the provider types by the API group that their CRDs are in, the most telling first.
+var groupTypes = []struct {
+	group string
+	of    clusterctlv1.ProviderType
+}{
+	{"bootstrap.cluster.x-k8s.io", clusterctlv1.BootstrapProviderType},
+	{"controlplane.cluster.x-k8s.io", clusterctlv1.ControlPlaneProviderType},
+	{"infrastructure.cluster.x-k8s.io", clusterctlv1.InfrastructureProviderType},
+	{"ipam.cluster.x-k8s.io", clusterctlv1.IPAMProviderType},
+	{"addons.cluster.x-k8s.io", clusterctlv1.AddonProviderType},
+}
+
+// typeByGroups returns the provider type that the CRDs in a result are of; without CRDs of a
+// provider it is taken for a runtime extension.
+func typeByGroups(result resmap.ResMap) clusterctlv1.ProviderType {
+	groups := map[string]bool{}
+	for _, resource := range result.Resources() {
+		if resource.GetKind() == "CustomResourceDefinition" {
+			group, _ := resource.GetString("spec.group")
+			groups[group] = true
+		}
+	}
+	if groups[clusterv1.GroupVersion.Group] {
+		return clusterctlv1.CoreProviderType // its CRDs are in several of the groups below
+	}
+	for _, known := range groupTypes {
+		if groups[known.group] {
+			return known.of
+		}
+	}
+	return clusterctlv1.RuntimeExtensionProviderType
+}
+
+// moduleName is how repositories of providers are called.
+var moduleName = regexp.MustCompile(`^(?:cluster-api-)?(?:(?:bootstrap|control-plane|infrastructure|ipam|addon)-)?(?:provider-)?([a-z0-9-]+)$`)
+
+// nameByModule returns the provider's name after the tree's Go module, or "provider".
+func nameByModule(t *tree.Tree) string {
+	name := path.Base(t.Root())
+	if data, err := t.ReadFile("go.mod"); err == nil {
+		if module := modfile.ModulePath(data); module != "" {
+			name = path.Base(module)
+		}
+	}
+	if match := moduleName.FindStringSubmatch(strings.ToLower(name)); match != nil {
+		if (release.Provider{Name: match[1], Type: clusterctlv1.InfrastructureProviderType}).Validate() == nil {
+			return match[1]
+		}
+	}
+	return "provider"
+}
+
+// setImages lists the manager's images, so that they get the release's version as their tag.
+func (p *Provider) setImages(images []string) {
+	for _, image := range images {
+		name := image
+		if i := strings.IndexByte(name, '@'); i >= 0 {
+			name = name[:i]
+		}
+		if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+			name = name[:i]
+		}
+		if name == "" || strings.Contains(image, "$") {
+			continue // set by a variable of clusterctl's when the provider is installed
+		}
+		p.Images = append(p.Images, release.ImageConfig{Name: name})
+		if _, err := container.ImageFromString(image); err != nil {
+			p.unplaced = append(p.unplaced, name)
+			p.Remarks = append(p.Remarks, fmt.Sprintf("Clusterctl refuses the image %q, as it does not name its registry: set newName, or give --image %s=REFERENCE to each build.", image, name))
+		}
+	}
+}

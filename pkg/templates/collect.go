@@ -1,0 +1,138 @@
+// Package templates gathers a provider's workload cluster templates and ClusterClass definitions
+// from its source tree, under the names by which clusterctl finds them.
+package templates
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// Collect returns the files that a provider's entry in the release file names, each with its name
+// in the release: templates and classes must have the contract's names, other files any that
+// clusterctl does not read as something else.
+// Source: clusterctl provider contract, "Workload cluster templates" and "ClusterClass definitions".
+func Collect(t *tree.Tree, provider release.ProviderConfig) ([]release.File, error) {
+	var files []release.File
+	for _, kind := range []struct {
+		assets []release.AssetConfig
+		rule   func(name string) error
+		read   bool // by clusterctl
+	}{
+		{provider.Templates, func(name string) error { _, err := release.Flavor(name); return err }, true},
+		{provider.ClusterClasses, func(name string) error { _, err := release.ClusterClassName(name); return err }, true},
+		{provider.Files, func(name string) error { return requireUnread(provider.Provider(), name) }, false},
+	} {
+		for _, asset := range kind.assets {
+			found, err := collect(t, asset)
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range found {
+				if err := kind.rule(f.Name); err != nil {
+					return nil, fmt.Errorf("%s: %w: rename it, or say under which name it is released with 'as' in %s", t.Display(f.source), err, release.ConfigFile)
+				}
+				if kind.read {
+					if err := CheckSyntax(t.Display(f.source), f.Data); err != nil {
+						return nil, err
+					}
+				}
+				files = append(files, f.File)
+			}
+		}
+	}
+	return files, nil
+}
+
+// sourced is a file of a release with the place that it comes from.
+type sourced struct {
+	release.File
+	source string
+}
+
+// collect returns the files of one entry.
+func collect(t *tree.Tree, asset release.AssetConfig) ([]sourced, error) {
+	if asset.Kustomize != "" {
+		resources, err := t.Kustomize(asset.Kustomize)
+		if err != nil {
+			return nil, err
+		}
+		data, err := resources.AsYaml()
+		if err != nil {
+			return nil, fmt.Errorf("writing the result of %s: %w", t.Display(asset.Kustomize), err)
+		}
+		return []sourced{{release.File{Name: asset.As, Data: data}, asset.Kustomize}}, nil
+	}
+	paths, err := t.Glob(asset.Path)
+	if err != nil {
+		return nil, err
+	}
+	if asset.As != "" && len(paths) > 1 {
+		return nil, fmt.Errorf("%s matches %d files (%s), and 'as: %s' names one", t.Display(asset.Path), len(paths), strings.Join(paths, ", "), asset.As)
+	}
+	files := make([]sourced, 0, len(paths))
+	for _, p := range paths {
+		data, err := t.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		name := path.Base(p)
+		if asset.As != "" {
+			name = asset.As
+		}
+		files = append(files, sourced{release.File{Name: name, Data: data}, p})
+	}
+	return files, nil
+}
+
+// requireUnread refuses a name under "files" that clusterctl would read as a part of the release.
+func requireUnread(provider release.Provider, name string) error {
+	role := (&release.Release{Provider: provider}).Role(name)
+	if role == release.RoleOther {
+		return nil
+	}
+	return fmt.Errorf("%q under 'files' would be taken for the release's %s", name, role)
+}
+
+// CheckSyntax reports a template that clusterctl can't process whatever the values of its
+// variables: variables that its own processor does not parse, and, in a file without variables,
+// text that is no YAML. source names the file in the error, which has the line.
+func CheckSyntax(source string, data []byte) error {
+	processor := yamlprocessor.NewSimpleProcessor()
+	variables, err := processor.GetVariables(data)
+	if err != nil {
+		return fmt.Errorf("%s%s: a variable is not written as clusterctl reads it: %w (write $${...} for what is no variable)", source, badVariableLine(processor, data), err)
+	}
+	if len(variables) > 0 {
+		return nil // what is YAML only once it is rendered is a matter of its values
+	}
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	for document := 1; ; document++ {
+		err := decoder.Decode(new(yamlv3.Node))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: document %d is no YAML: %s", source, document, strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+	}
+}
+
+// badVariableLine returns ":LINE" of the first line that the processor refuses by itself, or "".
+func badVariableLine(processor yamlprocessor.Processor, data []byte) string {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if _, err := processor.GetVariables(line); err != nil {
+			return fmt.Sprintf(":%d", i+1)
+		}
+	}
+	return ""
+}

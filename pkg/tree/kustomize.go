@@ -1,0 +1,186 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// kustomizeState guards kustomize's schema, which is a global of its library: two kustomizations
+// that ran at once could read each other's.
+var kustomizeState sync.Mutex
+
+// KustomizeError says that a kustomization did not build.
+type KustomizeError struct {
+	// Folder is the kustomization's folder as a user would type it.
+	Folder string
+	// Hint says what to do where that is known, or is "".
+	Hint string
+	// Err holds kustomize's own words.
+	Err error
+}
+
+func (e *KustomizeError) Error() string {
+	text := fmt.Sprintf("kustomize build %s: %s", e.Folder, strings.TrimSpace(e.Err.Error()))
+	if e.Hint != "" {
+		text += "\n" + e.Hint
+	}
+	return text
+}
+
+func (e *KustomizeError) Unwrap() error { return e.Err }
+
+// Kustomize builds the kustomization in a folder of the tree, as `kustomize build` does, and returns
+// its resources. It may be made of any files of the tree, and of none that is elsewhere on the disk.
+// Nothing on disk is changed. The error is a
+// *KustomizeError, or wraps fs.ErrNotExist where the folder is not there.
+func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
+	dir, err := t.resolve(rel)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", t.Display(rel), err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("%s is a file: name the folder of a kustomization", t.Display(rel))
+	}
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // as the command's default: the folder's sortOptions, else legacy
+	// Kustomize's own bound is the kustomization's folder, and many trees build their templates
+	// without it. Here the bound is the tree.
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	kustomizeState.Lock()
+	defer kustomizeState.Unlock()
+	resources, err := krusty.MakeKustomizer(options).Run(guardedDisk{filesys.MakeFsOnDisk(), t}, dir)
+	if err != nil {
+		return nil, &KustomizeError{Folder: t.Display(rel), Hint: t.remoteHint(dir), Err: err}
+	}
+	return resources, nil
+}
+
+// remoteHint says which bases of a kustomization are not in the tree: where there are any, a
+// build that failed without a network most likely failed for them.
+func (t *Tree) remoteHint(dir string) string {
+	remote := map[string]string{} // base by the file that names it
+	t.findRemote(dir, map[string]bool{}, remote)
+	if len(remote) == 0 {
+		return ""
+	}
+	lines := make([]string, 0, len(remote))
+	for base, file := range remote {
+		lines = append(lines, fmt.Sprintf("  %s (in %s)", base, file))
+	}
+	sort.Strings(lines)
+	return "The kustomization has bases that are not in the tree. They need a network, and may be other files tomorrow: put copies of them into the tree.\n" + strings.Join(lines, "\n")
+}
+
+// findRemote collects the bases below a kustomization that are fetched from somewhere else.
+func (t *Tree) findRemote(dir string, seen map[string]bool, remote map[string]string) {
+	if seen[dir] {
+		return
+	}
+	seen[dir] = true
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		file := filepath.Join(dir, name)
+		data, err := os.ReadFile(file) //nolint:gosec // the kustomization that the user named
+		if err != nil {
+			continue
+		}
+		var kustomization types.Kustomization
+		// What can't be parsed is kustomize's to complain of, and it has done so.
+		if err := yaml.Unmarshal(data, &kustomization); err != nil {
+			return
+		}
+		kustomization.FixKustomization()
+		shown := file
+		if rel, err := filepath.Rel(t.root, file); err == nil {
+			shown = t.Display(rel)
+		}
+		for _, base := range append(kustomization.Resources, kustomization.Components...) {
+			local := filepath.Join(dir, filepath.FromSlash(base))
+			info, err := os.Stat(local)
+			switch {
+			case err == nil && info.IsDir():
+				t.findRemote(local, seen, remote)
+			case err != nil && (strings.Contains(base, "://") || strings.Contains(base, "?ref=") || strings.HasPrefix(base, "git@") || strings.HasPrefix(base, "github.com/")):
+				remote[base] = shown
+			}
+		}
+	}
+}
+
+// guardedDisk is the disk as far as it is the tree: what else is on it, whether it is named or
+// linked to, is not in the tree's history, and is other bytes on another machine.
+type guardedDisk struct {
+	filesys.FileSystem
+	tree *Tree
+}
+
+// ReadFile implements filesys.FileSystem.
+func (d guardedDisk) ReadFile(name string) ([]byte, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	return d.FileSystem.ReadFile(name)
+}
+
+// Open implements filesys.FileSystem.
+func (d guardedDisk) Open(name string) (filesys.File, error) {
+	if err := d.check(name); err != nil {
+		return nil, err
+	}
+	return d.FileSystem.Open(name)
+}
+
+// CleanedAbs implements filesys.FileSystem. Kustomize resolves a base's folder with it before it
+// reads anything there, so a link is only seen here.
+func (d guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
+	if err := d.check(name); err != nil {
+		return "", "", err
+	}
+	return d.FileSystem.CleanedAbs(name)
+}
+
+// check refuses a path that is not in the tree, as it is written or as its links lead.
+func (d guardedDisk) check(name string) error {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	if isClone(abs) {
+		return nil
+	}
+	if !d.tree.holds(abs) {
+		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, d.tree.root)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // kustomize says better what it was looking for
+	}
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	if !d.tree.holds(real) {
+		rel, _ := filepath.Rel(d.tree.root, abs)
+		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.Display(rel), ErrOutside, real)
+	}
+	return nil
+}
+
+// isClone says whether a path is in a folder that kustomize itself fetched a remote base into.
+func isClone(abs string) bool {
+	temporary, err := filepath.EvalSymlinks(os.TempDir())
+	return err == nil && strings.HasPrefix(abs, filepath.Join(temporary, "kustomize-"))
+}

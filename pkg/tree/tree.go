@@ -1,0 +1,117 @@
+// Package tree reads a provider's source tree: its files, its globs and its kustomizations,
+// without changing anything in it and without following a symbolic link out of it.
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// ErrOutside says that a path leads out of the tree by way of a symbolic link.
+var ErrOutside = errors.New("leads out of the tree")
+
+// Tree is a source tree on disk.
+type Tree struct {
+	// root is absolute and free of symbolic links.
+	root string
+	// name is the root as the user named it, for messages.
+	name string
+}
+
+// Open returns the tree below a folder.
+func Open(dir string) (*Tree, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("finding the source tree %s: %w", dir, err)
+	}
+	root, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, fmt.Errorf("opening the source tree: %w", err)
+	}
+	if info, err := os.Stat(root); err != nil {
+		return nil, fmt.Errorf("opening the source tree: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("opening the source tree: %s is a file, not a folder", dir)
+	}
+	return &Tree{root: root, name: dir}, nil
+}
+
+// Root returns the tree's folder, absolute and free of symbolic links.
+func (t *Tree) Root() string { return t.root }
+
+// Display returns how messages name a path of the tree: the way the user would type it.
+func (t *Tree) Display(rel string) string {
+	return filepath.Join(t.name, filepath.FromSlash(rel))
+}
+
+// ReadFile returns the bytes of a file of the tree; rel is relative to the root, with forward
+// slashes. The error is ErrOutside where the file is a symbolic link to somewhere else, and
+// wraps the system's error otherwise.
+func (t *Tree) ReadFile(rel string) ([]byte, error) {
+	real, err := t.resolve(rel)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(real) //nolint:gosec // inside of the tree that the user named
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", t.Display(rel), err)
+	}
+	return data, nil
+}
+
+// resolve returns where a path of the tree is on disk, or why it can't be used.
+func (t *Tree) resolve(rel string) (string, error) {
+	local := filepath.FromSlash(rel)
+	if !filepath.IsLocal(local) {
+		return "", fmt.Errorf("%s: %w: paths are relative to the folder of %s", rel, ErrOutside, release.ConfigFile)
+	}
+	full := filepath.Join(t.root, local)
+	real, err := filepath.EvalSymlinks(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s: %w", t.Display(rel), fs.ErrNotExist)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", t.Display(rel), err)
+	}
+	if !t.holds(real) {
+		return "", fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy of the file into the tree", t.Display(rel), ErrOutside, real)
+	}
+	return real, nil
+}
+
+// holds says whether an absolute path, free of symbolic links, is in the tree.
+func (t *Tree) holds(real string) bool {
+	return real == t.root || strings.HasPrefix(real, t.root+string(filepath.Separator))
+}
+
+// Glob returns the files that a pattern of path.Match names, in order, with forward slashes.
+// Folders are left out. It is an error if there are none.
+func (t *Tree) Glob(pattern string) ([]string, error) {
+	matches, err := fs.Glob(os.DirFS(t.root), path.Clean(pattern))
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q: %w", pattern, err)
+	}
+	files := make([]string, 0, len(matches))
+	for _, match := range matches {
+		info, err := os.Stat(filepath.Join(t.root, filepath.FromSlash(match)))
+		if err != nil {
+			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
+		}
+		if !info.IsDir() {
+			files = append(files, match)
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: %w: no file matches; mend the path or take the entry out", t.Display(pattern), fs.ErrNotExist)
+	}
+	slices.Sort(files)
+	return files, nil
+}
