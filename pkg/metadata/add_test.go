@@ -3,260 +3,11 @@ package metadata_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
-
-// Each case is a text in which a line that begins with "+" is what Add is to write: without those
-// lines it is the file before, and with them the file after.
-var addCases = map[string]struct {
-	version, contract, text string
-}{
-	"newest first": {"v1.3.0", "v1beta2", `
-releaseSeries:
-+- major: 1
-+  minor: 3
-+  contract: v1beta2
-- major: 1
-  minor: 2
-  contract: v1beta1
-- major: 1
-  minor: 1
-  contract: v1beta1
-`},
-	"oldest first, indented": {"v0.3.0", "v1beta2", `
-releaseSeries:
-  - major: 0
-    minor: 1
-    contract: v1beta1
-  - major: 0
-    minor: 2
-    contract: v1beta1
-+  - major: 0
-+    minor: 3
-+    contract: v1beta2
-`},
-	"a single series": {"v0.2.0", "v1beta2", `
-releaseSeries:
-+- major: 0
-+  minor: 2
-+  contract: v1beta2
-- major: 0
-  minor: 1
-  contract: v1beta1
-`},
-	"an older one than a single series": {"v0.1.0", "v1beta1", `
-releaseSeries:
-- major: 0
-  minor: 2
-  contract: v1beta2
-+- major: 0
-+  minor: 1
-+  contract: v1beta1
-`},
-	"in the middle": {"v0.10.0", "v1beta1", `
-releaseSeries:
-- major: 0
-  minor: 9
-  contract: v1beta1
-+- major: 0
-+  minor: 10
-+  contract: v1beta1
-- major: 0
-  minor: 11
-  contract: v1beta2
-`},
-	"one misplaced": {"v1.4.0", "v1beta2", `
-releaseSeries:
-+- {major: 1, minor: 4, contract: v1beta2}
-- {major: 1, minor: 3, contract: v1beta1}
-- {major: 1, minor: 1, contract: v1beta1}
-- {major: 1, minor: 2, contract: v1beta1}
-- {major: 1, minor: 0, contract: v1beta1}
-`},
-	"no order": {"v1.4.0", "v1beta2", `
-releaseSeries:
-- {major: 1, minor: 1, contract: v1beta1}
-- {major: 1, minor: 3, contract: v1beta1}
-- {major: 1, minor: 2, contract: v1beta1}
-+- {major: 1, minor: 4, contract: v1beta2}
-`},
-	"comments belong to the series below or above": {"v0.3.0", "v1beta2", `
-# how series work
-
-releaseSeries: # the list
-  # the first of all
-  - major: 0 # zero
-    minor: 1
-    contract: v1beta1
-    # never finished
-  # the second
-  - # with a dash of its own
-    major: 0
-    minor: 2 # two
-    contract: v1beta1 # old
-    # about 0.2
-+  -
-+    major: 0
-+    minor: 3
-+    contract: v1beta2
-  # the end
-
-# more
-`},
-	"comment above the first": {"v0.3.0", "v1beta2", `
-releaseSeries:
-# newest first
-
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-# the new API
-- major: 0
-  minor: 2
-  contract: v1beta1
-# the old API
-- major: 0
-  minor: 1
-  contract: v1beta1
-`},
-	"comments in the middle": {"v0.2.0", "v1beta1", `
-releaseSeries:
-- major: 0
-  minor: 3
-# odd place
-  contract: v1beta1
-  # about 0.3
-+- major: 0
-+  minor: 2
-+  contract: v1beta1
-# about 0.1
-- major: 0
-  minor: 1
-  contract: v1beta1
-`},
-	"keys after the list": {"v0.3.0", "v1beta2", `
-releaseSeries:
-- major: 0
-  minor: 1
-  contract: v1beta1
-- major: 0
-  minor: 2
-  contract: v1beta1
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-metadata:
-  name: x
-`},
-	"blank lines between": {"v0.3.0", "v1beta2", `
-releaseSeries:
-
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-+
-- major: 0
-  minor: 2
-  contract: v1beta1
-
-- major: 0
-  minor: 1
-  contract: v1beta1
-
-`},
-	"blank lines between, at the end": {"v0.3.0", "v1beta2", `
-releaseSeries:
-- major: 0
-  minor: 1
-  contract: v1beta1
-
-# second
-- major: 0
-  minor: 2
-  contract: v1beta1
-+
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-`},
-	"quotes, order of fields and spaces": {"v0.3.0", "v1beta2", `
-releaseSeries:
--   contract:  "v1beta1"
-    "major": 0
-    minor:   1
--   contract: 'v1beta1'
-    "major": 0
-    minor:   2
-+-   contract: 'v1beta2'
-+    "major": 0
-+    minor:   3
-`},
-	"anchors are not copied": {"v0.3.0", "v1beta2", `
-releaseSeries:
-- major: 0
-  minor: 1
-  contract: &old v1beta1
-- major: 0
-  minor: 2
-  contract: *old
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-`},
-	"a series without a major": {"v1.0.0", "v1beta2", `
-releaseSeries:
-+  - major: 1
-+    minor: 0
-+    contract: v1beta2
-  - minor: 2
-    contract: v1beta1
-`},
-	"document markers": {"v0.3.0", "v1beta2", `
-releaseSeries:
-- major: 0
-  minor: 1
-  contract: v1beta1
-- major: 0
-  minor: 2
-  contract: v1beta1
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-...
-`},
-	"braces in lines": {"v0.3.0", "v1beta2", `
-releaseSeries:
-  - { major: 0, minor: 1, contract: "v1beta1" } # old
-  - { major: 0, minor: 2, contract: "v1beta1" } # {}
-+  - { major: 0, minor: 3, contract: "v1beta2" }
-`},
-	"brackets over lines": {"v0.1.0", "v1beta1", `
-releaseSeries: [
-  {major: 0, minor: 3, contract: v1beta1},
-  {major: 0, minor: 2, contract: v1beta1},
-+  {major: 0, minor: 1, contract: v1beta1},
-  {major: 0, minor: 0, contract: v1beta1}
-]
-`},
-	"a folded contract": {"v0.3.0", "v1beta2", `
-releaseSeries:
-- major: 0
-  minor: 1
-  contract: v1beta1
-- major: 0
-  minor: 2
-  contract: >-
-    v1beta1
-+- major: 0
-+  minor: 3
-+  contract: v1beta2
-`},
-}
 
 // beforeAndAfter splits a case's text.
 func beforeAndAfter(text string) (string, string) {
@@ -381,40 +132,25 @@ func onlyInserted(before, after []byte) (string, bool) {
 	return "", false
 }
 
-func TestAddToCorpus(t *testing.T) {
-	for path, data := range corpus(t) {
-		t.Run(path, func(t *testing.T) {
-			file, err := metadata.Parse(path, data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustAgree(t, file)
-			if p := file.Check(nil); slices.ContainsFunc(p, func(p metadata.Problem) bool { return p.ID != metadata.ProblemKind }) {
-				t.Errorf("problems: %v", p)
-			}
-			newest := file.Newest()
-			for _, version := range []string{
-				fmt.Sprintf("v%d.%d.0", newest.Major, newest.Minor+1), fmt.Sprintf("v%d.0.0-rc.0", newest.Major+1), "v0.0.1",
-			} {
-				added, err := file.Add(version, "v1beta2")
-				if err != nil {
-					t.Fatal(err)
-				}
-				mustAgree(t, added)
-				lines, ok := onlyInserted(data, added.Data)
-				if !ok || strings.Count(lines, "\n") != 3 || strings.Contains(lines, "#") || !strings.Contains(lines, "contract: v1beta2") {
-					t.Errorf("%s: what was added isn't three lines: %q", version, lines)
-				}
-				if strings.Contains(string(data), "\r\n") && strings.Count(lines, "\r\n") != 3 {
-					t.Errorf("%s: line breaks are not those of the file: %q", version, lines)
-				}
-				if p := added.Check(nil); slices.ContainsFunc(p, func(p metadata.Problem) bool { return p.ID != metadata.ProblemKind }) {
-					t.Errorf("%s: problems afterwards: %v", version, p)
-				}
-				if again, err := added.Add(version, "v1beta2"); err != nil || again != added {
-					t.Errorf("%s: adding it again changes the file: %v", version, err)
-				}
-			}
-		})
+func TestNew(t *testing.T) {
+	file, err := metadata.New("metadata.yaml", "v0.1.0", "v1beta1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAgree(t, file)
+	if p := file.Check([]string{"v0.1.0"}); len(p) > 0 {
+		t.Errorf("a new file has problems: %v", p)
+	}
+	// The new file says that its order is newest first.
+	next, err := file.Add("v0.2.0", "v1beta2")
+	if err != nil || next.Series()[0].Minor != 2 {
+		t.Errorf("the second series isn't first: %v", err)
+	}
+	if _, err := metadata.New("metadata.yaml", "0.1.0", "v1beta1"); err == nil {
+		t.Error("a version without v was taken")
+	}
+	var unknown *metadata.UnknownContractError
+	if _, err := metadata.New("metadata.yaml", "v0.1.0", "v2"); !errors.As(err, &unknown) {
+		t.Errorf("%v is no *UnknownContractError", err)
 	}
 }

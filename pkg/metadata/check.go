@@ -48,10 +48,11 @@ func (f *File) checkContracts() []Problem {
 func (f *File) checkDuplicates() []Problem {
 	var problems []Problem
 	for i, s := range f.series {
-		first, _ := f.find(s)
-		if at := slices.IndexFunc(f.series, func(o Series) bool { return o.compare(s) == 0 }); at == i {
+		at := f.index(s)
+		if at == i {
 			continue
 		}
+		first := f.series[at]
 		p := Problem{
 			ID: ProblemSeriesDuplicate, Severity: SeverityWarning, Line: s.Line,
 			Message: fmt.Sprintf("series %s is listed a second time (first in line %d)", s, first.Line),
@@ -183,26 +184,23 @@ func isOrAre(versions []*version.Version) string {
 
 // CheckPrevious returns what the file lost or changed of an earlier release's metadata.yaml: a
 // dropped series strands its users, an error where clusterctl still upgrades its contract, and the
-// contract of a series never changes.
+// contract of a series never changes. A series that no tag belongs to was listed ahead of its first
+// release, as providers do, and may change; where tags is nil, every series counts as released.
 // Source: clusterctl, client/cluster getUpgradeInfo.
-func (f *File) CheckPrevious(previous *File) []Problem {
+func (f *File) CheckPrevious(previous *File, tags []string) []Problem {
+	all := releasedSeries(tags)
 	var problems []Problem
-	for _, before := range previous.series {
-		if first, _ := previous.find(before); first.Line != before.Line {
+	for i, before := range previous.series {
+		if previous.index(before) != i {
 			continue // clusterctl goes by the first; Check reports the second
+		}
+		if tags != nil && !slices.ContainsFunc(all, func(r released) bool { return r.compare(before) == 0 }) {
+			continue
 		}
 		now, ok := f.find(before)
 		switch {
 		case !ok:
-			p := Problem{
-				ID: ProblemSeriesDropped, Severity: SeverityWarning, Line: f.listLine,
-				Message: fmt.Sprintf("series %s with contract %s was listed before and is missing: its users can't upgrade", before, before.Contract),
-				Fix:     "add it again: " + f.addCommand(before.String()+".0", before.Contract),
-			}
-			if slices.Contains(currentContracts, before.Contract) {
-				p.Severity = SeverityError
-			}
-			problems = append(problems, p)
+			problems = append(problems, f.dropped(before))
 		case now.Contract != before.Contract:
 			problems = append(problems, Problem{
 				ID: ProblemSeriesContractChanged, Severity: SeverityError, Line: now.Line,
@@ -212,4 +210,17 @@ func (f *File) CheckPrevious(previous *File) []Problem {
 		}
 	}
 	return problems
+}
+
+// dropped returns the problem of a series that an earlier file has and this one hasn't.
+func (f *File) dropped(before Series) Problem {
+	p := Problem{
+		ID: ProblemSeriesDropped, Severity: SeverityWarning, Line: f.listLine,
+		Message: fmt.Sprintf("series %s with contract %s was listed before and is missing: its users can't upgrade", before, before.Contract),
+		Fix:     "add it again: " + f.addCommand(before.String()+".0", before.Contract),
+	}
+	if slices.Contains(currentContracts, before.Contract) {
+		p.Severity = SeverityError
+	}
+	return p
 }

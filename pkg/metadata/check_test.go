@@ -107,7 +107,7 @@ func TestCheckIsCleanAfterAdd(t *testing.T) {
 
 func TestCheckPrevious(t *testing.T) {
 	previous := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.3 v1beta2"))
-	if got := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.4 v1beta2")).CheckPrevious(previous); got != nil {
+	if got := parse(t, list("0.1 v1alpha4", "0.2 v1beta1", "0.3 v1beta1", "0.4 v1beta2")).CheckPrevious(previous, nil); got != nil {
 		t.Errorf("problems are %v", got)
 	}
 	want := []string{
@@ -115,8 +115,32 @@ func TestCheckPrevious(t *testing.T) {
 		"error series-dropped 3: series v0.2 with contract v1beta1 was listed before and is missing: its users can't upgrade: add it again: clusterctl release metadata add --version v0.2.0 --contract v1beta1",
 		"error series-contract-changed 4: series v0.3 had contract v1beta1 before and has v1beta2 now: clusterctl plans upgrades by the newest file, so it takes releases of that series for what they are not: set it back, and release the change of contract as a new minor version",
 	}
-	if got := short(parse(t, list("0.3 v1beta2")).CheckPrevious(previous)); !slices.Equal(got, want) {
+	if got := short(parse(t, list("0.3 v1beta2")).CheckPrevious(previous, nil)); !slices.Equal(got, want) {
 		t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What was listed ahead of its first release may change until it is released.
+func TestCheckPreviousGoesByTags(t *testing.T) {
+	previous := parse(t, list("0.4 v1beta1", "0.3 v1beta1", "0.2 v1beta1"))
+	file := parse(t, list("0.4 v1beta2", "0.2 v1beta1"))
+	for _, test := range []struct {
+		tags []string
+		want []metadata.ProblemID
+	}{
+		{nil, []metadata.ProblemID{metadata.ProblemSeriesContractChanged, metadata.ProblemSeriesDropped}},
+		{[]string{}, nil},
+		{[]string{"v0.2.0"}, nil},
+		{[]string{"v0.2.0", "v0.3.0-rc.0"}, []metadata.ProblemID{metadata.ProblemSeriesDropped}},
+		{[]string{"v0.4.0"}, []metadata.ProblemID{metadata.ProblemSeriesContractChanged}},
+	} {
+		var got []metadata.ProblemID
+		for _, p := range file.CheckPrevious(previous, test.tags) {
+			got = append(got, p.ID)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("with tags %v the problems are %v, expected %v", test.tags, got, test.want)
+		}
 	}
 }
 

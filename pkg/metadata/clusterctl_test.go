@@ -1,8 +1,6 @@
 package metadata_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -149,32 +147,4 @@ func TestParseIsStricterThanClusterctl(t *testing.T) {
 			}
 		})
 	}
-}
-
-// corpus returns the metadata.yaml of real providers by path, or skips the test where there are none.
-func corpus(t testing.TB) map[string][]byte {
-	t.Helper()
-	dir := os.Getenv("CORPUS_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "corpus")
-	}
-	files := map[string][]byte{}
-	for _, pattern := range []string{"released/*/*/metadata.yaml", "source/*/metadata.yaml"} {
-		paths, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range paths {
-			data, err := os.ReadFile(path) //nolint:gosec // the tester names the folder
-			if err != nil {
-				t.Fatal(err)
-			}
-			name, _ := filepath.Rel(dir, path)
-			files[filepath.ToSlash(name)] = data
-		}
-	}
-	if len(files) == 0 {
-		t.Skipf("NOT TESTED on real providers: no metadata.yaml below %s; name the corpus in CORPUS_DIR", dir)
-	}
-	return files
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -20,10 +19,10 @@ var contractPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)
 // for a series that was released under them. There was no metadata.yaml before v1alpha2.
 var pastContracts = []string{"v1alpha2", "v1alpha3", "v1alpha4"}
 
-// currentContracts are those that clusterctl installs and upgrades. Its own list is not exported;
-// by its convention a contract is called like the API version that came with it.
+// currentContracts are those that clusterctl installs and upgrades: the one that is called like the
+// API version, and the one before for as long as it is compatible. Clusterctl's own list is not exported.
 // Source: clusterctl, internal/contract GetCompatibleVersions.
-var currentContracts = []string{clusterv1beta1.GroupVersion.Version, clusterv1.GroupVersion.Version}
+var currentContracts = []string{"v1beta1", clusterv1.GroupVersion.Version}
 
 // KnownContracts returns every contract that Cluster API has or had, oldest first.
 func KnownContracts() []string {

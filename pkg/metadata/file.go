@@ -85,11 +85,16 @@ func (f *File) SeriesFor(v string) (Series, bool) {
 
 // find returns the first series of that major and minor version.
 func (f *File) find(wanted Series) (Series, bool) {
-	i := slices.IndexFunc(f.series, func(s Series) bool { return s.compare(wanted) == 0 })
+	i := f.index(wanted)
 	if i < 0 {
 		return Series{}, false
 	}
 	return f.series[i], true
+}
+
+// index returns the place of the first series of that major and minor version, or -1.
+func (f *File) index(wanted Series) int {
+	return slices.IndexFunc(f.series, func(s Series) bool { return s.compare(wanted) == 0 })
 }
 
 // Newest returns the series with the highest version.

@@ -38,7 +38,7 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	shallow, err := git(ctx, dir, "rev-parse", "--is-shallow-repository")
 	if err != nil {
 		// Git has one exit status for all that goes wrong, so what is there tells the reason.
-		if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !below(dir) {
+		if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !gitAbove(dir) {
 			err = ErrNoRepository
 		}
 		return nil, fmt.Errorf("listing git tags of %s: %w", dir, err)
@@ -86,8 +86,8 @@ func gitEnvironment(environment []string) []string {
 	})
 }
 
-// below says whether a folder is one in which git looks for a repository and finds something.
-func below(dir string) bool {
+// gitAbove says whether a folder or one above it holds what git takes for a repository.
+func gitAbove(dir string) bool {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return false
