@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
@@ -17,6 +18,10 @@ func run(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "protocol.file.allow=always"}, args...)...) //nolint:gosec // arguments are the tests'
 	command.Dir = dir
+	// In a hook of another repository git would work on that one.
+	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "GIT_") && !strings.HasPrefix(variable, "GIT_CONFIG_")
+	})
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
