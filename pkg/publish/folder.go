@@ -33,6 +33,9 @@ const (
 // is killed just there it stays missing until the next run, which puts it back before all else.
 // All of this happens under the lock of the root, so that what is found in the staging folder by
 // the holder of the lock is what a killed run left.
+//
+// Whoever opens files by their paths, as clusterctl does, finds them all at any time. What he reads
+// one by one while a version is replaced may be some of the old and some of the new.
 type folder struct {
 	root        string
 	disk        disk
@@ -67,8 +70,12 @@ func (f *folder) staging(elements ...string) string {
 
 // unfinished says whether a run was killed here, or is under way.
 func (f *folder) unfinished() bool {
-	_, err := os.Lstat(f.staging())
-	return err == nil
+	for _, path := range []string{f.staging(), filepath.Join(f.root, lockFile)} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // update takes the lock, clears what a killed run left, asks decide what is to change now that
@@ -83,7 +90,7 @@ func (f *folder) update(ctx context.Context, decide func() (changes, error)) (er
 	defer func() {
 		err = advise(also(err, held.release(published)))
 	}()
-	wasKilled := f.unfinished()
+	_, missing := os.Lstat(f.staging())
 	if err := f.recoverKilled(); err != nil {
 		return fmt.Errorf("clearing what a run before this one left: %w", err)
 	}
@@ -93,7 +100,7 @@ func (f *folder) update(ctx context.Context, decide func() (changes, error)) (er
 	}
 	if todo.none() {
 		published = true
-		if wasKilled {
+		if missing == nil {
 			return f.syncAll() // the killed run may not have come to that
 		}
 		return nil

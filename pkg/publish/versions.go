@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -139,6 +140,7 @@ func (f *folder) publish(ctx context.Context, plan func() (*Plan, error)) (*Plan
 	if !done.Changes() && !f.unfinished() {
 		return done, nil
 	}
+	first := done
 	err = f.update(ctx, func() (changes, error) {
 		done, err = plan()
 		if err == nil {
@@ -149,6 +151,9 @@ func (f *folder) publish(ctx context.Context, plan func() (*Plan, error)) (*Plan
 		}
 		return done.changes(), nil
 	})
+	if !first.Changes() && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
+		return first, nil // what a killed run left stays where nothing can be written; the release is there
+	}
 	return done, err
 }
 

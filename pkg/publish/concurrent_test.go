@@ -1,0 +1,216 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// publishers is how many processes publish at once.
+const publishers = 10
+
+// children are what a process of its own does beside the scenarios.
+func children() map[string]func(context.Context, string, disk) error {
+	do := func(r *release.Release) func(context.Context, string, disk) error { return publishDo(false, r) }
+	all := map[string]func(context.Context, string, disk) error{
+		"same": do(someRelease(libvirt, "v0.1.0", "same")),
+	}
+	for i := range publishers {
+		all[fmt.Sprintf("bytes %d", i)] = do(someRelease(libvirt, "v0.1.0", fmt.Sprint(i)))
+		all[fmt.Sprintf("version %d", i)] = do(someRelease(libvirt, fmt.Sprintf("v0.%d.0", i), ""))
+		all[fmt.Sprintf("provider %d", i)] = do(someRelease(numbered(i), "v0.1.0", ""))
+	}
+	all["hold the lock"] = holdLock
+	return all
+}
+
+func numbered(i int) release.Provider {
+	return release.Provider{Name: fmt.Sprintf("p%d", i), Type: release.ProviderTypes()[1+i%6]}
+}
+
+// atOnce runs a task for each number as a process of its own, all at once, and returns their
+// output; "" is a success.
+func atOnce(t *testing.T, root string, task func(i int) string) []string {
+	t.Helper()
+	outputs := make([]string, publishers)
+	var running sync.WaitGroup
+	for i := range publishers {
+		running.Go(func() {
+			out, err := command(t, task(i), root, "").CombinedOutput()
+			outputs[i] = string(out)
+			if err != nil && outputs[i] == "" {
+				outputs[i] = err.Error()
+			}
+		})
+	}
+	running.Wait()
+	return outputs
+}
+
+func TestTenPublishersOfSameBytes(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "above", "repo")
+	for i, out := range atOnce(t, root, func(int) string { return "same" }) {
+		if out != "" {
+			t.Errorf("publisher %d: %s", i, out)
+		}
+	}
+	if left := hidden(tree(t, root)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTenPublishersOfOtherBytes(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "repo")
+	winner := -1
+	for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("bytes %d", i) }) {
+		switch {
+		case out == "" && winner < 0:
+			winner = i
+		case out == "" || !strings.Contains(out, "published already"):
+			t.Errorf("publisher %d: %s (%d had won)", i, out, winner)
+		}
+	}
+	if winner < 0 {
+		t.Fatal("nobody won")
+	}
+	r := someRelease(libvirt, "v0.1.0", fmt.Sprint(winner))
+	if d := r.Differences(mustRead(t, root, r)); len(d) > 0 {
+		t.Errorf("publisher %d won, but its bytes are not there: %v", winner, d)
+	}
+}
+
+func TestTenPublishersOfOtherVersionsAndProviders(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"version", "provider"} {
+		root := filepath.Join(t.TempDir(), "repo")
+		for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
+			if out != "" {
+				t.Errorf("publisher %d: %s", i, out)
+			}
+		}
+		releases, err := release.Read(root)
+		if err != nil || len(releases) != publishers {
+			t.Errorf("%d releases of %d: %v", len(releases), publishers, err)
+		}
+		if err := readBackConfig(t.Context(), root, releases); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestReadersSeeWholeVersions reads while versions are published and replaced.
+func TestReadersSeeWholeVersions(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "repo")
+	first, second := someRelease(libvirt, "v0.1.0-rc.0", "first"), someRelease(libvirt, "v0.1.0-rc.0", "second")
+	done := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			seen := 0
+			for {
+				select {
+				case <-done:
+					if seen == 0 {
+						t.Error("nothing was read at all")
+					}
+					return
+				default:
+				}
+				// By their paths, as clusterctl does. Reading one by one may straddle a replacement.
+				place := filepath.Join(root, "infrastructure-libvirt", "v0.1.0-rc.0")
+				if _, err := os.Stat(place); errors.Is(err, os.ErrNotExist) && seen == 0 {
+					continue
+				}
+				for _, f := range first.Files {
+					data, err := os.ReadFile(filepath.Join(place, f.Name))
+					other, _ := second.File(f.Name)
+					if err != nil || string(data) != string(f.Data) && string(data) != string(other.Data) {
+						t.Errorf("a reader saw %q: %v", data, err)
+						return
+					}
+				}
+				seen++
+			}
+		})
+	}
+	for range 20 {
+		publish(t, root, Options{Replace: true}, first)
+		publish(t, root, Options{Replace: true}, second)
+	}
+	close(done)
+	readers.Wait()
+}
+
+// holdLock takes the lock, says so, and keeps it until it is killed.
+func holdLock(ctx context.Context, root string, _ disk) error {
+	f := &folder{root: root, tell: func(string) {}}
+	if _, err := f.acquire(ctx); err != nil {
+		return err
+	}
+	fmt.Println("held")
+	select {
+	case <-time.After(time.Minute):
+	}
+	return nil
+}
+
+func TestLockHeldByAnotherProcess(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "repo")
+	holder := command(t, "hold the lock", root, "")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	opts := Options{LockTimeout: 120 * time.Millisecond, Progress: func(line string) { told = append(told, line) }}
+	r := someRelease(libvirt, "v0.1.0", "")
+	_, err = open(t, root, opts).Publish(t.Context(), []*release.Release{r})
+	var locked *LockedError
+	if !errors.As(err, &locked) || locked.Holder.PID != holder.Process.Pid || locked.Holder.Host == "" || time.Since(locked.Holder.Since) > time.Minute {
+		t.Errorf("want the holder %d, got %v", holder.Process.Pid, err)
+	}
+	if len(told) != 1 || !strings.Contains(told[0], fmt.Sprint("process ", holder.Process.Pid)) {
+		t.Errorf("was told %q", told)
+	}
+	// Waiting ends when one is told to stop.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := open(t, root, Options{}).Publish(ctx, []*release.Release{r}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("not stopped: %v", err)
+	}
+	// And the next one goes on when the holder dies.
+	published := make(chan error)
+	go func() {
+		_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{r})
+		published <- err
+	}()
+	time.Sleep(60 * time.Millisecond)
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	if err := <-published; err != nil {
+		t.Errorf("after the holder died: %v", err)
+	}
+	if left := hidden(tree(t, root)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
