@@ -88,6 +88,10 @@ func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, befo
 		s.parent[s.field] = anyMap(cleaned)
 		return nil
 	}
+	if len(wanted) == 0 {
+		return fmt.Errorf("%s: %s asks for %s, which no pod of the components has: take the label out of it",
+			describe(o), s.where, clusterv1.ProviderNameLabel)
+	}
 	shared := sharedLabels(wanted, after)
 	if len(shared) == 0 || !slices.Equal(selected(shared, o.GetNamespace(), after), wanted) {
 		return fmt.Errorf("%s: %s tells its pods from others by %s alone, and a release's selectors must not use that label: give the pod template a label of its own, e.g. control-plane: %s",
