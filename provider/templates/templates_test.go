@@ -1,0 +1,172 @@
+package templates_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
+	capifeature "sigs.k8s.io/cluster-api/feature"
+)
+
+func TestTemplatesMakeValidObjects(t *testing.T) {
+	scheme, known := newScheme(t), loadKinds(t)
+	for _, file := range clusterTemplates(t) {
+		for name, values := range map[string][]map[string]string{"defaults": {required}, "everything set": {required, everything}} {
+			t.Run(file+" "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				objects := render(t, file, values...)
+				g.Expect(objects).ToNot(BeEmpty())
+				for _, object := range objects {
+					g.Expect(object.GetNamespace()).To(Equal(required["NAMESPACE"]), object.GetName())
+					expectValid(t, scheme, known, object)
+				}
+				expectReferencesResolve(t, objects)
+			})
+		}
+	}
+}
+
+func TestClusterClassIsValid(t *testing.T) {
+	g := NewWithT(t)
+	scheme, known := newScheme(t), loadKinds(t)
+	objects := readClass(t)
+	for _, object := range objects {
+		g.Expect(object.GetNamespace()).To(BeEmpty(), "%s %s names a namespace", object.GetKind(), object.GetName())
+		expectValid(t, scheme, known, object)
+	}
+
+	// Cluster API's own webhook, with its feature on as whoever uses ClusterClasses has it.
+	g.Expect(capifeature.MutableGates.Set("ClusterTopology=true")).To(Succeed())
+	t.Cleanup(func() { g.Expect(capifeature.MutableGates.Set("ClusterTopology=false")).To(Succeed()) })
+	class := &clusterv1.ClusterClass{}
+	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, class)).To(Succeed())
+	class.Namespace = "default" // as clusterctl sets it
+	webhook := &coreadmission.ClusterClass{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	_, err := webhook.ValidateCreate(context.Background(), class)
+	g.Expect(err).ToNot(HaveOccurred())
+}
+
+func readClass(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	content, err := os.ReadFile(classFile)
+	NewWithT(t).Expect(err).ToNot(HaveOccurred())
+	return objectsOf(t, content)
+}
+
+func TestClusterClassHasNoVariablesOfTheEnvironment(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(classFile)
+	g.Expect(err).ToNot(HaveOccurred())
+	variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(content)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(variables).To(BeEmpty())
+
+	// What clusterctl makes of it is what kubectl would apply.
+	processed, err := yamlprocessor.NewSimpleProcessor().Process(content, func(string) (string, error) { return "", nil })
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(string(processed)).To(Equal(string(content)))
+}
+
+// tableRow is a line of the table in a template's head: the variable, then its default or "required".
+var tableRow = regexp.MustCompile(`(?m)^#   ([A-Z_]+) +(\S+) `)
+
+func TestVariablesAreDocumented(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	NewWithT(t).Expect(err).ToNot(HaveOccurred())
+	for _, file := range clusterTemplates(t) {
+		t.Run(file, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := os.ReadFile(file)
+			g.Expect(err).ToNot(HaveOccurred())
+			variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(content)
+			g.Expect(err).ToNot(HaveOccurred())
+
+			documented := map[string]string{}
+			for _, row := range tableRow.FindAllStringSubmatch(string(content), -1) {
+				documented[row[1]] = row[2]
+			}
+			var needed []string
+			for name, value := range variables {
+				want := "required"
+				if value != nil {
+					want = *value
+				} else {
+					needed = append(needed, name)
+				}
+				g.Expect(documented).To(HaveKeyWithValue(name, want))
+				g.Expect(string(readme)).To(ContainSubstring("| `" + name + "` |"))
+			}
+			g.Expect(documented).To(HaveLen(len(variables)), "a variable is documented and not used")
+
+			var given []string
+			for name := range required {
+				given = append(given, name)
+			}
+			g.Expect(needed).To(ConsistOf(given))
+			// The first place decides which default clusterctl shows: all places must agree.
+			expectSameDefaults(g, string(content))
+		})
+	}
+}
+
+var placeOfVariable = regexp.MustCompile(`\$\{([A-Z_]+)([^}]*)\}`)
+
+func expectSameDefaults(g *WithT, content string) {
+	defaults := map[string]string{}
+	for _, place := range placeOfVariable.FindAllStringSubmatch(content, -1) {
+		if first, ok := defaults[place[1]]; ok {
+			g.Expect(place[2]).To(Equal(first), place[1])
+		}
+		defaults[place[1]] = place[2]
+	}
+}
+
+// expectReferencesResolve follows every reference that has a name and a kind. ClusterClasses are in
+// a file of their own.
+func expectReferencesResolve(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	var known []string
+	for _, object := range objects {
+		known = append(known, object.GroupVersionKind().GroupKind().String()+"/"+object.GetName())
+	}
+	for _, object := range objects {
+		visitReferences(object.Object, func(group, kind, name string) {
+			reference := kind + "." + group + "/" + name
+			if !slices.Contains(known, reference) {
+				t.Errorf("%s %s refers to %s, which isn't in the template", object.GetKind(), object.GetName(), reference)
+			}
+		})
+	}
+}
+
+func visitReferences(value any, visit func(group, kind, name string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		group, isReference := value["apiGroup"].(string)
+		if isReference {
+			kind, _ := value["kind"].(string)
+			name, _ := value["name"].(string)
+			visit(group, kind, name)
+		}
+		for key, inner := range value {
+			if !strings.HasPrefix(key, "apiVersion") {
+				visitReferences(inner, visit)
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			visitReferences(inner, visit)
+		}
+	}
+}
