@@ -14,7 +14,7 @@ import (
 // isTerminal says whether a person watches what is written.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor fits
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // errorPrefix leads in an error: in colour on a terminal, unless NO_COLOR asks for none.

@@ -37,5 +37,5 @@ func write(path string) error {
 	if err != nil {
 		return fmt.Errorf("encoding the schema: %w", err)
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o644) //nolint:gosec // a source file of the project
+	return os.WriteFile(path, append(data, '\n'), 0o644)
 }

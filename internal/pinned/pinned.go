@@ -28,7 +28,7 @@ func Root(tb testing.TB) string {
 func Tool(tb testing.TB, name string) string {
 	tb.Helper()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "tools", "tool"), name) //nolint:gosec // the project's own script
+	cmd := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "tools", "tool"), name)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -56,7 +56,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, input := range inputs {
 		t.Run(filepath.Base(filepath.Dir(input)), func(t *testing.T) {
-			in, err := os.ReadFile(input) //nolint:gosec // a file of this package
+			in, err := os.ReadFile(input)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			want, err := os.ReadFile(golden) //nolint:gosec // a file of this package
+			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}

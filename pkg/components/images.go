@@ -21,7 +21,7 @@ type ImageError struct {
 }
 
 func (e *ImageError) Error() string {
-	name, _ := splitImage(e.Image)
+	name := imageName(e.Image)
 	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s: under images in %s, or with --image %s=REFERENCE",
 		e.Object, e.Container, e.Image, e.Err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
 }
@@ -41,7 +41,7 @@ func (c *Components) setImages(options Options) error {
 			for _, ctr := range pod.containers() {
 				image, _ := ctr["image"].(string)
 				containerName, _ := ctr["name"].(string)
-				name, _ := splitImage(image)
+				name := imageName(image)
 				present = append(present, name)
 				if target, ok := entries[name]; ok {
 					used[name] = true
@@ -131,15 +131,11 @@ func requireCanonical(image string) error {
 	return err
 }
 
-// splitImage splits an image into its name and its tag or digest with what leads it in.
-func splitImage(image string) (name, rest string) {
-	if i := strings.IndexByte(image, '@'); i >= 0 {
-		name, rest = image[:i], image[i:]
-	} else {
-		name = image
-	}
+// imageName returns an image's name, without its tag and digest.
+func imageName(image string) string {
+	name, _, _ := strings.Cut(image, "@")
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') && !strings.Contains(name, "${") {
-		name, rest = name[:i], name[i:]+rest
+		name = name[:i]
 	}
-	return name, rest
+	return name
 }

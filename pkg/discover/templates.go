@@ -46,7 +46,9 @@ func (l *look) addTemplates() {
 		l.assign(group[0], func(p *Provider) { p.Templates = append(p.Templates, l.entries(group, "cluster-template*.yaml")...) })
 	}
 	for _, group := range byFolder(classes) {
-		l.assign(group[0], func(p *Provider) { p.ClusterClasses = append(p.ClusterClasses, l.entries(group, "clusterclass-*.yaml")...) })
+		l.assign(group[0], func(p *Provider) {
+			p.ClusterClasses = append(p.ClusterClasses, l.entries(group, "clusterclass-*.yaml")...)
+		})
 	}
 	l.addFlavors(take)
 }

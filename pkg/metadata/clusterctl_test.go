@@ -120,7 +120,7 @@ func TestParseIsStricterThanClusterctl(t *testing.T) {
 	}{
 		"unknown field":           {head + "version: 1\n" + entry, metadata.ProblemParse},
 		"unknown field of series": {head + entry + "  patch: 3\n", metadata.ProblemParse},
-		"unknown object metadata": {head + "metadata: {nmae: x}\n" + entry, metadata.ProblemParse},
+		"unknown object metadata": {head + "metadata: {labeled: x}\n" + entry, metadata.ProblemParse},
 		"key given twice":         {head + "kind: Metadata\n" + entry, metadata.ProblemParse},
 		"key of series twice":     {head + entry + "  contract: v1beta2\n", metadata.ProblemParse},
 		"second document":         {head + entry + "---\n" + head + entry, metadata.ProblemParse},

@@ -16,7 +16,7 @@ import (
 // run runs git in a folder, with a configuration of its own.
 func run(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "protocol.file.allow=always"}, args...)...) //nolint:gosec // arguments are the tests'
+	command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=Test", "-c", "user.email=test@example.com", "-c", "protocol.file.allow=always"}, args...)...)
 	command.Dir = dir
 	// In a hook of another repository git would work on that one.
 	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {

@@ -18,16 +18,16 @@ func WriteFile(path string, data []byte) error {
 func writeOneFile(d disk, path string, data []byte) error {
 	mode := fs.FileMode(fileMode)
 	target := path
-	switch real, err := filepath.EvalSymlinks(path); {
+	switch resolved, err := filepath.EvalSymlinks(path); {
 	case err == nil:
-		info, err := os.Stat(real)
+		info, err := os.Stat(resolved)
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("writing %s: it is there and is no plain file", path)
 		}
-		target, mode = real, info.Mode().Perm()
+		target, mode = resolved, info.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("writing %s: %w", path, err)
 	}

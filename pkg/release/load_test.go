@@ -51,8 +51,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	replace := func(old, new string) string {
-		changed := strings.Replace(goodConfig, old, new, 1)
+	replace := func(old, with string) string {
+		changed := strings.Replace(goodConfig, old, with, 1)
 		if changed == goodConfig {
 			t.Fatalf("the good file has no %q", old)
 		}
@@ -62,7 +62,7 @@ func TestParseRefuses(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"unknown field", replace("  kustomize: config", "  nmae: x\n  kustomize: config"), []string{"f.yaml:6:3: providers[0].nmae: there is no such field"}},
+		{"unknown field", replace("  kustomize: config", "  title: x\n  kustomize: config"), []string{"f.yaml:6:3: providers[0].title: there is no such field"}},
 		{"two faults", replace("- name: controller", "- nome: controller"), []string{"f.yaml:8:5: providers[0].images[0]: lacks name", "f.yaml:8:5: providers[0].images[0].nome: there is no such field"}},
 		{"number for a text", replace(`"1"`, "1"), []string{"f.yaml:20:29: providers[0].sampleValues[0].values.WORKER_MACHINE_COUNT: is of type number and should be of type string: put it in quotes"}},
 		{"type", replace("InfrastructureProvider", "Infrastructure"), []string{"f.yaml:5:9: providers[0].type: value must be one of 'CoreProvider'"}},

@@ -165,16 +165,16 @@ func (d guardedDisk) check(name string) error {
 	if !d.tree.holds(abs) {
 		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, d.tree.root)
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	resolved, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // kustomize says better what it was looking for
 	}
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
-	if !d.tree.holds(real) {
+	if !d.tree.holds(resolved) {
 		rel, _ := filepath.Rel(d.tree.root, abs)
-		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.Display(rel), ErrOutside, real)
+		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.Display(rel), ErrOutside, resolved)
 	}
 	return nil
 }

@@ -56,11 +56,11 @@ func (t *Tree) Display(rel string) string {
 // slashes. The error is ErrOutside where the file is a symbolic link to somewhere else, and
 // wraps the system's error otherwise.
 func (t *Tree) ReadFile(rel string) ([]byte, error) {
-	real, err := t.resolve(rel)
+	resolved, err := t.resolve(rel)
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(real) //nolint:gosec // inside of the tree that the user named
+	data, err := os.ReadFile(resolved) //nolint:gosec // inside of the tree that the user named
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", t.Display(rel), err)
 	}
@@ -74,22 +74,22 @@ func (t *Tree) resolve(rel string) (string, error) {
 		return "", fmt.Errorf("%s: %w: paths are relative to the folder of %s", rel, ErrOutside, release.ConfigFile)
 	}
 	full := filepath.Join(t.root, local)
-	real, err := filepath.EvalSymlinks(full)
+	resolved, err := filepath.EvalSymlinks(full)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s: %w", t.Display(rel), fs.ErrNotExist)
 	}
 	if err != nil {
 		return "", fmt.Errorf("finding %s: %w", t.Display(rel), err)
 	}
-	if !t.holds(real) {
-		return "", fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy of the file into the tree", t.Display(rel), ErrOutside, real)
+	if !t.holds(resolved) {
+		return "", fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy of the file into the tree", t.Display(rel), ErrOutside, resolved)
 	}
-	return real, nil
+	return resolved, nil
 }
 
 // holds says whether an absolute path, free of symbolic links, is in the tree.
-func (t *Tree) holds(real string) bool {
-	return real == t.root || strings.HasPrefix(real, t.root+string(filepath.Separator))
+func (t *Tree) holds(resolved string) bool {
+	return resolved == t.root || strings.HasPrefix(resolved, t.root+string(filepath.Separator))
 }
 
 // Glob returns the files that a pattern of path.Match names, in order, with forward slashes.

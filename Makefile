@@ -1,0 +1,50 @@
+# `make release` and `make test` do all of their own set-up: they need Go, git, make and bash.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The version to release: the newest series of the provider's metadata.yaml, patch 0.
+VERSION ?= $(shell awk '$$2 == "major:" {major = $$3} $$1 == "minor:" {if (major > M || (major == M && $$2 >= m)) {M = major; m = $$2}} END {print "v" M "." m ".0"}' provider/metadata.yaml)
+OUT := out
+TOOL := hack/tools/tool
+LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: generate
+generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema
+	go generate ./pkg/...
+	hack/generate-provider
+
+.PHONY: build
+build: ## Build the tool and the provider's manager into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/manager ./provider
+
+.PHONY: release
+release: ## Build the provider's release into out/release and publish it to the local repository out/repository
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
+	bin/clusterctl-release metadata check
+	bin/clusterctl-release build --version $(VERSION) --output $(OUT)/release
+	bin/clusterctl-release publish $(OUT)/release/infrastructure-libvirt/$(VERSION) --to $(OUT)/repository
+
+.PHONY: test
+test: verify ## Run all checks and tests; builds what they need once, and keeps it in a cache
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./...
+
+.PHONY: verify
+verify: ## Check lint, generated files and go.mod
+	$$($(TOOL) golangci-lint) run ./...
+	hack/verify-generated
+	go mod tidy -diff
+
+.PHONY: bench
+bench: ## Time a build and a publish beside kustomize and clusterctl, in one run
+	go run ./hack/bench
+
+.PHONY: clean
+clean: ## Remove what was built; the cache of tools stays
+	rm -rf bin $(OUT)
