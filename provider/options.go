@@ -180,6 +180,7 @@ func (o *options) managerOptions() (*ctrl.Options, error) {
 		Controller:                 config.Controller{CacheSyncTimeout: cacheSyncTimeout},
 		LeaderElection:             o.leaderElect,
 		LeaderElectionID:           leaderElectionID,
+		LeaderElectionNamespace:    managerNamespace(),
 		LeaseDuration:              &o.leaderElectLeaseDuration,
 		RenewDeadline:              &o.leaderElectRenewDeadline,
 		RetryPeriod:                &o.leaderElectRetryPeriod,

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// runManager in the environment makes the test program be the manager.
+	runManager = "CAPLV_TEST_RUN_MANAGER"
+
+	testNamespace = "caplv-system"
+	managerUser   = "caplv-manager"
+	startTimeout  = 60 * time.Second
+)
+
+// world is an API server with the provider installed, and the manager program running against it.
+type world struct {
+	client     client.Client
+	clientset  *kubernetes.Clientset
+	healthURL  string
+	metricsURL string
+	log        *logBuffer
+}
+
+var (
+	testWorld *world
+	errWorld  error
+)
+
+// TestMain starts one API server and one manager for all tests. The manager is this program itself,
+// started once more, so that what runs is main with its flags, in a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv(runManager) != "" {
+		main()
+		return
+	}
+	var stop func()
+	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
+		testWorld, stop, errWorld = startWorld()
+	}
+	code := m.Run()
+	if stop != nil {
+		stop()
+	}
+	os.Exit(code)
+}
+
+// theWorld returns the API server and the manager, or ends the test when there are none.
+func theWorld(t *testing.T) *world {
+	t.Helper()
+	if errWorld != nil {
+		t.Fatalf("starting the API server and the manager: %v", errWorld)
+	}
+	if testWorld == nil {
+		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
+		if os.Getenv("CI") != "" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	return testWorld
+}
+
+func startWorld() (_ *world, stop func(), err error) {
+	clusterAPI, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the sources of Cluster API: %w", err)
+	}
+	environment := &envtest.Environment{
+		CRDDirectoryPaths:     []string{"config/crd/bases", filepath.Join(strings.TrimSpace(string(clusterAPI)), "core/config/crd/bases")},
+		ErrorIfCRDPathMissing: true,
+		WebhookInstallOptions: envtest.WebhookInstallOptions{Paths: []string{"config/webhook/manifests.yaml"}},
+	}
+	stops := []func(){func() { _ = environment.Stop() }}
+	stop = func() {
+		for i := len(stops) - 1; i >= 0; i-- {
+			stops[i]()
+		}
+	}
+	defer func() {
+		if err != nil {
+			stop()
+			stop = nil
+		}
+	}()
+
+	config, err := environment.Start()
+	if err != nil {
+		return nil, stop, fmt.Errorf("starting the API server: %w", err)
+	}
+	w := &world{log: &logBuffer{}}
+	if w.client, err = client.New(config, client.Options{Scheme: newScheme()}); err != nil {
+		return nil, stop, fmt.Errorf("making a client: %w", err)
+	}
+	if w.clientset, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, stop, fmt.Errorf("making a client: %w", err)
+	}
+	if err := w.install(); err != nil {
+		return nil, stop, err
+	}
+	stopManager, err := w.startManager(environment)
+	if err != nil {
+		return nil, stop, err
+	}
+	stops = append(stops, stopManager)
+	return w, stop, nil
+}
+
+// install creates the namespace, and the roles as they are in config/rbac: the manager has the
+// rights that it will have, and no more.
+func (w *world) install() error {
+	ctx := context.Background()
+	manager := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}}
+	clusterRole, role, metricsReader := &rbacv1.ClusterRole{}, &rbacv1.Role{}, &rbacv1.ClusterRole{}
+	for file, object := range map[string]any{
+		"config/rbac/role.yaml": clusterRole, "config/rbac/leader_election_role.yaml": role, "config/rbac/metrics_reader_role.yaml": metricsReader,
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading a role: %w", err)
+		}
+		if err := yaml.UnmarshalStrict(content, object); err != nil {
+			return fmt.Errorf("reading %s: %w", file, err)
+		}
+	}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}},
+		clusterRole, role, metricsReader,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: managerUser}, Subjects: manager,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole.Name}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: managerUser}, Subjects: manager,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}},
+	} {
+		if err := w.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// startManager starts the manager and waits until it is ready.
+func (w *world) startManager(environment *envtest.Environment) (stop func(), err error) {
+	user, err := environment.AddUser(envtest.User{Name: managerUser}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("adding the manager's user: %w", err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		return nil, fmt.Errorf("making the manager's kubeconfig: %w", err)
+	}
+	webhooks := environment.WebhookInstallOptions
+	kubeconfigFile := filepath.Join(webhooks.LocalServingCertDir, "kubeconfig")
+	if err := os.WriteFile(kubeconfigFile, kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the manager's kubeconfig: %w", err)
+	}
+	health, diagnostics, err := freeAddresses()
+	if err != nil {
+		return nil, err
+	}
+	w.healthURL, w.metricsURL = "http://"+health, "https://"+diagnostics+"/metrics"
+
+	command := exec.CommandContext(context.Background(), os.Args[0],
+		"--kubeconfig="+kubeconfigFile, "--leader-elect", "--v=4",
+		"--webhook-port="+strconv.Itoa(webhooks.LocalServingPort), "--webhook-cert-dir="+webhooks.LocalServingCertDir,
+		"--health-addr="+health, "--diagnostics-address="+diagnostics)
+	command.Env = append(os.Environ(), runManager+"=1", "POD_NAMESPACE="+testNamespace)
+	command.Stdout, command.Stderr = w.log, w.log
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("starting the manager: %w", err)
+	}
+	stop = func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		_ = command.Wait()
+	}
+	if err := waitFor(w.healthURL + "/readyz"); err != nil {
+		stop()
+		return nil, fmt.Errorf("waiting for the manager: %w; its log:\n%s", err, w.log.String())
+	}
+	return stop, nil
+}
+
+func waitFor(url string) error {
+	var err error
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		var status int
+		if status, _, err = get(http.DefaultClient, url, ""); err == nil && status == http.StatusOK {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s answers %d", url, status)
+		}
+	}
+	return err
+}
+
+func freeAddresses() (string, string, error) {
+	var addresses []string
+	for range 2 {
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", "", fmt.Errorf("looking for a free port: %w", err)
+		}
+		addresses = append(addresses, listener.Addr().String())
+		defer func() { _ = listener.Close() }()
+	}
+	return addresses[0], addresses[1], nil
+}
+
+// get asks for a URL, with a bearer token if there is one, and returns status and body.
+func get(httpClient *http.Client, url, token string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := httpClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	var body bytes.Buffer
+	_, readErr := body.ReadFrom(response.Body)
+	return response.StatusCode, body.String(), errors.Join(readErr, response.Body.Close())
+}
+
+// logBuffer holds what the manager writes while it runs.
+type logBuffer struct {
+	lock   sync.Mutex
+	buffer bytes.Buffer
+}
+
+// Write adds to the log.
+func (b *logBuffer) Write(content []byte) (int, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.buffer.Write(content)
+}
+
+// String returns the log as it is now.
+func (b *logBuffer) String() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.buffer.String()
+}

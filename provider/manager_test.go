@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+func TestHealth(t *testing.T) {
+	w := theWorld(t)
+	for _, path := range []string{"/healthz", "/readyz", "/readyz/webhook"} {
+		g := NewWithT(t)
+		status, body, err := get(http.DefaultClient, w.healthURL+path, "")
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(status).To(Equal(http.StatusOK), body)
+	}
+}
+
+func TestMetricsNeedAuthorization(t *testing.T) {
+	w := theWorld(t)
+	g := NewWithT(t)
+	// The certificate is made at start, and signed by nobody.
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec
+
+	// The metrics server is up a little later than the webhook server.
+	g.Eventually(func() (int, error) {
+		status, _, err := get(insecure, w.metricsURL, "")
+		return status, err
+	}).WithTimeout(30*time.Second).Should(Equal(http.StatusUnauthorized), "without a token")
+
+	status, _, err := get(insecure, w.metricsURL, w.tokenOf(t, "stranger"))
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(status).To(Equal(http.StatusForbidden), "with a token that may do nothing")
+
+	g.Expect(w.client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testNamespace, Name: "scraper"}},
+	})).To(Succeed())
+	status, body, err := get(insecure, w.metricsURL, w.tokenOf(t, "scraper"))
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(status).To(Equal(http.StatusOK), body)
+	g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total{controller=\"libvirtmachine\""))
+}
+
+func (w *world) tokenOf(t *testing.T, name string) string {
+	t.Helper()
+	g := NewWithT(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name}}
+	g.Expect(w.client.Create(t.Context(), account)).To(Succeed())
+	request, err := w.clientset.CoreV1().ServiceAccounts(testNamespace).
+		CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	g.Expect(err).ToNot(HaveOccurred())
+	return request.Status.Token
+}
+
+// TestControllersRead shows that each controller is registered, that its rights suffice to watch its
+// kind, and that it leaves paused objects alone.
+func TestControllersRead(t *testing.T) {
+	w := theWorld(t)
+	for kind, object := range minimalObjects("read") {
+		if kind == "LibvirtClusterTemplate" || kind == "LibvirtMachinePoolTemplate" {
+			continue // these have no controller
+		}
+		t.Run(kind, func(t *testing.T) {
+			g := NewWithT(t)
+			paused := object.DeepCopy()
+			paused.SetName("paused")
+			paused.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
+			g.Expect(w.client.Create(t.Context(), paused)).To(Succeed())
+			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
+
+			const read = `"Read %s" .* %s="%s"`
+			named := func(name string) string {
+				if object.GetNamespace() == "" {
+					return name
+				}
+				return object.GetNamespace() + "/" + name
+			}
+			g.Eventually(w.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named("read")))
+			g.Expect(w.log.String()).ToNot(MatchRegexp(read, kind, kind, named("paused")))
+		})
+	}
+}
+
+func TestManagerIsLeader(t *testing.T) {
+	w := theWorld(t)
+	g := NewWithT(t)
+	g.Eventually(func(g Gomega) {
+		lease, err := w.clientset.CoordinationV1().Leases(testNamespace).Get(context.Background(), leaderElectionID, metav1.GetOptions{})
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(lease.Spec.HolderIdentity).ToNot(BeNil())
+	}).WithTimeout(30 * time.Second).Should(Succeed())
+	g.Expect(w.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
+}
