@@ -29,6 +29,7 @@ func children() map[string]func(context.Context, string, disk) error {
 		all[fmt.Sprintf("provider %d", i)] = do(someRelease(numbered(i), "v0.1.0", ""))
 	}
 	all["hold the lock"] = holdLock
+	all["overrides"] = publishOverrides
 	return all
 }
 
@@ -159,9 +160,7 @@ func holdLock(ctx context.Context, root string, _ disk) error {
 		return err
 	}
 	fmt.Println("held")
-	select {
-	case <-time.After(time.Minute):
-	}
+	<-time.After(time.Minute)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (d disk) mkdir(path string) error {
 	if err != nil {
 		return err
 	}
-	err = d.run("chmod", path, func() error { return os.Chmod(path, folderMode) }) //nolint:gosec // published folders are for everybody
+	err = d.run("chmod", path, func() error { return os.Chmod(path, folderMode) })
 	if err != nil {
 		_ = d.remove(path) // the first error is the one to report
 	}

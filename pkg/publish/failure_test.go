@@ -266,7 +266,7 @@ func (s scenario) failed(t *testing.T, root string, number int, onwards bool, fa
 		return fmt.Errorf("the error is %w", err)
 	}
 	// Without an exchange and without a disk to put the old version back, it waits for the next run.
-	if err := s.whole(t.Context(), root); err != nil && !(s.gap && onwards) {
+	if err := s.whole(t.Context(), root); err != nil && (!s.gap || !onwards) {
 		return err
 	}
 	if !onwards {

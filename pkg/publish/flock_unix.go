@@ -16,7 +16,7 @@ const noFollow = unix.O_NOFOLLOW
 // lets go of it when the process ends, however that happens.
 func tryLock(f *os.File) (bool, error) {
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor is small
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

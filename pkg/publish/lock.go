@@ -116,7 +116,7 @@ func (l *lock) sign() error {
 	if err != nil {
 		host = "this host"
 	}
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC().Truncate(time.Second)})
+	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC()})
 	if err != nil {
 		return err
 	}

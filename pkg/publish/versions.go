@@ -29,7 +29,7 @@ func (f *folder) check() error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is no folder: a local repository is a folder", f.root)
 	}
-	if _, err := release.ParseLabel(base); err != nil {
+	if _, notLabel := release.ParseLabel(base); notLabel != nil {
 		return nil
 	}
 	names, err := readFolderIfAny(f.root)
