@@ -30,22 +30,34 @@ type KustomizeError struct {
 	Hint string
 	// Err holds kustomize's own words.
 	Err error
+	// refused is the first path that the tree's bounds kept from kustomize, which goes on to try
+	// other names and may end up complaining of those.
+	refused error
 }
 
 func (e *KustomizeError) Error() string {
 	text := fmt.Sprintf("kustomize build %s: %s", e.Folder, strings.TrimSpace(e.Err.Error()))
+	if e.refused != nil && !strings.Contains(text, e.refused.Error()) {
+		text += "\n" + e.refused.Error()
+	}
 	if e.Hint != "" {
 		text += "\n" + e.Hint
 	}
 	return text
 }
 
-func (e *KustomizeError) Unwrap() error { return e.Err }
+// Unwrap lets errors.Is find ErrOutside, which kustomize itself does not always wrap.
+func (e *KustomizeError) Unwrap() []error {
+	if e.refused == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.refused}
+}
 
 // Kustomize builds the kustomization in a folder of the tree, as `kustomize build` does, and returns
 // its resources. It may be made of any files of the tree, and of none that is elsewhere on the disk.
-// Nothing on disk is changed. The error is a
-// *KustomizeError, or wraps fs.ErrNotExist where the folder is not there.
+// Nothing on disk is changed. The error is a *KustomizeError, which wraps ErrOutside where a file
+// elsewhere is the cause, or wraps fs.ErrNotExist where the folder is not there.
 func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	dir, err := t.resolve(rel)
 	if err != nil {
@@ -63,9 +75,10 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	kustomizeState.Lock()
 	defer kustomizeState.Unlock()
-	resources, err := krusty.MakeKustomizer(options).Run(guardedDisk{filesys.MakeFsOnDisk(), t}, dir)
+	disk := &guardedDisk{FileSystem: filesys.MakeFsOnDisk(), tree: t}
+	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
 	if err != nil {
-		return nil, &KustomizeError{Folder: t.Display(rel), Hint: t.remoteHint(dir), Err: err}
+		return nil, &KustomizeError{Folder: t.Display(rel), Hint: t.remoteHint(dir), Err: err, refused: disk.refused}
 	}
 	return resources, nil
 }
@@ -126,10 +139,12 @@ func (t *Tree) findRemote(dir string, seen map[string]bool, remote map[string]st
 type guardedDisk struct {
 	filesys.FileSystem
 	tree *Tree
+	// refused is the first error of check.
+	refused error
 }
 
 // ReadFile implements filesys.FileSystem.
-func (d guardedDisk) ReadFile(name string) ([]byte, error) {
+func (d *guardedDisk) ReadFile(name string) ([]byte, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
@@ -137,7 +152,7 @@ func (d guardedDisk) ReadFile(name string) ([]byte, error) {
 }
 
 // Open implements filesys.FileSystem.
-func (d guardedDisk) Open(name string) (filesys.File, error) {
+func (d *guardedDisk) Open(name string) (filesys.File, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
@@ -146,7 +161,7 @@ func (d guardedDisk) Open(name string) (filesys.File, error) {
 
 // CleanedAbs implements filesys.FileSystem. Kustomize resolves a base's folder with it before it
 // reads anything there, so a link is only seen here.
-func (d guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
+func (d *guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	if err := d.check(name); err != nil {
 		return "", "", err
 	}
@@ -154,7 +169,16 @@ func (d guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, erro
 }
 
 // check refuses a path that is not in the tree, as it is written or as its links lead.
-func (d guardedDisk) check(name string) error {
+func (d *guardedDisk) check(name string) error {
+	err := d.tree.checkBounds(name)
+	if err != nil && d.refused == nil {
+		d.refused = err
+	}
+	return err
+}
+
+// checkBounds is check for any path on the disk, absolute or relative to the working folder.
+func (t *Tree) checkBounds(name string) error {
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
@@ -162,8 +186,8 @@ func (d guardedDisk) check(name string) error {
 	if isClone(abs) {
 		return nil
 	}
-	if !d.tree.holds(abs) {
-		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, d.tree.root)
+	if !t.holds(abs) {
+		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, t.root)
 	}
 	resolved, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,9 +196,9 @@ func (d guardedDisk) check(name string) error {
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
-	if !d.tree.holds(resolved) {
-		rel, _ := filepath.Rel(d.tree.root, abs)
-		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.Display(rel), ErrOutside, resolved)
+	if !t.holds(resolved) {
+		rel, _ := filepath.Rel(t.root, abs)
+		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", t.Display(rel), ErrOutside, resolved)
 	}
 	return nil
 }
