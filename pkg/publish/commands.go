@@ -49,18 +49,20 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 	return commands
 }
 
-// newest says whether no other release is a later version of the same provider: clusterctl
-// installs one version of a provider.
+// newest says whether clusterctl would take this release, of those of the same provider, when it is
+// asked for no version: the highest final one, or the highest pre-release where there are only such.
 func newest(releases []*release.Release, r *release.Release) bool {
 	own, err := release.ParseVersion(r.Version)
 	if err != nil {
 		return false
 	}
 	for _, other := range releases {
-		if other.Provider != r.Provider {
+		v, err := release.ParseVersion(other.Version)
+		if other.Provider != r.Provider || err != nil {
 			continue
 		}
-		if v, err := release.ParseVersion(other.Version); err == nil && own.LessThan(v) {
+		bothAlike := (own.PreRelease() == "") == (v.PreRelease() == "")
+		if bothAlike && own.LessThan(v) || !bothAlike && v.PreRelease() == "" {
 			return false
 		}
 	}

@@ -155,7 +155,7 @@ func TestReadersSeeWholeVersions(t *testing.T) {
 
 // holdLock takes the lock, says so, and keeps it until it is killed.
 func holdLock(ctx context.Context, root string, _ disk) error {
-	f := &folder{root: root, tell: func(string) {}}
+	f := &folder{root: root}
 	if _, err := f.acquire(ctx); err != nil {
 		return err
 	}

@@ -31,18 +31,21 @@ func writeOneFile(d disk, path string, data []byte) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	// One name a process: a file that a killed run left behind is in nobody's way.
+	// One name a process. What is there under it was left by a killed one, which had the same number.
 	staged := filepath.Join(filepath.Dir(target), fmt.Sprintf(".%s.%d", filepath.Base(target), os.Getpid()))
-	err := d.writeFile(staged, data, mode)
+	err := d.removeTree(staged)
+	if err == nil {
+		err = d.writeFile(staged, data, mode)
+	}
 	if err == nil {
 		err = d.rename(staged, target)
 	}
 	if err != nil {
 		_ = d.removeTree(staged) // the first error is the one to report
-		return fmt.Errorf("writing %s: %w", path, err)
+		return advise(fmt.Errorf("writing %s: %w", path, err))
 	}
 	if err := d.syncFolder(filepath.Dir(target)); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return advise(fmt.Errorf("writing %s: %w", path, err))
 	}
 	return nil
 }

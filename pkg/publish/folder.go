@@ -178,6 +178,7 @@ func (f *folder) stage(ctx context.Context, todo changes) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before anything was published: %w", err)
 		}
+		f.tell(fmt.Sprintf("writing %s to %s", r, f.root))
 		if err := f.stageVersion(r); err != nil {
 			return fmt.Errorf("nothing was published: staging %s: %w", r, err)
 		}

@@ -98,6 +98,7 @@ func (l *localRepository) Publish(ctx context.Context, releases []*release.Relea
 		return nil, err
 	}
 	for _, r := range checked {
+		l.folder.tell(fmt.Sprintf("reading %s back", r))
 		if err := readBackLocal(ctx, l.folder.root, r); err != nil {
 			return nil, err
 		}

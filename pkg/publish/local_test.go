@@ -70,6 +70,9 @@ func TestPublishAgainToReadOnlyFolder(t *testing.T) {
 	publish(t, root, Options{}, r)
 	readOnly := Options{disk: failing(0, true, readOnlyError)}
 	publish(t, root, readOnly, r)
+	// Not even what a killed run left keeps it from being fine.
+	write(t, filepath.Join(root, stagingFolder, "file"), "")
+	publish(t, root, readOnly, r)
 	_, err := open(t, root, readOnly).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.1", "")})
 	if err == nil || !strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "choose a folder") {
 		t.Errorf("no advice: %v", err)

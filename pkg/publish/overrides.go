@@ -40,7 +40,7 @@ type overrides struct {
 func (o *overrides) open(ctx context.Context) (*folder, config.Client, error) {
 	configuration, err := config.New(ctx, o.opts.ClusterctlConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another (--config)", err)
+		return nil, nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another", err)
 	}
 	root, err := overridesFolder(configuration)
 	if err != nil {
@@ -115,6 +115,7 @@ func (o *overrides) Publish(ctx context.Context, releases []*release.Release) (*
 		return nil, err
 	}
 	for _, r := range checked {
+		f.tell(fmt.Sprintf("reading %s back", r))
 		if err := readBackOverrides(ctx, configuration, r); err != nil {
 			return nil, err
 		}

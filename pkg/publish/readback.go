@@ -97,7 +97,10 @@ func readBackConfig(ctx context.Context, root string, releases []*release.Releas
 		}
 		client, err := entryClient(ctx, entry)
 		if err != nil {
-			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
+			// The release is fine, as readBackLocal says: it is the choice of the latest that fails.
+			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
+				"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
+				path, err, r.Provider.Label(), release.MetadataFile)}
 		}
 		versions, err := client.GetVersions(ctx)
 		if err != nil {

@@ -29,15 +29,13 @@ func (f *folder) check() error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is no folder: a local repository is a folder", f.root)
 	}
-	if _, notLabel := release.ParseLabel(base); notLabel != nil {
-		return nil
-	}
 	names, err := readFolderIfAny(f.root)
 	if err != nil {
 		return advise(fmt.Errorf("looking at the repository: %w", err))
 	}
+	_, notLabel := release.ParseLabel(base)
 	for _, name := range names {
-		if _, err := release.ParseVersion(name); err == nil {
+		if _, notVersion := release.ParseVersion(name); notLabel == nil && notVersion == nil {
 			return fmt.Errorf("%s is a provider's folder: publish to the repository's root, %s", f.root, filepath.Dir(f.root))
 		}
 	}
