@@ -225,26 +225,18 @@ func union(a, b map[string]any) map[string]bool {
 // generateProvider lets real clusterctl read a release of a repository.
 func generateProvider(t *testing.T, repository string, r *release.Release) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), pinned.Tool(t, "clusterctl"), "generate", "provider",
-		"--config", filepath.Join(repository, "clusterctl.yaml"), "--"+r.Provider.ClusterctlFlag(), r.Provider.Name+":"+r.Version)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir(), "GOPROXY=off")
 	components, _ := r.Components()
 	variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(components.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
+	environment := map[string]string{}
 	for name, value := range variables {
 		if value == nil { // without a default, so a user must set it
-			cmd.Env = append(cmd.Env, name+"=x")
+			environment[name] = "x"
 		}
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("clusterctl generate provider %s: %v\n%s", r, err, stderr.String())
-		return
-	}
+	out := clusterctl(t, repository, environment, "generate", "provider", "--"+r.Provider.ClusterctlFlag(), r.Provider.Name+":"+r.Version)
 	if !bytes.Contains(out, []byte("kind: Deployment")) {
 		t.Errorf("clusterctl generate provider %s printed no Deployment", r)
 	}

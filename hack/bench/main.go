@@ -1,0 +1,214 @@
+// Command bench times whole processes of this project beside those of its peers, in turn and in one
+// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS].
+//
+// What is measured is Cluster API's own core tree, from its module.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := bench(ctx, *runs)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// comparison is one thing measured on both sides: each side is commands that run one after the other.
+type comparison struct {
+	title, ours, peers string
+	aim                float64
+	our, peer          [][]string
+	// before makes both sides start from the same.
+	before func() error
+}
+
+func bench(ctx context.Context, runs int) error {
+	work, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return fmt.Errorf("making a folder to work in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	comparisons, err := prepare(ctx, work)
+	if err != nil {
+		return err
+	}
+	for _, c := range comparisons {
+		if err := c.run(ctx, work, runs); err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+	}
+	return nil
+}
+
+// prepare builds the programs, copies the tree, and returns what is to be measured.
+func prepare(ctx context.Context, work string) ([]comparison, error) {
+	tool := filepath.Join(work, "clusterctl-release")
+	if _, err := output(ctx, "", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", tool, "./cmd/clusterctl-release"); err != nil {
+		return nil, err
+	}
+	kustomize, err := output(ctx, "", "hack/tools/tool", "kustomize")
+	if err != nil {
+		return nil, err
+	}
+	clusterctl, err := output(ctx, "", "hack/tools/tool", "clusterctl")
+	if err != nil {
+		return nil, err
+	}
+	module, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	source := filepath.Join(work, "cluster-api")
+	if err := os.CopyFS(filepath.Join(source, "core", "config"), os.DirFS(filepath.Join(module, "core", "config"))); err != nil {
+		return nil, fmt.Errorf("copying Cluster API's tree: %w", err)
+	}
+	if _, err := output(ctx, "", "cp", filepath.Join(module, "metadata.yaml"), source); err != nil {
+		return nil, err
+	}
+	if _, err := output(ctx, source, tool, "init"); err != nil {
+		return nil, err
+	}
+	const version = "v1.14.2"
+	released, repository := filepath.Join(work, "release"), filepath.Join(work, "repository")
+	peerRepository := filepath.Join(work, "peer")
+	components := filepath.Join(peerRepository, "cluster-api", version, "core-components.yaml")
+	if err := layOutPeer(peerRepository, components, filepath.Join(source, "metadata.yaml")); err != nil {
+		return nil, err
+	}
+	build := []string{tool, "build", "--version", version, "--config", filepath.Join(source, "clusterctl-release.yaml"), "--output", released}
+	kustomizeBuild := []string{kustomize, "build", filepath.Join(source, "core", "config", "default"), "-o", components}
+	return []comparison{
+		{
+			title: "build of Cluster API's core tree", ours: "clusterctl-release build", peers: "kustomize build", aim: 1.3,
+			our: [][]string{build}, peer: [][]string{kustomizeBuild},
+			before: func() error { return os.RemoveAll(released) },
+		},
+		{
+			title: "from the tree to what clusterctl has read", ours: "build + publish, with read back", peers: "kustomize build + clusterctl generate provider", aim: 1.0,
+			our: [][]string{build, {tool, "publish", filepath.Join(released, "cluster-api", version), "--to", repository}},
+			peer: [][]string{kustomizeBuild, {
+				clusterctl, "generate", "provider", "--config", filepath.Join(peerRepository, "clusterctl.yaml"), "--core", "cluster-api:" + version,
+			}},
+			before: func() error {
+				if err := os.RemoveAll(released); err != nil {
+					return err
+				}
+				return os.RemoveAll(repository)
+			},
+		},
+	}, nil
+}
+
+// layOutPeer makes the local repository that clusterctl reads the kustomize binary's result from.
+func layOutPeer(repository, components, metadata string) error {
+	if err := os.MkdirAll(filepath.Dir(components), 0o750); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(metadata)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(components), "metadata.yaml"), data, 0o600); err != nil {
+		return err
+	}
+	config := fmt.Sprintf("providers:\n- name: cluster-api\n  type: CoreProvider\n  url: %s\n", components)
+	return os.WriteFile(filepath.Join(repository, "clusterctl.yaml"), []byte(config), 0o600)
+}
+
+// usage is what one side took in one run.
+type usage struct {
+	wall time.Duration
+	// peak is the memory of the largest process, in MiB.
+	peak float64
+}
+
+// run measures both sides in turn and prints a table.
+func (c comparison) run(ctx context.Context, work string, runs int) error {
+	var ours, peers []usage
+	for i := range runs + 1 {
+		if err := c.before(); err != nil {
+			return err
+		}
+		our, err := measure(ctx, work, c.our)
+		if err != nil {
+			return err
+		}
+		peer, err := measure(ctx, work, c.peer)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first warms the caches
+			ours, peers = append(ours, our), append(peers, peer)
+		}
+	}
+	var wallRatios, peakRatios []float64
+	for i := range ours {
+		wallRatios = append(wallRatios, ours[i].wall.Seconds()/peers[i].wall.Seconds())
+		peakRatios = append(peakRatios, ours[i].peak/peers[i].peak)
+	}
+	fmt.Printf("%s (%d runs each, in turn; medians)\n", c.title, runs)
+	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.ours, median(ours, func(u usage) float64 { return u.wall.Seconds() }), median(ours, func(u usage) float64 { return u.peak }))
+	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.peers, median(peers, func(u usage) float64 { return u.wall.Seconds() }), median(peers, func(u usage) float64 { return u.peak }))
+	itself := func(f float64) float64 { return f }
+	fmt.Printf("  %-48s %7.2f    %6.2f      aim: at most %.1f of the time\n\n", "ratio, pair by pair", median(wallRatios, itself), median(peakRatios, itself), c.aim)
+	return nil
+}
+
+// measure runs commands one after the other and adds up what they took.
+func measure(ctx context.Context, work string, commands [][]string) (usage, error) {
+	var total usage
+	for _, command := range commands {
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env = append(os.Environ(), "HOME="+work, "XDG_CONFIG_HOME="+filepath.Join(work, "config"), "GOPROXY=off")
+		var complaint strings.Builder
+		cmd.Stderr = &complaint
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			return total, fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, complaint.String())
+		}
+		total.wall += time.Since(start)
+		if rusage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			total.peak = max(total.peak, float64(rusage.Maxrss)/1024)
+		}
+	}
+	return total, nil
+}
+
+// median returns the middle of what value gives for each item.
+func median[T any](items []T, value func(T) float64) float64 {
+	values := make([]float64, 0, len(items))
+	for _, item := range items {
+		values = append(values, value(item))
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// output runs a program in a folder and returns what it printed, without the end of its last line.
+func output(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,175 @@
+package build_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// TestOwnRelease builds and publishes this repository's own provider, and lets real clusterctl read
+// its components and each flavor of its templates with every set of sample values.
+func TestOwnRelease(t *testing.T) {
+	root := pinned.Root(t)
+	config, err := release.Load(filepath.Join(root, release.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := tree.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := build.Build(t.Context(), source, build.Options{Config: config, Version: "v0.1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Notes) > 0 {
+		t.Errorf("the build has notes: %v", result.Notes)
+	}
+	repository := t.TempDir()
+	publisher, err := publish.Open(repository, publish.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := publisher.Publish(t.Context(), result.Releases); err != nil {
+		t.Fatal(err)
+	}
+	r := result.Releases[0]
+	t.Run("provider", func(t *testing.T) { compareWithClusterctl(t, repository, r) })
+	for _, f := range r.Files {
+		flavor, err := release.Flavor(f.Name)
+		if err != nil {
+			continue
+		}
+		for _, sample := range config.Providers[0].SampleValues {
+			t.Run(f.Name+" "+sample.Name, func(t *testing.T) { generateCluster(t, repository, r, flavor, sample.Values) })
+		}
+	}
+}
+
+// clusterctlLabel is what clusterctl labels all it installs with.
+var clusterctlLabel = regexp.MustCompile(`^metadata\.labels\.clusterctl\.cluster\.x-k8s\.io$`)
+
+// compareWithClusterctl makes sure that clusterctl changes nothing in the components but labels.
+func compareWithClusterctl(t *testing.T, repository string, r *release.Release) {
+	out := clusterctl(t, repository, nil, "generate", "provider", "--"+r.Provider.ClusterctlFlag(), r.Provider.Name+":"+r.Version)
+	components, _ := r.Components()
+	// Variables get their defaults on both sides, by clusterctl's own processor.
+	processed, err := yamlprocessor.NewSimpleProcessor().Process(components.Data, func(name string) (string, error) {
+		return "", fmt.Errorf("%s is not set", name)
+	})
+	if err != nil {
+		t.Fatalf("the components have a variable that a user must set: %v", err)
+	}
+	want, got := objectsByKey(t, processed), objectsByKey(t, out)
+	for key, object := range got {
+		ours, ok := want[key]
+		if !ok {
+			t.Errorf("clusterctl makes %s", key)
+			continue
+		}
+		for path, change := range differences("", pruned(ours), pruned(object)) {
+			if !clusterctlLabel.MatchString(path) {
+				t.Errorf("clusterctl changes %s in %s from %v to %v", path, key, change.was, change.now)
+			}
+		}
+	}
+	if len(want) != len(got) {
+		t.Errorf("clusterctl gives %d objects, the release has %d", len(got), len(want))
+	}
+}
+
+// pruned returns an object without its empty fields: clusterctl's way through Go types adds some,
+// such as "status: {}", which say nothing.
+func pruned(o unstructured.Unstructured) map[string]any {
+	kept, _ := prune(o.Object).(map[string]any)
+	return kept
+}
+
+// prune returns a value without what is empty, or nil where nothing is left.
+func prune(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for key, field := range v {
+			if field := prune(field); field != nil || key == "clusterctl.cluster.x-k8s.io" {
+				kept[key] = field
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		kept := make([]any, 0, len(v))
+		for _, item := range v {
+			kept = append(kept, prune(item))
+		}
+		return kept
+	case string:
+		if v == "" {
+			return nil
+		}
+	}
+	return value
+}
+
+// generateCluster lets clusterctl render a flavor.
+func generateCluster(t *testing.T, repository string, r *release.Release, flavor string, values map[string]string) {
+	args := []string{"generate", "cluster", values["CLUSTER_NAME"], "--infrastructure", r.Provider.Name + ":" + r.Version,
+		"--kubernetes-version", values["KUBERNETES_VERSION"], "--target-namespace", values["NAMESPACE"],
+		"--control-plane-machine-count", values["CONTROL_PLANE_MACHINE_COUNT"], "--worker-machine-count", values["WORKER_MACHINE_COUNT"]}
+	if flavor != "" {
+		args = append(args, "--flavor", flavor)
+	}
+	environment := maps.Clone(values)
+	for _, flag := range []string{"CLUSTER_NAME", "NAMESPACE", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"} {
+		delete(environment, flag)
+	}
+	objects := objectsByKey(t, clusterctl(t, repository, environment, args...))
+	clusters := 0
+	for key, object := range objects {
+		if object.GetNamespace() != values["NAMESPACE"] {
+			t.Errorf("%s is not in namespace %s", key, values["NAMESPACE"])
+		}
+		if object.GetKind() == "Cluster" {
+			clusters++
+		}
+	}
+	if clusters != 1 {
+		t.Errorf("%d Clusters, want 1", clusters)
+	}
+}
+
+// clusterctl runs the real one on a repository, with nothing of the user's own, and returns what it prints.
+func clusterctl(t *testing.T, repository string, environment map[string]string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), pinned.Tool(t, "clusterctl"), append(args, "--config", filepath.Join(repository, "clusterctl.yaml"))...)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir(), "GOPROXY=off", "KUBECONFIG=")
+	for name, value := range environment {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("clusterctl %v: %v\n%s", args, err, stderr.String())
+	}
+	return out
+}
