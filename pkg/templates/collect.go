@@ -127,12 +127,16 @@ func CheckSyntax(source string, data []byte) error {
 	}
 }
 
-// badVariableLine returns ":LINE" of the first line that the processor refuses by itself, or "".
+// badVariableLine returns ":LINE" of the line in which the processor stops: the one behind the last
+// that it can read up to. A variable may go over several lines, so no line is judged by itself.
 func badVariableLine(processor yamlprocessor.Processor, data []byte) string {
-	for i, line := range bytes.Split(data, []byte("\n")) {
-		if _, err := processor.GetVariables(line); err != nil {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	end := len(data)
+	for i := len(lines) - 1; i >= 0; i-- {
+		end -= len(lines[i])
+		if _, err := processor.GetVariables(data[:end]); err == nil {
 			return fmt.Sprintf(":%d", i+1)
 		}
 	}
-	return ""
+	return "" // not reached: nothing is read without an error
 }

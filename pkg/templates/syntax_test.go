@@ -1,0 +1,95 @@
+package templates_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// syntaxCases are templates with the place that an error must name; "" is none.
+var syntaxCases = []struct {
+	name  string
+	text  string
+	place string
+	says  string
+}{
+	{name: "empty", text: ""},
+	{name: "plain YAML", text: "a: b\n---\nc: d\n"},
+	{name: "a variable", text: "a: ${B}\n"},
+	{name: "defaults", text: "a: ${B:=1}\nb: ${C:-\"x\"}\nc: ${D=2}\n"},
+	{name: "functions", text: "a: ${B/x/y}\nb: ${C,,}\nc: ${#D}\nd: ${E:0:3}\n"},
+	{name: "a shell's own in the processor's syntax", text: "run: |\n  echo ${x%.*} ${y##*/}\n"},
+	{name: "escaped", text: "run: |\n  echo $${x} $${not a name}\n"},
+	{name: "no braces", text: "run: |\n  echo $x $(date) $1 $$\n"},
+	{name: "YAML only once rendered", text: "${A}\n- [\n"},
+	{name: "a space", text: "a: b\nc: ${B C}\n", place: "t.yaml:2:", says: "$${...}"},
+	{name: "no name", text: "a: b\n\nc: ${}\n", place: "t.yaml:3:"},
+	{name: "never closed", text: "a: b\nc: d\ne: ${F\n", place: "t.yaml:3:"},
+	{name: "closed in the next line", text: "a: ${B\n}\n"},
+	{name: "behind one that is closed in the next line", text: "a: ${B\n}\nc: ${D E}\nf: g\n", place: "t.yaml:3:"},
+	{name: "the second of two", text: "a: ${B}\nc: ${D E}\n", place: "t.yaml:2:"},
+	{name: "no YAML in the first document", text: "a: b\nc: d: e\n", place: "t.yaml: document 1", says: "line 2"},
+	{name: "no YAML in the third document", text: "a: b\n---\nc: d\n---\n- e: [\n", place: "t.yaml: document 3", says: "line 5"},
+	{name: "a tab", text: "a:\n\tb: c\n", place: "t.yaml: document 1", says: "line 2"},
+	{name: "no YAML, with an escaped variable", text: "a: $${B}\nc: [\n", place: "t.yaml: document 1"},
+	{name: "Windows lines", text: "a: b\r\nc: ${B C}\r\n", place: "t.yaml:2:"},
+}
+
+func TestCheckSyntax(t *testing.T) {
+	for _, tc := range syntaxCases {
+		t.Run(tc.name, func(t *testing.T) {
+			err := templates.CheckSyntax("t.yaml", []byte(tc.text))
+			if tc.place == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			if !strings.HasPrefix(err.Error(), tc.place) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("the error is not at %q, or does not say %q: %v", tc.place, tc.says, err)
+			}
+		})
+	}
+}
+
+var errorPlace = regexp.MustCompile(`^t\.yaml(:\d+)?: `)
+
+// FuzzCheckSyntax: a template passes if and only if clusterctl's processor takes it with any values
+// for its variables, and what is said names the file once.
+func FuzzCheckSyntax(f *testing.F) {
+	for _, tc := range syntaxCases {
+		f.Add([]byte(tc.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		err := templates.CheckSyntax("t.yaml", data)
+		if !bytes.Equal(data, before) {
+			t.Error("the template was changed")
+		}
+		processor := yamlprocessor.NewSimpleProcessor()
+		_, processError := processor.Process(data, func(string) (string, error) { return "x", nil })
+		switch {
+		case err != nil && !errorPlace.MatchString(err.Error()):
+			t.Errorf("the error does not begin with the file and its line: %q", err)
+		case err == nil && processError != nil:
+			t.Errorf("passed, and clusterctl refuses it: %v\n%s", processError, data)
+		case err != nil && strings.Contains(err.Error(), "a variable is not written") && processError == nil:
+			t.Errorf("refused for its variables, and clusterctl takes them: %v\n%s", err, data)
+		}
+		if lines := bytes.Count(data, []byte("\n")) + 1; err != nil {
+			var line int
+			if n, _ := fmt.Sscanf(err.Error(), "t.yaml:%d:", &line); n == 1 && (line < 1 || line > lines) {
+				t.Errorf("line %d of %d: %v", line, lines, err)
+			}
+		}
+	})
+}
