@@ -105,7 +105,7 @@ func prune(value any) any {
 	case map[string]any:
 		kept := map[string]any{}
 		for key, field := range v {
-			if field := prune(field); field != nil || key == "clusterctl.cluster.x-k8s.io" {
+			if field := prune(field); field != nil {
 				kept[key] = field
 			}
 		}
@@ -122,10 +122,6 @@ func prune(value any) any {
 			kept = append(kept, prune(item))
 		}
 		return kept
-	case string:
-		if v == "" {
-			return nil
-		}
 	}
 	return value
 }
