@@ -76,10 +76,20 @@ func bases(root fs.FS, file string) []string {
 
 // reaches says whether a kustomization is built of another, at any remove.
 func (s *scanned) reaches(from, to string) bool {
-	if from == to {
-		return true
+	// Bases can go round in a circle, which is kustomize's to complain of.
+	seen := map[string]bool{}
+	var reaches func(from string) bool
+	reaches = func(from string) bool {
+		if from == to {
+			return true
+		}
+		if seen[from] {
+			return false
+		}
+		seen[from] = true
+		return slices.ContainsFunc(s.kustomizations[from], reaches)
 	}
-	return slices.ContainsFunc(s.kustomizations[from], func(base string) bool { return s.reaches(base, to) })
+	return reaches(from)
 }
 
 // isRoot says whether no kustomization takes this one as a base.

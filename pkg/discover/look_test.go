@@ -1,0 +1,332 @@
+package discover_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/discover"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// look looks at a tree with these files, and makes sure that what is written of it can be read.
+func look(t *testing.T, files map[string]string) *discover.Found {
+	t.Helper()
+	source, err := tree.Open(treetest.New(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := discover.Look(t.Context(), source, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := release.Parse(release.ConfigFile, found.YAML())
+	if err != nil {
+		t.Fatalf("what is written can't be read: %v\n%s", err, found.YAML())
+	}
+	for i, p := range found.Providers {
+		want := p.ProviderConfig
+		if want.Metadata == "" {
+			want.Metadata = release.MetadataFile // that it will be in once it is begun
+		}
+		got := config.Providers[i]
+		got.Metadata = config.MetadataPath(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("what is written is not what was found: %s\n%s", diff, found.YAML())
+		}
+	}
+	return found
+}
+
+// summary returns what was found as lines: providers with their assets, remarks and doubts.
+func summary(found *discover.Found) []string {
+	var lines []string
+	for _, p := range found.Providers {
+		line := p.Provider().Label() + " from " + p.Kustomize + " with " + p.Metadata
+		for _, image := range p.Images {
+			line += ", image " + image.Name
+		}
+		for _, assets := range [][]release.AssetConfig{p.Templates, p.ClusterClasses, p.Files} {
+			for _, asset := range assets {
+				line += ", " + asset.Path + asset.Kustomize
+				if asset.As != "" {
+					line += " as " + asset.As
+				}
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// lookCases are trees with what must be found in them.
+var lookCases = []struct {
+	name  string
+	files map[string]string
+	want  []string
+	// remarks and doubts hold a part of each, in order.
+	remarks, doubts []string
+	golden          bool
+}{
+	{
+		name: "labelled", files: demo,
+		want: []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+	},
+	{
+		name: "unlabelled",
+		files: map[string]string{
+			"go.mod":                           "module example.com/someone/cluster-api-control-plane-provider-Demo\n",
+			defaultPath + "kustomization.yaml": resources("manager.yaml", "crd.yaml"),
+			defaultPath + "manager.yaml":       manager("controller:latest"),
+			defaultPath + "crd.yaml":           crd("controlplane.cluster.x-k8s.io", "DemoControlPlane"),
+		},
+		want: []string{"control-plane-demo from config/default with , image controller"},
+		remarks: []string{
+			"Name and type are guessed: no object has the label cluster.x-k8s.io/provider",
+			`Clusterctl refuses the image "controller:latest"`,
+			"No metadata.yaml was found: begin it with `clusterctl release metadata add`",
+		},
+		golden: true,
+	},
+	{
+		name: "unlabelled, and nothing tells its name",
+		files: map[string]string{
+			"go.mod":                           "module example.com/someone/_\n",
+			defaultPath + "kustomization.yaml": resources("manager.yaml"),
+			defaultPath + "manager.yaml":       manager(image),
+			"metadata.yaml":                    metadata,
+		},
+		want:    []string{"runtime-extension-provider from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		remarks: []string{"Name and type are guessed"},
+	},
+	{
+		name: "a label that is no provider's",
+		files: treetest.Clone(demo, map[string]string{
+			defaultPath + "kustomization.yaml": resources("manager.yaml", "crd.yaml") + "labels:\n- pairs: {cluster.x-k8s.io/provider: demo}\n",
+			defaultPath + "crd.yaml":           crd(infraGroup, "DemoMachine"),
+		}),
+		want:    []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		remarks: []string{`is "demo", which is no provider's label`},
+	},
+	{
+		name: "core",
+		files: map[string]string{
+			defaultPath + "kustomization.yaml": resources("manager.yaml", "crd.yaml", "ipam.yaml"),
+			defaultPath + "manager.yaml":       manager(image),
+			defaultPath + "crd.yaml":           crd("cluster.x-k8s.io", "Cluster"),
+			defaultPath + "ipam.yaml":          crd("ipam.cluster.x-k8s.io", "IPAddress"),
+			"metadata.yaml":                    metadata,
+		},
+		want:    []string{"cluster-api from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		remarks: []string{"guessed"},
+	},
+	{
+		name: "several",
+		files: map[string]string{
+			"infra/config/default/kustomization.yaml":     labelled(demoInfra),
+			"infra/config/default/manager.yaml":           manager("registry.example.com/demo/infra:dev"),
+			"infra/metadata.yaml":                         metadata,
+			"infra/templates/cluster-template.yaml":       cluster,
+			"bootstrap/config/default/kustomization.yaml": labelled("bootstrap-demo"),
+			"bootstrap/config/default/manager.yaml":       manager("registry.example.com/demo/bootstrap@sha256:" + strings.Repeat("0", 64)),
+			"extension/deploy/kustomization.yaml":         labelled("runtime-extension-demo"),
+			"extension/deploy/manager.yaml":               manager("registry.example.com:5000/demo/extension"),
+			"metadata.yaml":                               metadata,
+		},
+		want: []string{
+			"bootstrap-demo from bootstrap/config/default with metadata.yaml, image registry.example.com/demo/bootstrap",
+			"infrastructure-demo from infra/config/default with infra/metadata.yaml, image registry.example.com/demo/infra, infra/templates/cluster-template.yaml",
+			"runtime-extension-demo from extension/deploy with metadata.yaml, image registry.example.com:5000/demo/extension",
+		},
+		golden: true,
+	},
+	{
+		name: "an overlay of config/default is the same provider",
+		files: treetest.Clone(demo, map[string]string{
+			"config/overlay/kustomization.yaml": resources("../default") + "namePrefix: x-\n",
+		}),
+		want: []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+	},
+	{
+		name: "another kustomization gives the same provider",
+		files: treetest.Clone(demo, map[string]string{
+			"config/other/kustomization.yaml": labelled(demoInfra),
+			"config/other/manager.yaml":       manager(image),
+		}),
+		want:   []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		doubts: []string{"config/other gives infrastructure-demo too; config/default is taken"},
+	},
+	{
+		name: "not in config/default",
+		files: map[string]string{
+			"config/base/kustomization.yaml": resources("manager.yaml"),
+			"config/base/manager.yaml":       manager(image),
+			"config/kustomization.yaml":      resources("base") + "labels:\n- pairs: {cluster.x-k8s.io/provider: ipam-demo}\n",
+			"config/metadata.yaml":           metadata,
+		},
+		want: []string{"ipam-demo from config with config/metadata.yaml, image registry.example.com/demo/controller"},
+	},
+	{
+		name: "at the root of the tree",
+		files: map[string]string{
+			"kustomization.yaml": labelled("addon-demo"), "manager.yaml": manager(image), "metadata.yaml": metadata,
+		},
+		want: []string{"addon-demo from . with metadata.yaml, image registry.example.com/demo/controller"},
+	},
+	{
+		name:  "an image by a variable",
+		files: treetest.Clone(demo, map[string]string{defaultPath + "manager.yaml": manager(`"${IMAGE:=registry.example.com/demo:dev}"`)}),
+		want:  []string{"infrastructure-demo from config/default with metadata.yaml"},
+	},
+	{
+		name: "a kustomization that does not build",
+		files: treetest.Clone(demo, map[string]string{
+			"config/broken/kustomization.yaml": resources("missing.yaml"),
+		}),
+		want:   []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		doubts: []string{"config/broken does not build"},
+	},
+	{
+		name: "kustomizations that go round in a circle",
+		files: treetest.Clone(demo, map[string]string{
+			"config/round/kustomization.yaml": resources("../a"),
+			"config/a/kustomization.yaml":     resources("../b"),
+			"config/b/kustomization.yaml":     resources("../a"),
+		}),
+		want:   []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		doubts: []string{"config/round does not build"},
+	},
+	{
+		name: "files that lead out of the tree",
+		files: treetest.Clone(demo, map[string]string{
+			"templates/cluster-template.yaml":  treetest.LinkTo + "/etc/hostname",
+			"templates/round.yaml":             treetest.LinkTo + "round.yaml",
+			"config/linked/kustomization.yaml": resources("a.yaml"),
+			"config/linked/a.yaml":             treetest.LinkTo + "/etc/hostname",
+		}),
+		want:   []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+		doubts: []string{"config/linked does not build"},
+	},
+	{
+		name: "folders without anything to release",
+		files: treetest.Clone(demo, map[string]string{
+			"vendor/example.com/x/config/default/kustomization.yaml":       labelled("infrastructure-vendored"),
+			"vendor/example.com/x/config/default/manager.yaml":             manager(image),
+			"test/e2e/config/kustomization.yaml":                           resources("missing.yaml"),
+			"test/e2e/data/infrastructure-demo/cluster-template.yaml":      cluster,
+			".github/config/default/kustomization.yaml":                    labelled("infrastructure-hidden"),
+			".github/config/default/manager.yaml":                          manager(image),
+			"out/release/infrastructure-demo/v0.1.0/cluster-template.yaml": cluster,
+		}),
+		want: []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
+	},
+}
+
+func TestLook(t *testing.T) {
+	for _, tc := range append(slices.Clone(lookCases), templateCases...) {
+		t.Run(tc.name, func(t *testing.T) {
+			found := look(t, tc.files)
+			if got := summary(found); !reflect.DeepEqual(got, tc.want) {
+				t.Errorf("found\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(tc.want, "\n  "))
+			}
+			var remarks []string
+			for _, p := range found.Providers {
+				remarks = append(remarks, p.Remarks...)
+			}
+			requireEach(t, "remarks", remarks, tc.remarks)
+			requireEach(t, "doubts", found.Doubts, tc.doubts)
+			if tc.golden {
+				compareGolden(t, strings.ReplaceAll(tc.name, " ", "-")+".yaml", found.YAML())
+			}
+		})
+	}
+}
+
+// requireEach checks that there are as many texts as parts, each with its part.
+func requireEach(t *testing.T, what string, got, parts []string) {
+	t.Helper()
+	if len(got) != len(parts) {
+		t.Errorf("%d %s, want %d:\n%s", len(got), what, len(parts), strings.Join(got, "\n"))
+		return
+	}
+	for i, part := range parts {
+		if !strings.Contains(got[i], part) {
+			t.Errorf("%s: %q does not say %q", what, got[i], part)
+		}
+	}
+}
+
+func compareGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file) //nolint:gosec // a file of this package
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLookNoProvider(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files map[string]string
+		says  []string
+	}{
+		"empty":         {says: []string{"none of its 0 kustomizations"}},
+		"no Deployment": {files: map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": crd(infraGroup, "Demo")}, says: []string{"none of its 1 kustomizations"}},
+		"no container called manager": {
+			files: map[string]string{"config/kustomization.yaml": resources("a.yaml"), "config/a.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: main")},
+			says:  []string{`a container called "manager"`},
+		},
+		"the only one does not build": {
+			files: map[string]string{defaultPath + "kustomization.yaml": resources("missing.yaml")},
+			says:  []string{"config/default does not build", "missing.yaml"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, err := tree.Open(treetest.New(t, tc.files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = discover.Look(t.Context(), source, func(string) {})
+			if !errors.Is(err, discover.ErrNoProvider) {
+				t.Fatalf("want ErrNoProvider: %v", err)
+			}
+			for _, text := range append(tc.says, source.Root()) {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the error does not say %q: %v", text, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLookCancelled(t *testing.T) {
+	source, err := tree.Open(treetest.New(t, demo))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := discover.Look(ctx, source, func(string) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("want the context's error: %v", err)
+	}
+}
