@@ -37,11 +37,18 @@ const (
 
 // world is an API server with the provider installed, and the manager program running against it.
 type world struct {
-	client     client.Client
-	clientset  *kubernetes.Clientset
-	healthURL  string
-	metricsURL string
-	log        *logBuffer
+	environment *envtest.Environment
+	client      client.Client
+	clientset   *kubernetes.Clientset
+	manager     *managerProcess
+}
+
+// managerProcess is a manager program that runs.
+type managerProcess struct {
+	healthURL   string
+	diagnostics string
+	log         *logBuffer
+	stop        func()
 }
 
 var (
@@ -110,7 +117,7 @@ func startWorld() (_ *world, stop func(), err error) {
 	if err != nil {
 		return nil, stop, fmt.Errorf("starting the API server: %w", err)
 	}
-	w := &world{log: &logBuffer{}}
+	w := &world{environment: environment}
 	if w.client, err = client.New(config, client.Options{Scheme: newScheme()}); err != nil {
 		return nil, stop, fmt.Errorf("making a client: %w", err)
 	}
@@ -120,11 +127,10 @@ func startWorld() (_ *world, stop func(), err error) {
 	if err := w.install(); err != nil {
 		return nil, stop, err
 	}
-	stopManager, err := w.startManager(environment)
-	if err != nil {
+	if w.manager, err = w.startManager("--leader-elect", "--webhook-port="+strconv.Itoa(environment.WebhookInstallOptions.LocalServingPort)); err != nil {
 		return nil, stop, err
 	}
-	stops = append(stops, stopManager)
+	stops = append(stops, w.manager.stop)
 	return w, stop, nil
 }
 
@@ -160,9 +166,9 @@ func (w *world) install() error {
 	return nil
 }
 
-// startManager starts the manager and waits until it is ready.
-func (w *world) startManager(environment *envtest.Environment) (stop func(), err error) {
-	user, err := environment.AddUser(envtest.User{Name: managerUser}, nil)
+// startManager starts a manager with some flags of its own, and waits until it is ready.
+func (w *world) startManager(flags ...string) (*managerProcess, error) {
+	user, err := w.environment.AddUser(envtest.User{Name: managerUser}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("adding the manager's user: %w", err)
 	}
@@ -170,35 +176,34 @@ func (w *world) startManager(environment *envtest.Environment) (stop func(), err
 	if err != nil {
 		return nil, fmt.Errorf("making the manager's kubeconfig: %w", err)
 	}
-	webhooks := environment.WebhookInstallOptions
-	kubeconfigFile := filepath.Join(webhooks.LocalServingCertDir, "kubeconfig")
+	certDir := w.environment.WebhookInstallOptions.LocalServingCertDir
+	kubeconfigFile := filepath.Join(certDir, "kubeconfig")
 	if err := os.WriteFile(kubeconfigFile, kubeconfig, 0o600); err != nil {
 		return nil, fmt.Errorf("writing the manager's kubeconfig: %w", err)
 	}
-	health, diagnostics, err := freeAddresses()
+	addresses, err := freeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
-	w.healthURL, w.metricsURL = "http://"+health, "https://"+diagnostics+"/metrics"
 
-	command := exec.CommandContext(context.Background(), os.Args[0],
-		"--kubeconfig="+kubeconfigFile, "--leader-elect", "--v=4",
-		"--webhook-port="+strconv.Itoa(webhooks.LocalServingPort), "--webhook-cert-dir="+webhooks.LocalServingCertDir,
-		"--health-addr="+health, "--diagnostics-address="+diagnostics)
+	process := &managerProcess{healthURL: "http://" + addresses[0], diagnostics: addresses[1], log: &logBuffer{}}
+	command := exec.CommandContext(context.Background(), os.Args[0], append([]string{
+		"--kubeconfig=" + kubeconfigFile, "--v=4", "--webhook-cert-dir=" + certDir,
+		"--health-addr=" + addresses[0], "--diagnostics-address=" + addresses[1]}, flags...)...)
 	command.Env = append(os.Environ(), runManager+"=1", "POD_NAMESPACE="+testNamespace)
-	command.Stdout, command.Stderr = w.log, w.log
+	command.Stdout, command.Stderr = process.log, process.log
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("starting the manager: %w", err)
 	}
-	stop = func() {
+	process.stop = func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		_ = command.Wait()
 	}
-	if err := waitFor(w.healthURL + "/readyz"); err != nil {
-		stop()
-		return nil, fmt.Errorf("waiting for the manager: %w; its log:\n%s", err, w.log.String())
+	if err := waitFor(process.healthURL + "/readyz"); err != nil {
+		process.stop()
+		return nil, fmt.Errorf("waiting for the manager: %w; its log:\n%s", err, process.log.String())
 	}
-	return stop, nil
+	return process, nil
 }
 
 func waitFor(url string) error {
@@ -215,17 +220,17 @@ func waitFor(url string) error {
 	return err
 }
 
-func freeAddresses() (string, string, error) {
+func freeAddresses(count int) ([]string, error) {
 	var addresses []string
-	for range 2 {
+	for range count {
 		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", "", fmt.Errorf("looking for a free port: %w", err)
+			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
 		addresses = append(addresses, listener.Addr().String())
 		defer func() { _ = listener.Close() }()
 	}
-	return addresses[0], addresses[1], nil
+	return addresses, nil
 }
 
 // get asks for a URL, with a bearer token if there is one, and returns status and body.

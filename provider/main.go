@@ -87,7 +87,7 @@ func run(ctx context.Context, options *options) error {
 	if err := addChecks(mgr); err != nil {
 		return err
 	}
-	if err := webhooks.SetupWithManager(mgr, webhooks.Options{Namespace: managerNamespace()}); err != nil {
+	if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: managerNamespace()}); err != nil {
 		return err
 	}
 	if err := controllers.SetupWithManager(ctx, mgr, controllers.Options{

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestHealth(t *testing.T) {
 	w := theWorld(t)
 	for _, path := range []string{"/healthz", "/readyz", "/readyz/webhook"} {
 		g := NewWithT(t)
-		status, body, err := get(http.DefaultClient, w.healthURL+path, "")
+		status, body, err := get(http.DefaultClient, w.manager.healthURL+path, "")
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(status).To(Equal(http.StatusOK), body)
 	}
@@ -30,15 +31,16 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 	w := theWorld(t)
 	g := NewWithT(t)
 	// The certificate is made at start, and signed by nobody.
-	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
+	metrics := "https://" + w.manager.diagnostics + "/metrics"
 	// The metrics server is up a little later than the webhook server.
 	g.Eventually(func() (int, error) {
-		status, _, err := get(insecure, w.metricsURL, "")
+		status, _, err := get(insecure, metrics, "")
 		return status, err
 	}).WithTimeout(30*time.Second).Should(Equal(http.StatusUnauthorized), "without a token")
 
-	status, _, err := get(insecure, w.metricsURL, w.tokenOf(t, "stranger"))
+	status, _, err := get(insecure, metrics, w.tokenOf(t, "stranger"))
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusForbidden), "with a token that may do nothing")
 
@@ -47,7 +49,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testNamespace, Name: "scraper"}},
 	})).To(Succeed())
-	status, body, err := get(insecure, w.metricsURL, w.tokenOf(t, "scraper"))
+	status, body, err := get(insecure, metrics, w.tokenOf(t, "scraper"))
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK), body)
 	g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total{controller=\"libvirtmachine\""))
@@ -87,8 +89,8 @@ func TestControllersRead(t *testing.T) {
 				}
 				return object.GetNamespace() + "/" + name
 			}
-			g.Eventually(w.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named("read")))
-			g.Expect(w.log.String()).ToNot(MatchRegexp(read, kind, kind, named("paused")))
+			g.Eventually(w.manager.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named("read")))
+			g.Expect(w.manager.log.String()).ToNot(MatchRegexp(read, kind, kind, named("paused")))
 		})
 	}
 }
@@ -101,5 +103,39 @@ func TestManagerIsLeader(t *testing.T) {
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(lease.Spec.HolderIdentity).ToNot(BeNil())
 	}).WithTimeout(30 * time.Second).Should(Succeed())
-	g.Expect(w.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
+	g.Expect(w.manager.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
+}
+
+// TestNamespaceAndWatchFilter runs a second manager, which is for some objects only and has machine
+// pools turned off.
+func TestNamespaceAndWatchFilter(t *testing.T) {
+	w, g := theWorld(t), NewWithT(t)
+	g.Expect(w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})).To(Succeed())
+	create := func(kind, namespace, name, filter string) {
+		object := minimalObjects(name)[kind]
+		object.SetNamespace(namespace)
+		object.SetLabels(map[string]string{clusterv1.WatchLabel: filter})
+		g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
+	}
+	create("LibvirtMachine", "default", "elsewhere", "blue")
+	create("LibvirtMachine", "team-a", "green", "green")
+	create("LibvirtMachinePool", "team-a", "pool", "blue")
+	create("LibvirtMachine", "team-a", "blue", "blue")
+
+	addresses, err := freeAddresses(1)
+	g.Expect(err).ToNot(HaveOccurred())
+	_, port, err := net.SplitHostPort(addresses[0])
+	g.Expect(err).ToNot(HaveOccurred())
+	second, err := w.startManager("--namespace=team-a", "--watch-filter=blue", "--feature-gates=MachinePool=false",
+		"--insecure-diagnostics", "--webhook-port="+port)
+	g.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(second.stop)
+
+	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(ContainSubstring(`LibvirtMachine="team-a/blue"`))
+	g.Expect(second.log.String()).ToNot(ContainSubstring(`"Read LibvirtMachinePool"`))
+	g.Expect(second.log.String()).ToNot(MatchRegexp(`"Read LibvirtMachine" .*"(team-a/green|default/elsewhere)"`))
+	g.Eventually(func() (int, error) {
+		status, _, err := get(http.DefaultClient, "http://"+second.diagnostics+"/metrics", "")
+		return status, err
+	}).WithTimeout(30*time.Second).Should(Equal(http.StatusOK), "metrics without a token")
 }

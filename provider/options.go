@@ -136,16 +136,19 @@ func (o *options) addServerFlags(flags *pflag.FlagSet) {
 // validate says which flags can't be as they are.
 func (o *options) validate() error {
 	var errs []error
-	for name, value := range map[string]int{
-		"libvirtcluster-concurrency":         o.concurrency.LibvirtCluster,
-		"libvirtmachine-concurrency":         o.concurrency.LibvirtMachine,
-		"libvirtmachinetemplate-concurrency": o.concurrency.LibvirtMachineTemplate,
-		"libvirtmachinepool-concurrency":     o.concurrency.LibvirtMachinePool,
-		"libvirthost-concurrency":            o.concurrency.LibvirtHost,
-		"libvirtclusteridentity-concurrency": o.concurrency.LibvirtClusterIdentity,
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{
+		{"libvirtcluster-concurrency", o.concurrency.LibvirtCluster},
+		{"libvirtmachine-concurrency", o.concurrency.LibvirtMachine},
+		{"libvirtmachinetemplate-concurrency", o.concurrency.LibvirtMachineTemplate},
+		{"libvirtmachinepool-concurrency", o.concurrency.LibvirtMachinePool},
+		{"libvirthost-concurrency", o.concurrency.LibvirtHost},
+		{"libvirtclusteridentity-concurrency", o.concurrency.LibvirtClusterIdentity},
 	} {
-		if value < 1 {
-			errs = append(errs, fmt.Errorf("--%s=%d: must be at least 1", name, value))
+		if flag.value < 1 {
+			errs = append(errs, fmt.Errorf("--%s=%d: must be at least 1", flag.name, flag.value))
 		}
 	}
 	if o.leaderElect && o.leaderElectLeaseDuration <= o.leaderElectRenewDeadline {

@@ -23,8 +23,8 @@ import (
 
 // Options are what webhooks need to know of the manager that they run in.
 type Options struct {
-	// Namespace is the namespace that the manager runs in. Secrets of identities are there by default.
-	Namespace string
+	// ManagerNamespace is the namespace that the manager runs in. Secrets of identities are there by default.
+	ManagerNamespace string
 }
 
 // SetupWithManager registers the webhooks of every kind.
@@ -38,7 +38,7 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 		func() error { return register(mgr, libvirtMachinePoolTemplateValidator(), nil) },
 		func() error { return register(mgr, libvirtHostValidator(), LibvirtHostDefaulter{}) },
 		func() error {
-			return register(mgr, libvirtClusterIdentityValidator(), LibvirtClusterIdentityDefaulter{Namespace: options.Namespace})
+			return register(mgr, libvirtClusterIdentityValidator(), LibvirtClusterIdentityDefaulter{Namespace: options.ManagerNamespace})
 		},
 	} {
 		if err := setup(); err != nil {

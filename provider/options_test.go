@@ -1,0 +1,58 @@
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+)
+
+func TestFlagsOfTheDeploymentExist(t *testing.T) {
+	g := NewWithT(t)
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	newOptions().addFlags(flags)
+	for _, name := range []string{
+		"leader-elect", "leader-elect-lease-duration", "leader-elect-renew-deadline", "leader-elect-retry-period",
+		"namespace", "watch-filter", "sync-period", "kube-api-qps", "kube-api-burst",
+		"libvirtcluster-concurrency", "libvirtmachine-concurrency", "libvirtmachinetemplate-concurrency",
+		"libvirtmachinepool-concurrency", "libvirthost-concurrency", "libvirtclusteridentity-concurrency",
+		"webhook-port", "webhook-cert-dir", "webhook-cert-name", "webhook-key-name",
+		"health-addr", "profiler-address", "contention-profiling",
+		"diagnostics-address", "insecure-diagnostics", "tls-min-version", "tls-cipher-suites",
+		"feature-gates", "v", "logging-format",
+	} {
+		g.Expect(flags.Lookup(name)).ToNot(BeNil(), "--%s", name)
+	}
+}
+
+func TestFlagsAreValidated(t *testing.T) {
+	for message, args := range map[string][]string{
+		"": {"--leader-elect", "--namespace=team-a", "--watch-filter=blue"},
+		"--libvirthost-concurrency=0: must be at least 1": {"--libvirthost-concurrency=0"},
+		"--leader-elect-lease-duration=5s: must be greater than --leader-elect-renew-deadline, which is 10s": {
+			"--leader-elect", "--leader-elect-lease-duration=5s"},
+	} {
+		t.Run(message, func(t *testing.T) {
+			g := NewWithT(t)
+			options := newOptions()
+			flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+			options.addFlags(flags)
+			g.Expect(flags.Parse(args)).To(Succeed())
+			if message == "" {
+				g.Expect(options.validate()).To(Succeed())
+			} else {
+				g.Expect(options.validate()).To(MatchError(message))
+			}
+		})
+	}
+}
+
+func TestTLSFlagsAreValidated(t *testing.T) {
+	g := NewWithT(t)
+	options := newOptions()
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	options.addFlags(flags)
+	g.Expect(flags.Parse([]string{"--tls-min-version=VersionTLS9"})).To(Succeed())
+	_, err := options.managerOptions()
+	g.Expect(err).To(MatchError(ContainSubstring("reading the TLS and diagnostics flags")))
+}
