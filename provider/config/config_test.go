@@ -1,0 +1,198 @@
+package config_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+)
+
+const namespace = "caplv-system"
+
+// clusterScoped are the kinds in the tree that have no namespace.
+var clusterScoped = []string{
+	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+}
+
+func build(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	g := NewWithT(t)
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "default")
+	g.Expect(err).ToNot(HaveOccurred())
+	var objects []*unstructured.Unstructured
+	for _, resource := range resources.Resources() {
+		content, err := resource.Map()
+		g.Expect(err).ToNot(HaveOccurred())
+		objects = append(objects, &unstructured.Unstructured{Object: content})
+	}
+	return objects
+}
+
+// one returns the only object of a kind, as its Go type.
+func one[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) T {
+	t.Helper()
+	g := NewWithT(t)
+	var found T
+	count := 0
+	for _, object := range objects {
+		if object.GetKind() == kind {
+			count++
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &found)).To(Succeed())
+		}
+	}
+	g.Expect(count).To(Equal(1), kind)
+	return found
+}
+
+func TestObjects(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	g.Expect(one[corev1.Namespace](t, objects, "Namespace").Name).To(Equal(namespace))
+
+	names := map[string]bool{}
+	for _, object := range objects {
+		name := object.GetKind() + " " + object.GetName()
+		g.Expect(names).ToNot(HaveKey(name))
+		names[name] = true
+		g.Expect(object.GetLabels()).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, "infrastructure-libvirt"), name)
+		if slices.Contains(clusterScoped, object.GetKind()) {
+			g.Expect(object.GetNamespace()).To(BeEmpty(), name)
+		} else {
+			g.Expect(object.GetNamespace()).To(Equal(namespace), name)
+		}
+		if object.GetKind() != "CustomResourceDefinition" {
+			g.Expect(object.GetName()).To(HavePrefix("caplv-"))
+		}
+	}
+}
+
+func TestEveryCRDIsInTheTree(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob("crd/bases/*.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	count := 0
+	for _, object := range build(t) {
+		if object.GetKind() == "CustomResourceDefinition" {
+			count++
+		}
+	}
+	g.Expect(count).To(Equal(len(files)))
+}
+
+func TestDeployment(t *testing.T) {
+	g := NewWithT(t)
+	deployment := one[appsv1.Deployment](t, build(t), "Deployment")
+	pod := deployment.Spec.Template
+	g.Expect(deployment.Name).To(Equal("caplv-controller-manager"))
+	g.Expect(deployment.Spec.Selector.MatchLabels).To(Equal(pod.Labels))
+	g.Expect(pod.Labels).ToNot(HaveKey(clusterv1.ProviderNameLabel))
+
+	g.Expect(pod.Spec.Containers).To(HaveLen(1))
+	manager := pod.Spec.Containers[0]
+	g.Expect(manager.Name).To(Equal("manager"))
+	g.Expect(manager.Image).To(HavePrefix("ghcr.io/clusterctl-release/cluster-api-provider-libvirt:"))
+	g.Expect(manager.LivenessProbe).ToNot(BeNil())
+	g.Expect(manager.ReadinessProbe).ToNot(BeNil())
+	g.Expect(manager.Resources.Requests).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory)))
+	g.Expect(*pod.Spec.SecurityContext.RunAsNonRoot).To(BeTrue())
+	g.Expect(pod.Spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
+	g.Expect(*manager.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
+	g.Expect(*manager.SecurityContext.AllowPrivilegeEscalation).To(BeFalse())
+	g.Expect(manager.SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
+	g.Expect(pod.Spec.ServiceAccountName).To(Equal("caplv-manager"))
+}
+
+// TestVariablesHaveDefaults: the provider can be installed with nothing set.
+func TestVariablesHaveDefaults(t *testing.T) {
+	g := NewWithT(t)
+	args := strings.Join(one[appsv1.Deployment](t, build(t), "Deployment").Spec.Template.Spec.Containers[0].Args, "\n")
+	variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap([]byte(args))
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(variables).To(HaveLen(5))
+	for name, value := range variables {
+		g.Expect(value).ToNot(BeNil(), name)
+		g.Expect(name).To(Or(HavePrefix("CAPLV_"), HavePrefix("EXP_")))
+	}
+}
+
+func TestRolesAreBound(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	account := one[corev1.ServiceAccount](t, objects, "ServiceAccount")
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}}
+
+	binding := one[rbacv1.RoleBinding](t, objects, "RoleBinding")
+	g.Expect(binding.Subjects).To(Equal(subject))
+	g.Expect(binding.RoleRef.Name).To(Equal(one[rbacv1.Role](t, objects, "Role").Name))
+	clusterBinding := one[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding")
+	g.Expect(clusterBinding.Subjects).To(Equal(subject))
+	g.Expect(clusterBinding.RoleRef.Name).To(Equal("caplv-manager-role"))
+
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" && object.GetKind() != "Role" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role)).To(Succeed())
+		for _, rule := range role.Rules {
+			all := append(append(append([]string{}, rule.APIGroups...), rule.Resources...), rule.Verbs...)
+			g.Expect(all).ToNot(ContainElement("*"), role.Name)
+		}
+	}
+}
+
+func TestWebhooksAreServed(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	service := one[corev1.Service](t, objects, "Service")
+	deployment := one[appsv1.Deployment](t, objects, "Deployment")
+	g.Expect(service.Spec.Selector).To(Equal(deployment.Spec.Selector.MatchLabels))
+
+	var references []*admissionregistrationv1.ServiceReference
+	for _, webhook := range one[admissionregistrationv1.ValidatingWebhookConfiguration](t, objects, "ValidatingWebhookConfiguration").Webhooks {
+		references = append(references, webhook.ClientConfig.Service)
+	}
+	for _, webhook := range one[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration").Webhooks {
+		references = append(references, webhook.ClientConfig.Service)
+	}
+	g.Expect(references).To(HaveLen(11))
+	for _, reference := range references {
+		g.Expect(reference.Name).To(Equal(service.Name))
+		g.Expect(reference.Namespace).To(Equal(namespace))
+	}
+}
+
+func TestCertificate(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	certificate := one[map[string]any](t, objects, "Certificate")
+	metadata, spec := certificate["metadata"].(map[string]any), certificate["spec"].(map[string]any)
+	issuer := one[map[string]any](t, objects, "Issuer")["metadata"].(map[string]any)
+	service := one[corev1.Service](t, objects, "Service")
+
+	g.Expect(spec["dnsNames"]).To(ConsistOf(service.Name+"."+namespace+".svc", service.Name+"."+namespace+".svc.cluster.local"))
+	g.Expect(spec["issuerRef"]).To(HaveKeyWithValue("name", issuer["name"]))
+	volumes := one[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec.Volumes
+	g.Expect(volumes[0].Secret.SecretName).To(Equal(spec["secretName"]))
+
+	for _, object := range objects {
+		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
+			g.Expect(object.GetAnnotations()).To(HaveKeyWithValue("cert-manager.io/inject-ca-from",
+				namespace+"/"+metadata["name"].(string)))
+		}
+	}
+}
