@@ -5,6 +5,7 @@ package build
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -85,7 +86,7 @@ func Build(ctx context.Context, t *tree.Tree, options Options) (*Result, error) 
 			used[image] = true
 		}
 	}
-	for image := range options.Images {
+	for _, image := range slices.Sorted(maps.Keys(options.Images)) {
 		if !used[image] {
 			return nil, &UsageError{fmt.Sprintf("--image %s=%s: no container of %s has an image called %q", image, options.Images[image], labels(providers), image)}
 		}
@@ -98,13 +99,16 @@ func chosen(options Options) ([]release.ProviderConfig, error) {
 	if len(options.Providers) == 0 {
 		return options.Config.Providers, nil
 	}
-	var providers []release.ProviderConfig
 	for _, label := range options.Providers {
-		i := slices.IndexFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return p.Provider().Label() == label })
-		if i < 0 {
+		if !slices.ContainsFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return p.Provider().Label() == label }) {
 			return nil, &UsageError{fmt.Sprintf("there is no provider %s in %s: it has %s", label, options.Config.Path, labels(options.Config.Providers))}
 		}
-		providers = append(providers, options.Config.Providers[i])
+	}
+	var providers []release.ProviderConfig
+	for _, p := range options.Config.Providers {
+		if slices.Contains(options.Providers, p.Provider().Label()) {
+			providers = append(providers, p)
+		}
 	}
 	return providers, nil
 }

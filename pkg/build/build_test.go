@@ -1,0 +1,244 @@
+package build_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// buildTree builds the tree in a folder by its own release file.
+func buildTree(t *testing.T, dir string, options build.Options) (*build.Result, error) {
+	t.Helper()
+	config, err := release.Load(filepath.Join(dir, release.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := tree.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Config = config
+	if options.Version == "" {
+		options.Version = "v0.1.0"
+	}
+	return build.Build(t.Context(), source, options)
+}
+
+// demoTree returns a copy of the demo provider's tree.
+func demoTree(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "demo")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(pinned.Root(t), "testdata", "trees", "demo"))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestTreeIsUnchanged(t *testing.T) {
+	dir := demoTree(t)
+	before, bytesBefore := snapshot(t, dir), contents(t, dir)
+	if _, err := buildTree(t, dir, build.Options{Images: map[string]string{"controller": "registry.example.com/other:v9"}}); err != nil {
+		t.Fatal(err)
+	}
+	if after := snapshot(t, dir); !reflect.DeepEqual(before, after) {
+		t.Errorf("the tree was changed: %v, before %v", after, before)
+	}
+	if after := contents(t, dir); !reflect.DeepEqual(bytesBefore, after) {
+		t.Error("files of the tree were changed")
+	}
+}
+
+func TestDemo(t *testing.T) {
+	var progress []string
+	result, err := buildTree(t, demoTree(t), build.Options{Progress: func(doing string) { progress = append(progress, doing) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Releases) != 1 || result.Releases[0].String() != "infrastructure-demo v0.1.0" {
+		t.Fatalf("built %v", result.Releases)
+	}
+	if len(result.Notes) > 0 {
+		t.Errorf("notes on a tree that is as it should be: %v", result.Notes)
+	}
+	if !reflect.DeepEqual(progress, []string{"building infrastructure-demo v0.1.0"}) {
+		t.Errorf("progress: %v", progress)
+	}
+	roles := map[string]release.Role{}
+	for _, f := range result.Releases[0].Files {
+		roles[f.Name] = result.Releases[0].Role(f.Name)
+	}
+	want := map[string]release.Role{
+		"NOTES.md":                       release.RoleOther,
+		"cluster-template.yaml":          release.RoleClusterTemplate,
+		"cluster-template-dev.yaml":      release.RoleClusterTemplate,
+		"cluster-template-topology.yaml": release.RoleClusterTemplate,
+		"clusterclass-demo.yaml":         release.RoleClusterClass,
+		"infrastructure-components.yaml": release.RoleComponents,
+		"metadata.yaml":                  release.RoleMetadata,
+	}
+	if !maps.Equal(roles, want) {
+		t.Errorf("files are %v, want %v", roles, want)
+	}
+	components, _ := result.Releases[0].Components()
+	if !strings.Contains(string(components.Data), "image: registry.example.com/demo/controller:v0.1.0\n") {
+		t.Error("the image does not have the release's version as its tag")
+	}
+}
+
+func TestBuildErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		files   map[string]string // to write over the demo tree's
+		remove  string
+		options build.Options
+		usage   bool
+		is      error
+		says    []string
+	}{
+		{name: "unknown provider", usage: true, options: build.Options{Providers: []string{"infrastructure-other"}},
+			says: []string{"there is no provider infrastructure-other", "clusterctl-release.yaml", "it has infrastructure-demo"}},
+		{name: "unused image", usage: true, options: build.Options{Images: map[string]string{"other": "registry.example.com/other:v1"}},
+			says: []string{"--image other=registry.example.com/other:v1", "infrastructure-demo", `no container of infrastructure-demo has an image called "other"`}},
+		{name: "no version", usage: true, options: build.Options{Version: "0.1.0"}, says: []string{`"0.1.0"`, "v0.1.0"}},
+		{name: "no metadata", remove: "metadata.yaml", is: fs.ErrNotExist,
+			says: []string{"infrastructure-demo", "metadata.yaml", "clusterctl release metadata add --version v0.1.0 --contract v1beta2 --file"}},
+		{name: "no series", options: build.Options{Version: "v0.2.0"},
+			says: []string{"infrastructure-demo", "metadata.yaml", "0.2", "clusterctl release metadata add --version v0.2.0"}},
+		{name: "no kustomization", remove: "config/default", is: fs.ErrNotExist, says: []string{"config/default"}},
+		{name: "no template", remove: "templates/clusterclass-demo.yaml", is: fs.ErrNotExist, says: []string{"infrastructure-demo", "templates/clusterclass-demo.yaml"}},
+		{name: "one name for two files", files: map[string]string{
+			"templates/flavors/dev/kustomization.yaml": "resources: [../../cluster-template.yaml]\n", "templates/cluster-template-dev.yaml": "kind: Cluster\n",
+		}, says: []string{"infrastructure-demo", `two files are called "cluster-template-dev.yaml"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := demoTree(t)
+			treetest.Write(t, dir, tc.files)
+			if tc.remove != "" {
+				if err := os.RemoveAll(filepath.Join(dir, tc.remove)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := buildTree(t, dir, tc.options)
+			if err == nil {
+				t.Fatal("there is no error")
+			}
+			var usage *build.UsageError
+			if errors.As(err, &usage) != tc.usage {
+				t.Errorf("a usage error is %v, want %v: %v", !tc.usage, tc.usage, err)
+			}
+			if tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("the error is not %q: %v", tc.is, err)
+			}
+			for _, text := range tc.says {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the error does not say %q: %v", text, err)
+				}
+			}
+		})
+	}
+}
+
+// second adds a second provider to the demo tree.
+var second = map[string]string{
+	"second/kustomization.yaml": "resources: [../config/manager]\n",
+	release.ConfigFile: `apiVersion: clusterctl-release/v1alpha1
+kind: ReleaseConfig
+providers:
+- name: demo
+  type: InfrastructureProvider
+  kustomize: config/default
+  images: [{name: controller, newName: registry.example.com/demo/controller}]
+- name: second
+  type: RuntimeExtensionProvider
+  kustomize: second
+`,
+}
+
+func TestChosenProviders(t *testing.T) {
+	dir := demoTree(t)
+	treetest.Write(t, dir, second)
+	images := map[string]string{"controller": "registry.example.com/second:dev"}
+	for _, tc := range []struct{ asked, want []string }{
+		{nil, []string{"infrastructure-demo", "runtime-extension-second"}},
+		{[]string{"runtime-extension-second"}, []string{"runtime-extension-second"}},
+		{[]string{"runtime-extension-second", "infrastructure-demo"}, []string{"infrastructure-demo", "runtime-extension-second"}},
+		{[]string{"infrastructure-demo", "infrastructure-demo"}, []string{"infrastructure-demo"}},
+	} {
+		result, err := buildTree(t, dir, build.Options{Providers: tc.asked, Images: images})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range result.Releases {
+			got = append(got, r.Provider.Label())
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("asked for %v: built %v, want %v", tc.asked, got, tc.want)
+		}
+	}
+}
+
+func TestCancelledBuild(t *testing.T) {
+	dir := demoTree(t)
+	config, err := release.Load(filepath.Join(dir, release.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := tree.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := build.Build(ctx, source, build.Options{Config: config, Version: "v0.1.0"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("want the context's error: %v", err)
+	}
+}
+
+// contents returns the mode and the bytes of all that is in a folder, but for hidden files.
+func contents(t *testing.T, root string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		if strings.HasPrefix(entry.Name(), ".") {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		found[rel] = info.Mode().String() + " "
+		if !entry.IsDir() {
+			data, err := os.ReadFile(path) //nolint:gosec // what the test wrote
+			if err != nil {
+				return err
+			}
+			found[rel] += string(data)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
