@@ -40,16 +40,17 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		return status, err
 	}).WithTimeout(30*time.Second).Should(Equal(http.StatusUnauthorized), "without a token")
 
-	status, _, err := get(insecure, metrics, w.tokenOf(t, "stranger"))
+	status, _, err := get(insecure, metrics, w.tokenOf(t, unique("stranger")))
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusForbidden), "with a token that may do nothing")
 
+	scraper := unique("scraper")
 	g.Expect(w.client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
+		ObjectMeta: metav1.ObjectMeta{Name: scraper},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testNamespace, Name: "scraper"}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testNamespace, Name: scraper}},
 	})).To(Succeed())
-	status, body, err := get(insecure, metrics, w.tokenOf(t, "scraper"))
+	status, body, err := get(insecure, metrics, w.tokenOf(t, scraper))
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK), body)
 	g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total{controller=\"libvirtmachine\""))
@@ -70,14 +71,14 @@ func (w *world) tokenOf(t *testing.T, name string) string {
 // kind, and that it leaves paused objects alone.
 func TestControllersRead(t *testing.T) {
 	w := theWorld(t)
-	for kind, object := range minimalObjects("read") {
+	for kind, object := range minimalObjects(unique("read")) {
 		if kind == "LibvirtClusterTemplate" || kind == "LibvirtMachinePoolTemplate" {
 			continue // these have no controller
 		}
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			paused := object.DeepCopy()
-			paused.SetName("paused")
+			paused.SetName(unique("paused"))
 			paused.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 			g.Expect(w.client.Create(t.Context(), paused)).To(Succeed())
 			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
@@ -89,8 +90,8 @@ func TestControllersRead(t *testing.T) {
 				}
 				return object.GetNamespace() + "/" + name
 			}
-			g.Eventually(w.manager.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named("read")))
-			g.Expect(w.manager.log.String()).ToNot(MatchRegexp(read, kind, kind, named("paused")))
+			g.Eventually(w.manager.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named(object.GetName())))
+			g.Expect(w.manager.log.String()).ToNot(MatchRegexp(read, kind, kind, named(paused.GetName())))
 		})
 	}
 }
@@ -110,30 +111,31 @@ func TestManagerIsLeader(t *testing.T) {
 // pools turned off.
 func TestNamespaceAndWatchFilter(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
-	g.Expect(w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}})).To(Succeed())
+	team, elsewhere, green, pool, blue := unique("team"), unique("elsewhere"), unique("green"), unique("pool"), unique("blue")
+	g.Expect(w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}})).To(Succeed())
 	create := func(kind, namespace, name, filter string) {
 		object := minimalObjects(name)[kind]
 		object.SetNamespace(namespace)
 		object.SetLabels(map[string]string{clusterv1.WatchLabel: filter})
 		g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
 	}
-	create("LibvirtMachine", "default", "elsewhere", "blue")
-	create("LibvirtMachine", "team-a", "green", "green")
-	create("LibvirtMachinePool", "team-a", "pool", "blue")
-	create("LibvirtMachine", "team-a", "blue", "blue")
+	create("LibvirtMachine", "default", elsewhere, "blue")
+	create("LibvirtMachine", team, green, "green")
+	create("LibvirtMachinePool", team, pool, "blue")
+	create("LibvirtMachine", team, blue, "blue")
 
 	addresses, err := freeAddresses(1)
 	g.Expect(err).ToNot(HaveOccurred())
 	_, port, err := net.SplitHostPort(addresses[0])
 	g.Expect(err).ToNot(HaveOccurred())
-	second, err := w.startManager("--namespace=team-a", "--watch-filter=blue", "--feature-gates=MachinePool=false",
+	second, err := w.startManager("--namespace="+team, "--watch-filter=blue", "--feature-gates=MachinePool=false",
 		"--insecure-diagnostics", "--webhook-port="+port)
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(second.stop)
 
-	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(ContainSubstring(`LibvirtMachine="team-a/blue"`))
+	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(ContainSubstring(`LibvirtMachine="` + team + "/" + blue + `"`))
 	g.Expect(second.log.String()).ToNot(ContainSubstring(`"Read LibvirtMachinePool"`))
-	g.Expect(second.log.String()).ToNot(MatchRegexp(`"Read LibvirtMachine" .*"(team-a/green|default/elsewhere)"`))
+	g.Expect(second.log.String()).ToNot(MatchRegexp(`"Read LibvirtMachine" .*/(%s|%s)"`, green, elsewhere))
 	g.Eventually(func() (int, error) {
 		status, _, err := get(http.DefaultClient, "http://"+second.diagnostics+"/metrics", "")
 		return status, err

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -14,6 +17,13 @@ import (
 )
 
 const minimalMachine = `{image: {volume: ubuntu-2404}}`
+
+var namesGiven atomic.Int32
+
+// unique makes a name that no test has used, so that tests can be run again against the same API server.
+func unique(name string) string {
+	return fmt.Sprintf("%s-%d", name, namesGiven.Add(1))
+}
 
 // minimalObjects is an object of each kind with what it can't do without.
 func minimalObjects(name string) map[string]*unstructured.Unstructured {
@@ -67,27 +77,27 @@ func TestDefaults(t *testing.T) {
 		"LibvirtMachineTemplate":     `{template: {spec: ` + machine + `}}`,
 		"LibvirtMachinePool":         pool,
 		"LibvirtMachinePoolTemplate": `{template: {spec: ` + pool + `}}`,
-		"LibvirtHost": `{uri: "test:///default", failureDomain: defaults, storagePools: {images: default, disks: [default]},
+		"LibvirtHost": `{uri: "test:///default", failureDomain: NAME, storagePools: {images: default, disks: [default]},
 			networks: [{name: default, libvirtNetwork: default}], reserved: {cpus: 1, memory: 2Gi, storage: 10Gi},
 			overcommit: {cpuPercent: 400, memoryPercent: 100}}`,
 		"LibvirtClusterIdentity": `{secretRef: {name: fleet, namespace: caplv-system}}`,
 	}
 
 	w := theWorld(t)
-	for kind, object := range minimalObjects("defaults") {
+	for kind, object := range minimalObjects(unique("defaults")) {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
 			got, err := yaml.Marshal(object.Object["spec"])
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(got).To(MatchYAML(want[kind]))
+			g.Expect(got).To(MatchYAML(strings.ReplaceAll(want[kind], "NAME", object.GetName())))
 		})
 	}
 }
 
 func TestPortOfTheEndpointIsDefaulted(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
-	cluster := newObject("LibvirtCluster", "port", `{controlPlaneEndpoint: {host: 192.0.2.10}}`)
+	cluster := newObject("LibvirtCluster", unique("port"), `{controlPlaneEndpoint: {host: 192.0.2.10}}`)
 	g.Expect(w.client.Create(t.Context(), cluster)).To(Succeed())
 	port, _, err := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
 	g.Expect(err).ToNot(HaveOccurred())
@@ -171,11 +181,11 @@ func TestTemplatesAreImmutableButForTheTopologyControllersDryRun(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
-			object := minimalObjects("immutable")[kind]
+			object := minimalObjects(unique("immutable"))[kind]
 			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
 
 			// As the topology controller does it: server-side apply, with its annotation.
-			apply := newObject(kind, "immutable", spec)
+			apply := newObject(kind, object.GetName(), spec)
 			options := []client.ApplyOption{client.ForceOwnership, client.FieldOwner("test")}
 			err := w.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply), options...)
 			g.Expect(err).To(MatchError(ContainSubstring("is immutable: create a new template with the change, and refer to that one")))
@@ -191,7 +201,7 @@ func TestTemplatesAreImmutableButForTheTopologyControllersDryRun(t *testing.T) {
 
 func TestMachinesChangeInPlaceAsDocumented(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
-	machine := minimalObjects("in-place")["LibvirtMachine"]
+	machine := minimalObjects(unique("in-place"))["LibvirtMachine"]
 	g.Expect(w.client.Create(t.Context(), machine)).To(Succeed())
 
 	patch := func(spec string) error {
