@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
 
 // LinkTo leads in the text of a file that is a symbolic link; the rest of the text is its target.
@@ -41,6 +43,16 @@ func Write(tb testing.TB, dir string, files map[string]string) {
 			tb.Fatal(err)
 		}
 	}
+}
+
+// Demo returns a copy of the demo provider's tree, testdata/trees/demo.
+func Demo(tb testing.TB) string {
+	tb.Helper()
+	dir := filepath.Join(New(tb, nil), "demo")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(pinned.Root(tb), "testdata", "trees", "demo"))); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
 }
 
 // Clone returns files with some of them changed: an empty text takes a file out.

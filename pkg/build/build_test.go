@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -37,18 +36,8 @@ func buildTree(t *testing.T, dir string, options build.Options) (*build.Result, 
 	return build.Build(t.Context(), source, options)
 }
 
-// demoTree returns a copy of the demo provider's tree.
-func demoTree(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "demo")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(pinned.Root(t), "testdata", "trees", "demo"))); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func TestTreeIsUnchanged(t *testing.T) {
-	dir := demoTree(t)
+	dir := treetest.Demo(t)
 	before, bytesBefore := snapshot(t, dir), contents(t, dir)
 	if _, err := buildTree(t, dir, build.Options{Images: map[string]string{"controller": "registry.example.com/other:v9"}}); err != nil {
 		t.Fatal(err)
@@ -63,7 +52,7 @@ func TestTreeIsUnchanged(t *testing.T) {
 
 func TestDemo(t *testing.T) {
 	var progress []string
-	result, err := buildTree(t, demoTree(t), build.Options{Progress: func(doing string) { progress = append(progress, doing) }})
+	result, err := buildTree(t, treetest.Demo(t), build.Options{Progress: func(doing string) { progress = append(progress, doing) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +113,7 @@ func TestBuildErrors(t *testing.T) {
 		}, says: []string{"infrastructure-demo", `two files are called "cluster-template-dev.yaml"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := demoTree(t)
+			dir := treetest.Demo(t)
 			treetest.Write(t, dir, tc.files)
 			if tc.remove != "" {
 				if err := os.RemoveAll(filepath.Join(dir, tc.remove)); err != nil {
@@ -168,7 +157,7 @@ providers:
 }
 
 func TestChosenProviders(t *testing.T) {
-	dir := demoTree(t)
+	dir := treetest.Demo(t)
 	treetest.Write(t, dir, second)
 	images := map[string]string{"controller": "registry.example.com/second:dev"}
 	for _, tc := range []struct{ asked, want []string }{
@@ -192,7 +181,7 @@ func TestChosenProviders(t *testing.T) {
 }
 
 func TestCancelledBuild(t *testing.T) {
-	dir := demoTree(t)
+	dir := treetest.Demo(t)
 	config, err := release.Load(filepath.Join(dir, release.ConfigFile))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 )
@@ -32,7 +33,7 @@ func TestSameBytesEverywhere(t *testing.T) {
 		{0o000, 0o777, time.Now()},
 	} {
 		syscall.Umask(0o022)
-		dir := demoTree(t)
+		dir := treetest.Demo(t)
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
