@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
+	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
@@ -44,6 +47,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var findings *findingsError
 	if errors.As(err, &findings) {
 		return exitFindings // the report has been printed
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = errors.New("interrupted: nothing is left half done; run the same command again to go on")
 	}
 	fmt.Fprintln(stderr, errorPrefix(stderr)+err.Error())
 	if isUsageError(err) {
@@ -123,7 +129,7 @@ func markUsageErrors(cmd *cobra.Command) {
 	}
 	cmd.SetFlagErrorFunc(wrap)
 	if args := cmd.Args; args != nil {
-		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, args(c, given)) }
+		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, suggest(c, given, args(c, given))) }
 	}
 	if pre := cmd.PreRunE; pre == nil {
 		// Before cobra's own check, which would not be told from a failure.
@@ -132,4 +138,17 @@ func markUsageErrors(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		markUsageErrors(child)
 	}
+}
+
+// suggest adds to the error on an unknown command those that are spelt like it.
+func suggest(cmd *cobra.Command, given []string, err error) error {
+	if err == nil || len(given) == 0 || !cmd.HasSubCommands() {
+		return err
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	similar := cmd.SuggestionsFor(given[0])
+	if len(similar) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: do you mean %s?", err, strings.Join(similar, " or "))
 }

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+)
+
+// outcome is what a command line gives.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// execute runs a command line in this process.
+func execute(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status := run(t.Context(), args, &stdout, &stderr)
+	for what, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String()} {
+		if strings.ContainsRune(text, '\x1b') {
+			t.Errorf("%v: %s is no terminal and has an escape sequence: %q", args, what, text)
+		}
+	}
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// succeed runs a command line that must not fail, and returns its standard output.
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	got := execute(t, args...)
+	if got.status != exitFine {
+		t.Fatalf("%v: status %d: %s", args, got.status, got.stderr)
+	}
+	return got.stdout
+}
+
+// requireFailure checks the outcome of a command line that must fail: its status, what its error
+// says, and that it printed nothing else.
+func requireFailure(t *testing.T, got outcome, status int, says ...string) {
+	t.Helper()
+	if got.status != status {
+		t.Errorf("status %d, want %d", got.status, status)
+	}
+	if got.stdout != "" {
+		t.Errorf("a failed command printed %q", got.stdout)
+	}
+	if !strings.HasPrefix(got.stderr, "error: ") {
+		t.Errorf("the error is not led in as one: %q", got.stderr)
+	}
+	for _, text := range says {
+		if !strings.Contains(got.stderr, text) {
+			t.Errorf("the error does not say %q: %s", text, got.stderr)
+		}
+	}
+	for _, noise := range []string{"Usage:", "goroutine ", ".go:", "%!"} {
+		if strings.Contains(got.stderr, noise) {
+			t.Errorf("the error has %q in it: %s", noise, got.stderr)
+		}
+	}
+}
+
+// inDemo makes a copy of the demo provider's tree the working folder, and returns it.
+func inDemo(t *testing.T) string {
+	t.Helper()
+	dir := treetest.Demo(t)
+	t.Chdir(dir)
+	return dir
+}
+
+func TestUsageErrors(t *testing.T) {
+	inDemo(t)
+	for _, tc := range []struct {
+		line string
+		says []string
+	}{
+		{"biuld", []string{`unknown command "biuld"`, "do you mean build?", "clusterctl release --help"}},
+		{"metadata shwo", []string{`unknown command "shwo"`, "do you mean show?", "clusterctl release metadata --help"}},
+		{"build --versoin v0.1.0", []string{"unknown flag: --versoin", "Run 'clusterctl release build --help'"}},
+		{"build", []string{`required flag(s) "version" not set`, "Run 'clusterctl release build --help'"}},
+		{"build --version", []string{"flag needs an argument: --version"}},
+		{"build --version v0.1.0 config", []string{`"config"`}},
+		{"build --version 0.1.0", []string{`version "0.1.0" lacks the leading v`, "v0.1.0"}},
+		{"build --version v0.1", []string{`"v0.1" is no semantic version`, "vMAJOR.MINOR.PATCH"}},
+		{"build --version latest", []string{`"latest" is no semantic version`, "e.g. v0.1.0"}},
+		{"build --version v0.1.0/..", []string{"is no semantic version"}},
+		{"build --version v0.1.0 --image controller", []string{"--image controller", "NAME=REFERENCE"}},
+		{"build --version v0.1.0 --image a=b --image a=c", []string{"--image a is given twice"}},
+		{"build --version v0.1.0 --image other=registry.example.com/x", []string{"--image other=registry.example.com/x", `no container of infrastructure-demo has an image called "other"`}},
+		{"build --version v0.1.0 --provider infrastructure-x", []string{"no provider infrastructure-x in clusterctl-release.yaml", "it has infrastructure-demo"}},
+		{"publish --to repository", []string{"requires at least 1 arg", "Run 'clusterctl release publish --help'"}},
+		{"publish out/release", []string{`required flag(s) "to" not set`}},
+		{"publish out/release --to s3://bucket", []string{`"s3://bucket" is no place to publish to`, "overrides"}},
+		{"fetch --output copy", []string{"requires at least 1 arg"}},
+		{"fetch out/release", []string{`required flag(s) "output" not set`}},
+		{"init a b", []string{"accepts at most 1 arg", "Run 'clusterctl release init --help'"}},
+		{"version now", []string{`"now"`, "clusterctl release version --help"}},
+		{"schema of", []string{`"of"`}},
+		{"metadata add --version v0.1.0", []string{`required flag(s) "contract" not set`}},
+		{"metadata add --version 0.2.0 --contract v1beta2", []string{`"0.2.0" lacks the leading v`}},
+		{"metadata add --version v0.2.0 --contract v1beta9", []string{`"v1beta9"`, "v1beta2"}},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			requireFailure(t, execute(t, strings.Fields(tc.line)...), exitUsage, tc.says...)
+		})
+	}
+	if _, err := os.Stat("out"); err == nil {
+		t.Error("a wrong command line made a folder")
+	}
+}
+
+// TestFindings: a command that does its work and finds something wrong has a status of its own, and
+// a report in place of an error.
+func TestFindings(t *testing.T) {
+	dir := inDemo(t)
+	if out := succeed(t, "metadata", "check"); !strings.Contains(out, "metadata.yaml: 1 series, nothing wrong") {
+		t.Errorf("a good file: %s", out)
+	}
+	treetest.Write(t, dir, map[string]string{"metadata.yaml": "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n" +
+		"- {major: 0, minor: 1, contract: v1beta2}\n- {major: 0, minor: 1, contract: v1beta1}\n"})
+	got := execute(t, "metadata", "check")
+	if got.status != exitFindings || !strings.Contains(got.stdout, "metadata.yaml:5: ") || strings.Contains(got.stderr, "error: ") {
+		t.Errorf("a series twice: status %d, %q, %q", got.status, got.stdout, got.stderr)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	inDemo(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, line := range []string{"build --version v0.1.0", "init --force"} {
+		var stdout, stderr bytes.Buffer
+		status := run(ctx, strings.Fields(line), &stdout, &stderr)
+		requireFailure(t, outcome{status, stdout.String(), stderr.String()}, exitFailed, "interrupted")
+	}
+	if _, err := os.Stat("out"); err == nil {
+		t.Error("an interrupted build made a folder")
+	}
+}
+
+// eachCommand calls f for every command but those that cobra adds.
+func eachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, child := range cmd.Commands() {
+		eachCommand(child, f)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	eachCommand(newRootCommand(), func(cmd *cobra.Command) {
+		t.Run(cmd.CommandPath(), func(t *testing.T) {
+			if cmd.Short == "" {
+				t.Error("no short text")
+			}
+			if !strings.Contains(cmd.Example, "clusterctl release ") {
+				t.Errorf("no example of how a user types it: %q", cmd.Example)
+			}
+			if cmd.Args == nil {
+				t.Error("takes any arguments")
+			}
+			path := strings.Fields(cmd.CommandPath())[2:] // behind "clusterctl release"
+			help := succeed(t, append(path, "--help")...)
+			for _, want := range []string{"Usage:\n  " + cmd.CommandPath(), "Examples:"} {
+				if !strings.Contains(help, want) {
+					t.Errorf("the help does not have %q:\n%s", want, help)
+				}
+			}
+			if viaHelp := succeed(t, append([]string{"help"}, path...)...); viaHelp != help {
+				t.Errorf("'help %s' prints something else", strings.Join(path, " "))
+			}
+			for _, line := range strings.Split(help, "\n") {
+				if strings.TrimRight(line, " \t") != line {
+					t.Errorf("a line ends in blanks: %q", line)
+				}
+			}
+		})
+	})
+	if bare, help := succeed(t), succeed(t, "--help"); bare != help {
+		t.Errorf("without arguments it prints %q", bare)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := succeed(t, "completion", shell); !strings.Contains(out, "clusterctl-release") {
+			t.Errorf("completion %s: %q", shell, out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := succeed(t, "version"); !strings.HasPrefix(out, "clusterctl-release v") {
+		t.Errorf("version prints %q", out)
+	}
+	version = "v1.2.3"
+	defer func() { version = "" }()
+	if out := succeed(t, "version"); !strings.HasPrefix(out, "clusterctl-release v1.2.3") {
+		t.Errorf("a stamped version prints %q", out)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	if out := succeed(t, "schema"); !strings.Contains(out, `"clusterClasses"`) {
+		t.Errorf("schema prints %q", out)
+	}
+}
+
+// listing returns the files below a folder with their bytes; nil where there is no folder.
+func listing(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	if _, err := os.Lstat(dir); os.IsNotExist(err) {
+		return nil
+	}
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path) //nolint:gosec // what the test made
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		files[rel] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
