@@ -146,8 +146,8 @@ func TestReadersSeeWholeVersions(t *testing.T) {
 		})
 	}
 	for range 20 {
-		publish(t, root, Options{Replace: true}, first)
-		publish(t, root, Options{Replace: true}, second)
+		publish(t, root, Options{Replace: true, disk: unsynced}, first)
+		publish(t, root, Options{Replace: true, disk: unsynced}, second)
 	}
 	close(done)
 	readers.Wait()
@@ -211,5 +211,35 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 	}
 	if left := hidden(tree(t, root)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The lock file of a publisher that was killed may be another user's, and readable only.
+func TestSignLockOfAnotherUser(t *testing.T) {
+	for _, text := range []string{"", "old"} {
+		path := filepath.Join(t.TempDir(), lockFile)
+		write(t, path, text)
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&lock{file: file}).sign(); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if held, err := tryLock(file); err != nil || !held {
+			t.Errorf("%q: not locked: %v", text, err)
+		}
+		if h := readHolder(path); h.String() != "another publisher" {
+			t.Errorf("%q: held by %s", text, h)
+		}
+		_ = file.Close()
+	}
+}
+
+func TestLockedErrorText(t *testing.T) {
+	err := &LockedError{Place: "/r", Holder: Holder{PID: 7, Host: "h", Since: time.Unix(0, 0).UTC()}, Waited: time.Minute}
+	want := "/r is being written to by process 7 on h, since 1970-01-01T00:00:00Z; waited 1m0s: try again when it is done, or end it if it hangs"
+	if err.Error() != want {
+		t.Errorf("got %s", err)
 	}
 }

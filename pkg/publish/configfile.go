@@ -109,7 +109,7 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 	}
 	plan.text, plan.Entries, err = editProviders(text, providerEntries(root, releases))
 	if err != nil {
-		return nil, fmt.Errorf("the repository's %s: %w", configFile, inFile(plan.Path, err))
+		return nil, inFile(plan.Path, err)
 	}
 	if plan.Action == Update && len(plan.Entries) == 0 {
 		plan.Action = Unchanged

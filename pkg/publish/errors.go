@@ -132,7 +132,9 @@ func advise(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: run this as a user who may write there, or choose another folder", err)
 	case errors.Is(err, syscall.EXDEV):
-		return fmt.Errorf("%w: a provider's folder has to be on the file system of the repository's root", err)
+		return fmt.Errorf("%w: a folder can't be renamed across file systems, nor out of a layer of a container's image: choose another folder", err)
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.ENOLCK):
+		return fmt.Errorf("%w: choose a folder on a file system that has locks and renames folders", err)
 	case errors.Is(err, syscall.EIO):
 		return fmt.Errorf("%w: the disk fails; see the system's log", err)
 	}

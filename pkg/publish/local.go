@@ -90,6 +90,9 @@ func (l *localRepository) plan(ctx context.Context, checked []*release.Release) 
 // Publish implements Publisher.
 func (l *localRepository) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
 	checked, err := candidates(releases)
+	if err == nil {
+		err = clientReady()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -258,11 +257,11 @@ func TestPublishStopsWhenTold(t *testing.T) {
 	for stopAt := 1; ; stopAt++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		counted := 0
-		opts := Options{disk: disk{around: func(_ operation, do func() error) error {
+		opts := Options{disk: disk{around: func(op operation, do func() error) error {
 			if counted++; counted == stopAt {
 				cancel()
 			}
-			return do()
+			return unlessSync(op, do)
 		}}}
 		_, err := open(t, root, opts).Publish(ctx, []*release.Release{r})
 		cancel()
@@ -287,80 +286,6 @@ func TestPublishStopsWhenTold(t *testing.T) {
 	}
 }
 
-func TestReadBackErrorOfBrokenNeighbour(t *testing.T) {
-	root := t.TempDir()
-	write(t, filepath.Join(root, "infrastructure-libvirt", "v9.0.0", "infrastructure-components.yaml"), "")
-	r := someRelease(libvirt, "v0.1.0", "")
-	_, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{r})
-	var readBack *ReadBackError
-	if !errors.As(err, &readBack) || !strings.Contains(err.Error(), "v9.0.0") {
-		t.Errorf("want an error that names v9.0.0, got %v", err)
-	}
-	mustRead(t, root, r)
-}
-
-func TestRead(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "with space")
-	publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""), someRelease(libvirt, "v0.2.0", ""))
-	label := filepath.Join(root, "infrastructure-libvirt")
-	url := "file://" + strings.ReplaceAll(label, " ", "%20")
-	for _, test := range []struct {
-		location string
-		want     string
-	}{
-		{root, "v0.1.0 v0.2.0"},
-		{label, "v0.1.0 v0.2.0"},
-		{label + "/v0.1.0", "v0.1.0"},
-		{url + "/v0.1.0", "v0.1.0"},
-		{url + "/v0.1.0/infrastructure-components.yaml", "v0.1.0"},
-		{label + "/v0.1.0/infrastructure-components.yaml", "v0.1.0"},
-		{url + "/latest/infrastructure-components.yaml", "v0.2.0"},
-		{label + "/latest/infrastructure-components.yaml", "v0.2.0"},
-	} {
-		t.Run(test.location, func(t *testing.T) {
-			releases, err := Read(t.Context(), test.location)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var versions []string
-			for _, r := range releases {
-				versions = append(versions, r.Version)
-			}
-			if got := strings.Join(versions, " "); got != test.want {
-				t.Errorf("read %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-func TestReadErrors(t *testing.T) {
-	root := t.TempDir()
-	publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""))
-	label := filepath.Join(root, "infrastructure-libvirt")
-	for _, test := range []struct {
-		location string
-		is       error
-		want     string
-	}{
-		{label + "/v0.3.0/infrastructure-components.yaml", release.ErrNoRelease, "it has v0.1.0"},
-		{label + "/v0.1.0/other.yaml", fs.ErrNotExist, "other.yaml"},
-		{root + "/bootstrap-x/latest/bootstrap-components.yaml", release.ErrNoRelease, "no version"},
-		{root + "/missing", fs.ErrNotExist, "missing"},
-		{label + "/v0.1.0/metadata.yaml/x", nil, "not a directory"},
-		{"file:relative", nil, "file:///PATH"},
-		{"file://host/path", nil, "file:///PATH"},
-		{"file:///a?b", nil, "%3F"},
-		{"file:///%zz", nil, "escape"},
-	} {
-		t.Run(test.location, func(t *testing.T) {
-			_, err := Read(t.Context(), test.location)
-			if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
-				t.Errorf("want %q (%v), got %v", test.want, test.is, err)
-			}
-		})
-	}
-}
-
 func TestUnknownTargets(t *testing.T) {
 	for _, to := range []string{"", "oci://example.com/x", "https://example.com/x", "http://example.com"} {
 		var unknown *TargetError
@@ -370,50 +295,6 @@ func TestUnknownTargets(t *testing.T) {
 		if _, err := Read(t.Context(), to); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "folder") {
 			t.Errorf("Read(%q): %v", to, err)
 		}
-	}
-}
-
-func TestPlanText(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "repo")
-	opts := Options{Replace: true}
-	publish(t, root, opts, someRelease(libvirt, "v0.1.0", "old"), someRelease(libvirt, "v0.2.0-rc.0", "old"), someRelease(libvirt, "v0.3.0", "old"))
-	plan, err := open(t, root, opts).Plan(t.Context(), []*release.Release{
-		someRelease(libvirt, "v0.1.0", "old"), someRelease(libvirt, "v0.2.0-rc.0", "new"),
-		someRelease(libvirt, "v0.3.0", "new"), someRelease(micro, "v0.1.0", ""),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `to ` + root + `
-  unchanged  infrastructure-libvirt v0.1.0, 3 files
-  replace    infrastructure-libvirt v0.2.0-rc.0, 3 files
-             cluster-template-prod.yaml differs
-             infrastructure-components.yaml differs
-  refused    infrastructure-libvirt v0.3.0, 3 files
-             cluster-template-prod.yaml differs
-             infrastructure-components.yaml differs
-  create     bootstrap-micro v0.1.0, 3 files
-  update     clusterctl.yaml
-             add micro (BootstrapProvider)
-`
-	if diff := cmp.Diff(want, plan.String()); diff != "" {
-		t.Errorf("the plan's text (-want +got):\n%s", diff)
-	}
-}
-
-func TestResultText(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "my repo")
-	result := publish(t, root, Options{}, someRelease(libvirt, "v0.1.0", ""))
-	config := "'" + root + "/clusterctl.yaml'"
-	want := `published infrastructure-libvirt v0.1.0 in ` + root + `/infrastructure-libvirt/v0.1.0
-wrote ` + root + `/clusterctl.yaml: add libvirt (InfrastructureProvider)
-to use it:
-  clusterctl --config ` + config + ` generate provider --infrastructure libvirt:v0.1.0
-  clusterctl --config ` + config + ` init --infrastructure libvirt:v0.1.0
-  clusterctl --config ` + config + ` generate cluster my-cluster --infrastructure libvirt:v0.1.0 --flavor prod
-`
-	if diff := cmp.Diff(want, result.String()); diff != "" {
-		t.Errorf("the result's text (-want +got):\n%s", diff)
 	}
 }
 

@@ -38,6 +38,9 @@ type overrides struct {
 
 // open returns the overrides folder and the configuration that names it.
 func (o *overrides) open(ctx context.Context) (*folder, config.Client, error) {
+	if err := clientReady(); err != nil {
+		return nil, nil, err
+	}
 	configuration, err := config.New(ctx, o.opts.ClusterctlConfig)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another", err)

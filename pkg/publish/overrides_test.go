@@ -21,9 +21,13 @@ func publishOverrides(ctx context.Context, config string, _ disk) error {
 		return err
 	}
 	r := someRelease(libvirt, "v0.1.0", "")
-	result, err := p.Publish(ctx, []*release.Release{r})
+	plan, err := p.Plan(ctx, []*release.Release{r})
 	if err != nil {
 		return err
+	}
+	result, err := p.Publish(ctx, []*release.Release{r})
+	if err != nil || plan.String() != result.Plan.String() {
+		return fmt.Errorf("planned %v, did %v: %w", plan, result, err)
 	}
 	fmt.Println(result.Target)
 	fmt.Println(result.Commands[1])
@@ -128,5 +132,23 @@ func TestReadBackPassesOverrides(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(root, configFile)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where clusterctl's client can't work at all, one learns it before something is published.
+func TestPublishWithoutFolderForConfigurations(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, root := filepath.Join(dir, "file"), filepath.Join(dir, "repo")
+	write(t, file, "")
+	for _, task := range []string{"same", "overrides"} {
+		to := map[string]string{"same": root}[task]
+		out, err := command(t, task, to, "", "HOME="+file, "XDG_CONFIG_HOME="+file+"/x", "XDG_CONFIG_DIRS="+file+"/y").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "set HOME or XDG_CONFIG_HOME") {
+			t.Errorf("%s: %v: %s", task, err, out)
+		}
+	}
+	if _, err := os.Lstat(root); err == nil {
+		t.Error("something was written")
 	}
 }
