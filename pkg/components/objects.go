@@ -3,11 +3,12 @@ package components
 import (
 	"bytes"
 	"fmt"
-	"time"
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/resmap"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // decode turns kustomize's resources into objects, by way of their nodes: emitting YAML to parse
@@ -19,43 +20,13 @@ func decode(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", resource.CurId(), err)
 		}
-		value, err := jsonValue(raw)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", resource.CurId(), err)
+		object, ok := manifest.JSONValue(raw).(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("reading %s: it is no object", resource.CurId())
 		}
-		objects = append(objects, unstructured.Unstructured{Object: value.(map[string]any)})
+		objects = append(objects, unstructured.Unstructured{Object: object})
 	}
 	return objects, nil
-}
-
-// jsonValue returns a YAML value as what JSON would have made of it: that is what Kubernetes, and
-// kustomize's own output, know. Maps and lists are changed in place.
-func jsonValue(value any) (any, error) {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, field := range v {
-			converted, err := jsonValue(field)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-			v[key] = converted
-		}
-	case []any:
-		for i, item := range v {
-			converted, err := jsonValue(item)
-			if err != nil {
-				return nil, fmt.Errorf("[%d]: %w", i, err)
-			}
-			v[i] = converted
-		}
-	case map[any]any:
-		return nil, fmt.Errorf("the keys of a map are no texts: put them in quotes")
-	case int:
-		return int64(v), nil
-	case time.Time:
-		return v.Format(time.RFC3339Nano), nil
-	}
-	return value, nil
 }
 
 // YAML returns the components YAML. The same objects give the same bytes.

@@ -63,6 +63,24 @@ type ProviderConfig struct {
 
 	// Sets of values for the variables of templates and components. Checks render the templates once with each set.
 	SampleValues []SampleValues `json:"sampleValues,omitempty"`
+
+	// Findings of checks that are right as they are. Reports list what was turned off.
+	Suppress []Suppression `json:"suppress,omitempty"`
+}
+
+// Suppression turns off the findings of one check, as far as its file and object say.
+type Suppression struct {
+	// The check's id.
+	Check string `json:"check" jsonschema:"minLength=1"`
+
+	// The file of the release that the findings are in. Default: any.
+	File string `json:"file,omitempty"`
+
+	// The object that the findings are about, as reports name it: "Kind name" or "Kind namespace/name". Default: any.
+	Object string `json:"object,omitempty"`
+
+	// Why the finding is right as it is, for those who read the report.
+	Reason string `json:"reason" jsonschema:"minLength=1"`
 }
 
 // ImageConfig sets one image of a provider, as the images field of a kustomization does.

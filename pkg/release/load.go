@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-//go:generate go run ../../hack/schema clusterctl-release.schema.json
+//go:generate sh -c "cd ../.. && go run ./hack/schema pkg/release/clusterctl-release.schema.json"
 
 // configSchema is made from Config's types: what an editor checks is what Parse checks.
 //

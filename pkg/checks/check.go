@@ -1,0 +1,155 @@
+// Package checks holds the rules that a release of a Cluster API provider is checked against. A
+// check is a function from a release to findings; it knows nothing of how findings are shown.
+package checks
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Severity says how much a finding weighs.
+type Severity string
+
+// The severities, the gravest first.
+const (
+	// Error is what clusterctl or a MUST of the contract refuses, or what loses users' data or
+	// their way to upgrade.
+	Error Severity = "error"
+	// Warning is a SHOULD of the contract, or a trap that bites later.
+	Warning Severity = "warning"
+	// Note is worth knowing.
+	Note Severity = "note"
+)
+
+// severities are in the order of their weight, the gravest first.
+var severities = []Severity{Error, Warning, Note}
+
+// ParseSeverity returns the severity of a name. Any other name is an error that lists them.
+func ParseSeverity(name string) (Severity, error) {
+	if !slices.Contains(severities, Severity(name)) {
+		return "", fmt.Errorf("%q is no severity: use error, warning or note", name)
+	}
+	return Severity(name), nil
+}
+
+// AtLeast says whether a severity weighs as much as another, or more.
+func (s Severity) AtLeast(other Severity) bool {
+	return slices.Index(severities, s) <= slices.Index(severities, other)
+}
+
+// Group is what part of a release a check is about.
+type Group string
+
+// The groups, in the order of reports.
+const (
+	Repository   Group = "repository"
+	Metadata     Group = "metadata"
+	Components   Group = "components"
+	Contract     Group = "contract"
+	Templates    Group = "templates"
+	ClusterClass Group = "clusterclass"
+)
+
+// Check is one rule.
+type Check struct {
+	// ID names the check for ever: reports, suppressions and the book use it.
+	ID    string
+	Group Group
+	// Severity is that of its findings, where a finding has none of its own.
+	Severity Severity
+	// Title says in a line what the check looks for.
+	Title string
+	// Source is the document and heading that the rule comes from.
+	Source string
+	// Run reports what is wrong in a release.
+	Run func(s *Subject, report Report)
+}
+
+// Report takes one finding of a check; the engine fills in what the check's own fields say.
+type Report func(Finding)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	manifest.Place
+	// ID, Severity and Source are those of the check, unless the finding has a severity of its own.
+	ID       string
+	Severity Severity
+	Source   string
+	// Message says what is wrong, and what comes of it.
+	Message string
+	// Fix says what to do.
+	Fix string
+}
+
+// Suppressed is a finding that the release file turns off.
+type Suppressed struct {
+	Finding
+	// Reason is the one that the release file gives.
+	Reason string
+}
+
+// Result is what the checks found in one release.
+type Result struct {
+	Release    *release.Release
+	Findings   []Finding
+	Suppressed []Suppressed
+}
+
+// Count returns how many findings have a severity.
+func (r *Result) Count(severity Severity) int {
+	n := 0
+	for _, f := range r.Findings {
+		if f.Severity == severity {
+			n++
+		}
+	}
+	return n
+}
+
+// All returns every check, in the order of their groups.
+func All() []Check { return slices.Clone(list) }
+
+// Find returns the check of an id. The error names the ids that come near.
+func Find(id string) (Check, error) {
+	var near []string
+	for _, c := range list {
+		if c.ID == id {
+			return c, nil
+		}
+		if strings.Contains(c.ID, id) || strings.Contains(id, c.ID) {
+			near = append(near, c.ID)
+		}
+	}
+	if len(near) > 0 {
+		return Check{}, fmt.Errorf("there is no check %q; is it %s?", id, strings.Join(near, ", or "))
+	}
+	return Check{}, fmt.Errorf("there is no check %q: --list has them all", id)
+}
+
+// Run holds a release against every check and returns what they found, in the order of files,
+// places and checks. The error is that of the context, where it ends first.
+func Run(ctx context.Context, s *Subject) (*Result, error) {
+	var findings []Finding
+	for _, c := range list {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c.Run(s, func(f Finding) {
+			f.ID, f.Source = c.ID, c.Source
+			if f.Severity == "" {
+				f.Severity = c.Severity
+			}
+			findings = append(findings, f)
+		})
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return s.suppress(findings), nil
+}

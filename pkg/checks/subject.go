@@ -1,0 +1,110 @@
+package checks
+
+import (
+	"errors"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Subject is a release that is checked, with what there is to know about it. What its files hold is
+// read once, when the first check asks for it. A Subject is for one goroutine.
+type Subject struct {
+	Release *release.Release
+	// Previous is the release before this one, or nil.
+	Previous *release.Release
+	// With are releases of other providers whose kinds the templates use.
+	With []*release.Release
+	// Config is the provider's entry in its tree's release file, or nil where that is not known.
+	Config *release.ProviderConfig
+
+	componentsOnce sync.Once
+	components     []*manifest.Document
+	componentsErr  *manifest.SyntaxError
+
+	metadataOnce sync.Once
+	metadataFile *metadata.File
+	metadataErr  error
+
+	crdsOnce sync.Once
+	crds     []CRD
+}
+
+// Components returns the objects of the components YAML; what was read before a syntax error is
+// among them. The error is nil where the release has no components at all.
+func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
+	s.componentsOnce.Do(func() {
+		file, ok := s.Release.Components()
+		if !ok {
+			return
+		}
+		documents, err := manifest.Parse(file.Name, file.Data)
+		s.components = documents
+		var syntax *manifest.SyntaxError
+		if errors.As(err, &syntax) {
+			s.componentsErr = syntax
+		}
+	})
+	return s.components, s.componentsErr
+}
+
+// Objects returns the objects of the components YAML of the given kinds, or all of them.
+func (s *Subject) Objects(kinds ...string) []*manifest.Document {
+	documents, _ := s.Components()
+	if len(kinds) == 0 {
+		return documents
+	}
+	var chosen []*manifest.Document
+	for _, d := range documents {
+		for _, kind := range kinds {
+			if d.Object.GetKind() == kind {
+				chosen = append(chosen, d)
+			}
+		}
+	}
+	return chosen
+}
+
+// Metadata returns metadata.yaml; the file is nil where the release has none, or with an error
+// where it can't be read.
+func (s *Subject) Metadata() (*metadata.File, error) {
+	s.metadataOnce.Do(func() {
+		file, ok := s.Release.File(release.MetadataFile)
+		if !ok {
+			return
+		}
+		s.metadataFile, s.metadataErr = metadata.Parse(file.Name, file.Data)
+	})
+	return s.metadataFile, s.metadataErr
+}
+
+// CRD is a custom resource definition of the components.
+type CRD struct {
+	*manifest.Document
+	apiextensionsv1.CustomResourceDefinition
+}
+
+// CRDs returns the custom resource definitions of the components. One that does not fit its own
+// Go type is left out; the API server would refuse it, and as-clusterctl says so.
+func (s *Subject) CRDs() []CRD {
+	s.crdsOnce.Do(func() {
+		for _, d := range s.Objects("CustomResourceDefinition") {
+			crd := CRD{Document: d}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &crd.CustomResourceDefinition); err != nil {
+				continue
+			}
+			s.crds = append(s.crds, crd)
+		}
+	})
+	return s.crds
+}
+
+// At returns the place of a file of the release as a whole; "" is the release itself.
+func (s *Subject) At(file string) manifest.Place {
+	return manifest.Place{File: file}
+}

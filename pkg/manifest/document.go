@@ -1,0 +1,199 @@
+// Package manifest reads the objects in a YAML file together with the places of their fields, so that
+// what is said of a field can name its line. The files come from strangers: what is read is bounded.
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The limits of what is read from a file that strangers made. No release comes near them.
+const (
+	// maxFileSize is in bytes.
+	maxFileSize = 32 << 20
+	// maxDocuments is how many documents a file may have.
+	maxDocuments = 20_000
+	// maxDepth is how deep fields may be nested.
+	maxDepth = 200
+	// maxNodes is how many nodes a document may have once its aliases are followed.
+	maxNodes = 5_000_000
+)
+
+// Document is one object in a file, with the places of its fields.
+type Document struct {
+	// File is the file's name in the release.
+	File string
+	// Index counts the documents of the file from 1, empty ones included.
+	Index int
+	// Object is the document as Kubernetes reads it.
+	Object unstructured.Unstructured
+	// node is the document's mapping.
+	node *yamlv3.Node
+}
+
+// SyntaxError says why a file can't be read as YAML objects.
+type SyntaxError struct {
+	File string
+	// Document counts from 1; Line is 0 where it is not known.
+	Document, Line int
+	Message        string
+}
+
+func (e *SyntaxError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message)
+	}
+	return fmt.Sprintf("%s: document %d: %s", e.File, e.Document, e.Message)
+}
+
+// Parse reads the objects of a file. Documents that are empty are left out. What was read before an
+// error is returned with it; the error is a *SyntaxError.
+func Parse(file string, data []byte) ([]*Document, error) {
+	if len(data) > maxFileSize {
+		return nil, &SyntaxError{File: file, Document: 1, Message: fmt.Sprintf("the file has %d bytes, and more than %d are not read", len(data), maxFileSize)}
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return nil, &SyntaxError{File: file, Document: 1, Line: 1 + bytes.Count(data[:i], []byte("\n")), Message: "there is a NUL byte: this is no YAML"}
+	}
+	var documents []*Document
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	for index := 1; ; index++ {
+		if index > maxDocuments {
+			return documents, &SyntaxError{File: file, Document: index, Message: fmt.Sprintf("there are more than %d documents", maxDocuments)}
+		}
+		var node yamlv3.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			line, message := yamlError(err)
+			return documents, &SyntaxError{File: file, Document: index, Line: line, Message: message}
+		}
+		document, err := newDocument(file, index, &node)
+		if err != nil {
+			return documents, err
+		}
+		if document != nil {
+			documents = append(documents, document)
+		}
+	}
+}
+
+// newDocument turns a document's node into an object; nil is an empty document.
+func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
+	refuse := func(line int, format string, args ...any) error {
+		return &SyntaxError{File: file, Document: index, Line: line, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(root.Content) == 0 || root.Content[0].Tag == "!!null" {
+		return nil, nil
+	}
+	node := root.Content[0]
+	if node.Kind != yamlv3.MappingNode {
+		return nil, refuse(node.Line, "the document is no object: it has no apiVersion and kind")
+	}
+	budget := maxNodes
+	if deep := tooDeep(node, 0, &budget); deep > 0 {
+		return nil, refuse(deep, "the document is nested deeper than %d fields, or its aliases make it larger than %d", maxDepth, maxNodes)
+	}
+	object := map[string]any{}
+	if err := node.Decode(&object); err != nil {
+		line, message := yamlError(err)
+		if line == 0 {
+			line = node.Line
+		}
+		return nil, refuse(line, "%s", message)
+	}
+	value, ok := JSONValue(object).(map[string]any)
+	if !ok {
+		return nil, refuse(node.Line, "the document is no object")
+	}
+	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: value}, node: node}, nil
+}
+
+// tooDeep returns the line at which a node goes beyond the limits, or 0.
+func tooDeep(node *yamlv3.Node, depth int, budget *int) int {
+	*budget--
+	if depth > maxDepth || *budget < 0 {
+		return max(node.Line, 1)
+	}
+	if node.Kind == yamlv3.AliasNode {
+		return tooDeep(node.Alias, depth+1, budget)
+	}
+	for _, child := range node.Content {
+		if line := tooDeep(child, depth+1, budget); line > 0 {
+			return line
+		}
+	}
+	return 0
+}
+
+// yamlError splits the parser's error into its line and its words.
+func yamlError(err error) (int, string) {
+	var typeError *yamlv3.TypeError
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if errors.As(err, &typeError) && len(typeError.Errors) > 0 {
+		text = typeError.Errors[0]
+	}
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, message, ok := strings.Cut(rest, ": "); ok {
+			if line, err := strconv.Atoi(number); err == nil {
+				return line, message
+			}
+		}
+	}
+	return 0, text
+}
+
+// Place returns where a field of the document is. The path's steps are field names and, for the
+// items of lists, their indices as numbers; where the field is missing, its nearest parent's
+// position is taken.
+func (d *Document) Place(path ...any) Place {
+	o := d.Object
+	place := Place{
+		File: d.File, Document: d.Index, Path: FieldPath(path...),
+		Object: Object{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()},
+	}
+	node := d.node
+	place.Line, place.Column = node.Line, node.Column
+	for _, step := range path {
+		key, next := child(node, step)
+		if next == nil {
+			break
+		}
+		node = next
+		at := next
+		if key != nil {
+			at = key // the field's name is what a reader looks for
+		}
+		place.Line, place.Column = at.Line, at.Column
+	}
+	return place
+}
+
+// child returns the node of a step of a path, and that of its key in a mapping.
+func child(node *yamlv3.Node, step any) (key, value *yamlv3.Node) {
+	if node.Kind == yamlv3.AliasNode {
+		node = node.Alias
+	}
+	switch step := step.(type) {
+	case string:
+		for i := 0; node.Kind == yamlv3.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				return node.Content[i], node.Content[i+1]
+			}
+		}
+	case int:
+		if node.Kind == yamlv3.SequenceNode && step >= 0 && step < len(node.Content) {
+			return nil, node.Content[step]
+		}
+	}
+	return nil, nil
+}

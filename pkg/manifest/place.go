@@ -1,0 +1,59 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Object names a Kubernetes object.
+type Object struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name,omitempty"`
+}
+
+// String returns the object as a person would name it, or "" where there is none.
+func (o Object) String() string {
+	switch {
+	case o.Kind == "" && o.Name == "":
+		return ""
+	case o.Namespace != "":
+		return o.Kind + " " + o.Namespace + "/" + o.Name
+	}
+	return o.Kind + " " + o.Name
+}
+
+// Place is where in a release something is.
+type Place struct {
+	// File is the name of the file in the release; "" stands for the release as a whole.
+	File string
+	// Document counts the YAML documents of the file from 1; 0 is the file as a whole.
+	Document int
+	Object   Object
+	// Path is the field's path, e.g. spec.template.spec.containers[0].image.
+	Path string
+	// Line and Column count from 1 in the file as it is published; 0 is not known.
+	Line, Column int
+}
+
+// FieldPath writes a path as Kubernetes does: spec.containers[0].image, metadata.labels[a.b/c].
+func FieldPath(steps ...any) string {
+	var b strings.Builder
+	for _, step := range steps {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		case string:
+			switch {
+			case strings.ContainsAny(step, "./"):
+				fmt.Fprintf(&b, "[%s]", step)
+			case b.Len() == 0:
+				b.WriteString(step)
+			default:
+				b.WriteString("." + step)
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,33 @@
+package manifest
+
+import (
+	"fmt"
+	"time"
+)
+
+// JSONValue returns a YAML value as what JSON would have made of it: that is what Kubernetes knows.
+// Numbers are int64 or float64, times are texts, and keys are texts; a key that is none, which
+// Kubernetes would refuse, is written as one. Maps and lists are changed in place where they can be.
+func JSONValue(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v {
+			v[key] = JSONValue(field)
+		}
+	case map[any]any:
+		converted := make(map[string]any, len(v))
+		for key, field := range v {
+			converted[fmt.Sprint(key)] = JSONValue(field)
+		}
+		return converted
+	case []any:
+		for i, item := range v {
+			v[i] = JSONValue(item)
+		}
+	case int:
+		return int64(v)
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	}
+	return value
+}
