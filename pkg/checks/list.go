@@ -1,0 +1,15 @@
+package checks
+
+// list has every check, in the order of reports. A new check is a file of its own and a line here.
+var list = []Check{
+	// repository
+	fileNames,
+	componentsPresent,
+	metadataPresent,
+	defaultTemplate,
+	version,
+	providerName,
+	// metadata
+	metadataParse,
+	metadataSeries,
+}
