@@ -41,7 +41,7 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 			plan.Action, plan.Err = Replace, nil
 		}
 		return &Plan{Target: root, Releases: []ReleasePlan{plan}}, nil
-	})
+	}, func() error { return nil })
 	if err != nil {
 		return fmt.Errorf("writing %s to %s: %w", r, root, err)
 	}

@@ -25,12 +25,39 @@ func children() map[string]func(context.Context, string, disk) error {
 	}
 	for i := range publishers {
 		all[fmt.Sprintf("bytes %d", i)] = do(someRelease(libvirt, "v0.1.0", fmt.Sprint(i)))
+		all[fmt.Sprintf("replacement %d", i)] = replaceOften(i)
+		all[fmt.Sprintf("build %d", i)] = buildOften(i)
 		all[fmt.Sprintf("version %d", i)] = do(someRelease(libvirt, fmt.Sprintf("v0.%d.0", i), ""))
 		all[fmt.Sprintf("provider %d", i)] = do(someRelease(numbered(i), "v0.1.0", ""))
 	}
 	all["hold the lock"] = holdLock
 	all["overrides"] = publishOverrides
 	return all
+}
+
+// replaceOften publishes other bytes for a pre-release, again and again.
+func replaceOften(i int) func(context.Context, string, disk) error {
+	return func(ctx context.Context, root string, _ disk) error {
+		for round := range 5 {
+			r := someRelease(libvirt, "v0.1.0-rc.0", fmt.Sprint(i, round))
+			if err := publishDo(true, r)(ctx, root, unsynced); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// buildOften writes other bytes for a version, again and again.
+func buildOften(i int) func(context.Context, string, disk) error {
+	return func(_ context.Context, root string, _ disk) error {
+		for round := range 5 {
+			if err := writeFolder(unsynced, root, someRelease(libvirt, "v0.1.0", fmt.Sprint(i, round))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func numbered(i int) release.Provider {
@@ -104,6 +131,24 @@ func TestTenPublishersOfOtherVersionsAndProviders(t *testing.T) {
 			t.Errorf("%d releases of %d: %v", len(releases), publishers, err)
 		}
 		if err := readBackConfig(t.Context(), root, releases); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTenPublishersReplaceEachOther(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"replacement", "build"} {
+		root := filepath.Join(t.TempDir(), "repo")
+		for i, out := range atOnce(t, root, func(i int) string { return fmt.Sprintf("%s %d", kind, i) }) {
+			if out != "" {
+				t.Errorf("%s %d: %s", kind, i, out)
+			}
+		}
+		if left := hidden(tree(t, root)); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		if _, err := release.Read(root); err != nil {
 			t.Error(err)
 		}
 	}

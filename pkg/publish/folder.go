@@ -79,9 +79,9 @@ func (f *folder) unfinished() bool {
 }
 
 // update takes the lock, clears what a killed run left, asks decide what is to change now that
-// nobody else changes anything, and does it. On an error each version is as before or whole, and
-// what was staged is removed.
-func (f *folder) update(ctx context.Context, decide func() (changes, error)) (err error) {
+// nobody else changes anything, does it, and has it verified. On an error each version is as before
+// or whole, and what was staged is removed.
+func (f *folder) update(ctx context.Context, decide func() (changes, error), verify func() error) (err error) {
 	held, err := f.acquire(ctx)
 	if err != nil {
 		return advise(err)
@@ -101,16 +101,22 @@ func (f *folder) update(ctx context.Context, decide func() (changes, error)) (er
 	if todo.none() {
 		published = true
 		if missing == nil {
-			return f.syncAll() // the killed run may not have come to that
+			// The killed run may not have come to that.
+			if err := f.syncAll(); err != nil {
+				return fmt.Errorf("syncing what a run before this one published: %w", err)
+			}
 		}
-		return nil
+		return verify()
 	}
 	err = f.stage(ctx, todo)
 	if err == nil {
 		published, err = f.commit(ctx, todo)
 	}
 	// Not only clearStaging: where a replacement failed half way, the old version is put back.
-	return also(err, f.recoverKilled())
+	if err := also(err, f.recoverKilled()); err != nil {
+		return err
+	}
+	return verify()
 }
 
 // recoverKilled puts back what a run that was killed or failed had set aside, and removes what it

@@ -96,20 +96,24 @@ func (l *localRepository) Publish(ctx context.Context, releases []*release.Relea
 	if err != nil {
 		return nil, err
 	}
-	done, err := l.folder.publish(ctx, func() (*Plan, error) { return l.plan(ctx, checked) })
+	done, err := l.folder.publish(ctx,
+		func() (*Plan, error) { return l.plan(ctx, checked) },
+		func() error { return l.readBack(ctx, checked) })
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range checked {
+	return &Result{Plan: *done, Commands: clusterctlCommands(done.Config.Path, checked)}, nil
+}
+
+// readBack finds the releases as clusterctl does, by their versions and by the clusterctl.yaml.
+func (l *localRepository) readBack(ctx context.Context, releases []*release.Release) error {
+	for _, r := range releases {
 		l.folder.tell(fmt.Sprintf("reading %s back", r))
 		if err := readBackLocal(ctx, l.folder.root, r); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := readBackConfig(ctx, l.folder.root, checked); err != nil {
-		return nil, err
-	}
-	return &Result{Plan: *done, Commands: clusterctlCommands(done.Config.Path, checked)}, nil
+	return readBackConfig(ctx, l.folder.root, releases)
 }
 
 // Fetch implements Publisher.

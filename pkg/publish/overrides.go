@@ -113,15 +113,19 @@ func (o *overrides) Publish(ctx context.Context, releases []*release.Release) (*
 	if err != nil {
 		return nil, err
 	}
-	done, err := f.publish(ctx, func() (*Plan, error) { return o.plan(ctx, f, checked) })
+	done, err := f.publish(ctx,
+		func() (*Plan, error) { return o.plan(ctx, f, checked) },
+		func() error {
+			for _, r := range checked {
+				f.tell(fmt.Sprintf("reading %s back", r))
+				if err := readBackOverrides(ctx, configuration, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, err
-	}
-	for _, r := range checked {
-		f.tell(fmt.Sprintf("reading %s back", r))
-		if err := readBackOverrides(ctx, configuration, r); err != nil {
-			return nil, err
-		}
 	}
 	return &Result{Plan: *done, Commands: clusterctlCommands(o.opts.ClusterctlConfig, checked)}, nil
 }

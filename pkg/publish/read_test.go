@@ -90,7 +90,7 @@ func TestReadBackErrorOfOtherBytes(t *testing.T) {
 	root := t.TempDir()
 	r := someRelease(libvirt, "v0.1.0", "")
 	meddling := disk{around: func(op operation, do func() error) error {
-		if op.name == "remove" && filepath.Base(op.path) == lockFile {
+		if op.name == "remove" && filepath.Base(op.path) == stagingFolder {
 			write(t, filepath.Join(root, "infrastructure-libvirt", "v0.1.0", release.MetadataFile), "other")
 		}
 		return do()

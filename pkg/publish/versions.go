@@ -125,20 +125,24 @@ func (p *Plan) changes() changes {
 	return todo
 }
 
-// publish does what plan returns, which it asks again under the lock, and returns the plan that
-// was done. Where there is nothing to do nothing is written, not even a lock file.
-func (f *folder) publish(ctx context.Context, plan func() (*Plan, error)) (*Plan, error) {
-	done, err := plan()
-	if err == nil {
-		err = done.Err()
-	}
+// publish does what plan returns, which it asks again under the lock, then calls verify, and returns
+// the plan that was done. Where there is nothing to do nothing is written, not even a lock file.
+func (f *folder) publish(ctx context.Context, plan func() (*Plan, error), verify func() error) (*Plan, error) {
+	first, err := plan()
 	if err != nil {
+		first, err = plan() // what another publisher replaced just then could not be read
+	}
+	if err == nil {
+		err = first.Err()
+	}
+	// And what one replaces now can be read under the lock.
+	if err != nil && (first != nil || !f.unfinished()) {
 		return nil, err
 	}
-	if !done.Changes() && !f.unfinished() {
-		return done, nil
+	if err == nil && !first.Changes() && !f.unfinished() {
+		return first, verify()
 	}
-	first := done
+	var done *Plan
 	err = f.update(ctx, func() (changes, error) {
 		done, err = plan()
 		if err == nil {
@@ -148,9 +152,9 @@ func (f *folder) publish(ctx context.Context, plan func() (*Plan, error)) (*Plan
 			return changes{}, err
 		}
 		return done.changes(), nil
-	})
-	if !first.Changes() && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
-		return first, nil // what a killed run left stays where nothing can be written; the release is there
+	}, verify)
+	if first != nil && !first.Changes() && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
+		return first, verify() // what a killed run left stays where nothing can be written; the release is there
 	}
 	return done, err
 }
