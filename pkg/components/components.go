@@ -42,7 +42,7 @@ type Components struct {
 func Build(t *tree.Tree, options Options) (*Components, error) {
 	resources, err := t.Kustomize(options.Provider.Kustomize)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", options.Provider.Provider().Label(), err)
 	}
 	objects, err := decode(resources)
 	if err != nil {

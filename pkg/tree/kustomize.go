@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 // kustomizeState guards kustomize's schema, which is a global of its library: two kustomizations
@@ -60,6 +62,9 @@ func (e *KustomizeError) Unwrap() []error {
 // elsewhere is the cause, or wraps fs.ErrNotExist where the folder is not there.
 func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	dir, err := t.resolve(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there is no such folder; mend the path in %s: %w", t.Display(rel), release.ConfigFile, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, err
 	}
