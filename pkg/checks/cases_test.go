@@ -1,0 +1,293 @@
+package checks_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// caseFile is testdata/checks/<id>.yaml: how this repository's own release is edited so that the
+// check has to find something (bad) or has to stay silent (good).
+type caseFile struct {
+	Bad  []checkCase `json:"bad"`
+	Good []checkCase `json:"good"`
+}
+
+// checkCase is one edited release.
+type checkCase struct {
+	Name string `json:"name"`
+	// Provider and Version stand for other than the own release's: "bootstrap-demo".
+	Provider string `json:"provider"`
+	Version  string `json:"version"`
+	// Rename is another name for the provider.
+	Rename string `json:"rename"`
+	// Empty starts from no files at all.
+	Empty bool   `json:"empty"`
+	Edits []edit `json:"edits"`
+	// Want has a text for each finding of the check: "<severity> <file> | <object> | <path> | <part of the message>".
+	// Parts at the end may be left out.
+	Want []string `json:"want"`
+}
+
+// edit changes one file, or one object of it.
+type edit struct {
+	File string `json:"file"`
+	// Write replaces the whole file, and makes it; Drop takes it out of the release.
+	Write *string `json:"write"`
+	Drop  bool    `json:"drop"`
+	// Text replaces a text that occurs once.
+	Text *struct {
+		Old string `json:"old"`
+		New string `json:"new"`
+	} `json:"text"`
+	// Object is "Kind name", and picks the object that the rest is about.
+	Object string `json:"object"`
+	// Remove takes the object out.
+	Remove bool `json:"remove"`
+	// Set gives a field a value, Delete takes it out; Path has its steps, numbers for items of lists.
+	Path   []any `json:"path"`
+	Set    any   `json:"set"`
+	Delete bool  `json:"delete"`
+	// Add puts YAML documents at the file's end.
+	Add string `json:"add"`
+}
+
+var ownRelease = sync.OnceValues(func() (*release.Release, error) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return nil, err
+	}
+	config, err := release.Load(filepath.Join(root, release.ConfigFile))
+	if err != nil {
+		return nil, err
+	}
+	source, err := tree.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	result, err := build.Build(contextForBuild, source, build.Options{Config: config, Version: "v0.1.0"})
+	if err != nil {
+		return nil, err
+	}
+	return result.Releases[0], nil
+})
+
+// TestCases runs every case of every check.
+func TestCases(t *testing.T) {
+	for _, check := range checks.All() {
+		path := filepath.Join(pinned.Root(t), "testdata", "checks", check.ID+".yaml")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Errorf("check %s has no cases: %v", check.ID, err)
+			continue
+		}
+		var cases caseFile
+		if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if len(cases.Bad) == 0 {
+			t.Errorf("check %s has no bad case", check.ID)
+		}
+		for _, c := range cases.Bad {
+			t.Run(check.ID+"/bad/"+c.Name, func(t *testing.T) {
+				if len(c.Want) == 0 {
+					t.Fatal("a bad case wants findings")
+				}
+				compareFindings(t, check.ID, c)
+			})
+		}
+		for _, c := range cases.Good {
+			t.Run(check.ID+"/good/"+c.Name, func(t *testing.T) { compareFindings(t, check.ID, c) })
+		}
+	}
+}
+
+// compareFindings checks an edited release and compares what the check found with what the case wants.
+func compareFindings(t *testing.T, id string, c checkCase) {
+	t.Helper()
+	result, err := checks.Run(t.Context(), &checks.Subject{Release: c.apply(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := slices.Clone(c.Want)
+	for _, f := range result.Findings {
+		if f.ID != id {
+			continue
+		}
+		if f.Message == "" || f.Fix == "" || f.Source == "" {
+			t.Errorf("a finding without message, fix or source: %+v", f)
+		}
+		got := fmt.Sprintf("%s %s | %s | %s | %s", f.Severity, f.File, f.Object, f.Path, f.Message)
+		i := slices.IndexFunc(wanted, func(want string) bool { return isFinding(got, want) })
+		if i < 0 {
+			t.Errorf("not wanted: %s", got)
+			continue
+		}
+		wanted = slices.Delete(wanted, i, i+1)
+	}
+	for _, want := range wanted {
+		t.Errorf("not found: %s", want)
+	}
+}
+
+// isFinding says whether a finding is the wanted one: all parts are equal, and the last of four is contained.
+func isFinding(got, want string) bool {
+	parts, wanted := strings.SplitN(got, " | ", 4), strings.SplitN(want, " | ", 4)
+	for i, part := range wanted {
+		if i == 3 && strings.Contains(parts[i], part) {
+			continue
+		}
+		if strings.TrimSpace(parts[i]) != strings.TrimSpace(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// apply returns the own release with the case's edits.
+func (c checkCase) apply(t *testing.T) *release.Release {
+	t.Helper()
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := &release.Release{Provider: own.Provider, Version: own.Version}
+	if c.Version != "" {
+		edited.Version = c.Version
+	}
+	if c.Provider != "" {
+		if edited.Provider, err = release.ParseLabel(c.Provider); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Rename != "" {
+		edited.Provider.Name = c.Rename
+	}
+	if !c.Empty {
+		edited.Files = slices.Clone(own.Files)
+	}
+	for _, e := range c.Edits {
+		e.apply(t, edited)
+	}
+	slices.SortFunc(edited.Files, func(a, b release.File) int { return strings.Compare(a.Name, b.Name) })
+	return edited
+}
+
+// apply makes one edit.
+func (e edit) apply(t *testing.T, r *release.Release) {
+	t.Helper()
+	i := slices.IndexFunc(r.Files, func(f release.File) bool { return f.Name == e.File })
+	if e.Write != nil {
+		if i >= 0 {
+			r.Files = slices.Delete(r.Files, i, i+1)
+		}
+		r.Files = append(r.Files, release.File{Name: e.File, Data: []byte(*e.Write)})
+		return
+	}
+	if i < 0 {
+		t.Fatalf("the release has no %s", e.File)
+	}
+	switch {
+	case e.Drop:
+		r.Files = slices.Delete(r.Files, i, i+1)
+	case e.Text != nil:
+		text := string(r.Files[i].Data)
+		if n := strings.Count(text, e.Text.Old); n != 1 {
+			t.Fatalf("%s has %d times the text %q, and the edit is for one", e.File, n, e.Text.Old)
+		}
+		r.Files[i].Data = []byte(strings.Replace(text, e.Text.Old, e.Text.New, 1))
+	case e.Add != "":
+		r.Files[i].Data = append(append(slices.Clone(r.Files[i].Data), "\n---\n"...), e.Add...)
+	default:
+		r.Files[i].Data = e.editObject(t, r.Files[i].Data)
+	}
+}
+
+// editObject changes one object of a file.
+func (e edit) editObject(t *testing.T, data []byte) []byte {
+	t.Helper()
+	objects, err := utilyaml.ToUnstructured(data)
+	if err != nil {
+		t.Fatalf("%s: %v", e.File, err)
+	}
+	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind()+" "+o.GetName() == e.Object })
+	if i < 0 {
+		t.Fatalf("%s has no object %q", e.File, e.Object)
+	}
+	switch {
+	case e.Remove:
+		objects = slices.Delete(objects, i, i+1)
+	case e.Delete:
+		change(t, objects[i].Object, e.Path, nil, true)
+	default:
+		change(t, objects[i].Object, e.Path, e.Set, false)
+	}
+	documents := make([]string, 0, len(objects))
+	for _, o := range objects {
+		document, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(document))
+	}
+	return []byte(strings.Join(documents, "---\n"))
+}
+
+// change sets or deletes the field at a path. A step into a list is its index; the index after the
+// last item adds one.
+func change(t *testing.T, parent any, path []any, value any, remove bool) any {
+	t.Helper()
+	if len(path) == 0 {
+		return value
+	}
+	switch parent := parent.(type) {
+	case map[string]any:
+		step, ok := path[0].(string)
+		if !ok {
+			t.Fatalf("path: %v is no field's name", path[0])
+		}
+		if _, there := parent[step]; remove && len(path) == 1 {
+			if !there {
+				t.Fatalf("path: there is no %s to delete", step)
+			}
+			delete(parent, step)
+			return parent
+		}
+		if parent[step] == nil && len(path) > 1 {
+			parent[step] = map[string]any{}
+		}
+		parent[step] = change(t, parent[step], path[1:], value, remove)
+		return parent
+	case []any:
+		number, ok := path[0].(float64)
+		step := int(number)
+		if !ok || step < 0 || step > len(parent) {
+			t.Fatalf("path: %v is no index into a list of %d", path[0], len(parent))
+		}
+		if remove && len(path) == 1 {
+			return slices.Delete(slices.Clone(parent), step, step+1)
+		}
+		if step == len(parent) {
+			return append(slices.Clone(parent), value)
+		}
+		parent[step] = change(t, parent[step], path[1:], value, remove)
+		return parent
+	}
+	t.Fatalf("path: %v leads into a value that has no fields", path)
+	return nil
+}
