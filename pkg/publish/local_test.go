@@ -39,6 +39,31 @@ func TestPublishAndReadBack(t *testing.T) {
 	}
 }
 
+func TestPublishOddFileNames(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	files := r.Files
+	for _, name := range []string{"with space", "100%41", "a#b?c", "$HOME ${x", ".hidden", "ünï", "new\nline", "empty", "latest", configFile} {
+		files = append(files, release.File{Name: name, Data: []byte(strings.TrimPrefix(name, "empty"))})
+	}
+	odd, err := release.New(libvirt, "v0.1.0", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	publish(t, root, Options{}, odd)
+	if d := odd.Differences(mustRead(t, root, odd)); len(d) > 0 {
+		t.Errorf("other bytes: %v", d)
+	}
+	// One that the disk can't take is refused before anything is seen.
+	long := *someRelease(libvirt, "v0.1.1", "")
+	long.Files = append(long.Files, release.File{Name: strings.Repeat("x", 300)})
+	before := tree(t, root)
+	if _, err := open(t, root, Options{}).Publish(t.Context(), []*release.Release{&long}); err == nil || !strings.Contains(err.Error(), "nothing was published") {
+		t.Errorf("a name that is too long: %v", err)
+	}
+	sameTree(t, before, tree(t, root))
+}
+
 func TestPublishAgainWritesNothing(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "one")
