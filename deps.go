@@ -4,6 +4,7 @@ package deps
 
 import (
 	_ "github.com/adrg/xdg"
+	_ "github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	_ "github.com/fatih/color"
 	_ "go.yaml.in/yaml/v2"
 	_ "github.com/distribution/reference"

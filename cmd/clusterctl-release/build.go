@@ -20,6 +20,8 @@ type buildFlags struct {
 	output    string
 	images    []string
 	providers []string
+
+	skipChecks bool
 }
 
 func newBuildCommand() *cobra.Command {
@@ -31,7 +33,7 @@ func newBuildCommand() *cobra.Command {
 components YAML (one namespace, provider labels, images of the release), metadata.yaml, the cluster
 templates and the ClusterClasses. The folder is laid out as clusterctl's local repositories are.
 
-Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
+The release is checked first, and one with errors is not written. Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
 folder before is replaced as a whole.`,
 		Example: `  # Every provider of the tree
   clusterctl release build --version v0.1.0
@@ -46,6 +48,7 @@ folder before is replaced as a whole.`,
 	cmd.Flags().StringVarP(&flags.output, "output", "o", filepath.Join("out", "release"), "folder to write the release to")
 	cmd.Flags().StringArrayVar(&flags.images, "image", nil, "image to release instead of the tree's, as NAME=REFERENCE (repeat for more)")
 	cmd.Flags().StringSliceVar(&flags.providers, "provider", nil, "label of a provider to build, e.g. infrastructure-libvirt (default: all)")
+	addSkipChecksFlag(cmd, &flags.skipChecks)
 	_ = cmd.MarkFlagRequired("version")
 	return cmd
 }
@@ -77,7 +80,10 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	for _, note := range result.Notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", note.Provider, note.Message)
 	}
-	// Everything is built before anything is written: a tree with a broken provider leaves no half release.
+	if err := requireChecked(cmd, result.Releases, config, flags.skipChecks); err != nil {
+		return err
+	}
+	// Everything is built and checked before anything is written: a tree with a broken provider leaves no half release.
 	for _, r := range result.Releases {
 		if err := publish.WriteFolder(flags.output, r); err != nil {
 			return err

@@ -82,6 +82,7 @@ Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
 	root.AddCommand(
 		newInitCommand(),
 		newBuildCommand(),
+		newCheckCommand(),
 		newMetadataCommand(),
 		newPublishCommand(),
 		newFetchCommand(),

@@ -15,6 +15,7 @@ type publishFlags struct {
 	plan             bool
 	replace          bool
 	clusterctlConfig string
+	skipChecks       bool
 }
 
 func newPublishCommand() *cobra.Command {
@@ -46,6 +47,7 @@ PLACE is a folder (or its file:// URL), which becomes a local repository with a 
 	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, and change nothing")
 	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
 	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
+	addSkipChecksFlag(cmd, &flags.skipChecks)
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
@@ -76,6 +78,13 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 			return "", err
 		}
 		return plan.String(), plan.Err()
+	}
+	config, err := loadSuppressions("")
+	if err != nil {
+		return "", err
+	}
+	if err := requireChecked(cmd, releases, config, flags.skipChecks); err != nil {
+		return "", err
 	}
 	result, err := publisher.Publish(cmd.Context(), releases)
 	if err != nil {

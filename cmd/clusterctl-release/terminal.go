@@ -17,10 +17,16 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// errorPrefix leads in an error: in colour on a terminal, unless NO_COLOR asks for none.
+// wantsColor says whether to use colours: on a terminal, unless NO_COLOR asks for none.
+func wantsColor(w io.Writer) bool {
+	_, plain := os.LookupEnv("NO_COLOR")
+	return !plain && isTerminal(w) && os.Getenv("TERM") != "dumb"
+}
+
+// errorPrefix leads in an error, in colour where colours are wanted.
 func errorPrefix(w io.Writer) string {
 	const prefix = "error: "
-	if _, plain := os.LookupEnv("NO_COLOR"); plain || !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+	if !wantsColor(w) {
 		return prefix
 	}
 	red := color.New(color.FgRed, color.Bold)

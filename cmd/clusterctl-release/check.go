@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/report"
+)
+
+type checkFlags struct {
+	config   string
+	previous string
+	with     []string
+	format   string
+	failOn   string
+	list     bool
+	explain  string
+}
+
+func newCheckCommand() *cobra.Command {
+	var flags checkFlags
+	cmd := &cobra.Command{
+		Use:   "check RELEASE...",
+		Short: "Check releases against clusterctl's rules and the provider contracts",
+		Long: `Check holds releases against what clusterctl refuses, what the contracts ask for, and what is known to
+bite users later. A RELEASE is a version folder (<label>/<version>), a folder with several of them, or
+clusterctl's own URL of a provider: your own before it is published, or anybody's after.
+
+It ends with status 1 where there is a finding of the severity that --fail-on names, or a graver one.`,
+		Example: `  # What was built
+  clusterctl release check out/release
+
+  # As annotations of a pull request
+  clusterctl release check out/release --format github --fail-on warning
+
+  # What is a check about?
+  clusterctl release check --explain image-canonical`,
+		RunE: func(cmd *cobra.Command, args []string) error { return runCheck(cmd, args, flags) },
+	}
+	cmd.Flags().StringVar(&flags.config, "config", "", "release file with the findings that are turned off (default: "+release.ConfigFile+", if it is there)")
+	cmd.Flags().StringVar(&flags.previous, "previous", "", "the release before, for checks of what changed")
+	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
+	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats()))
+	cmd.Flags().StringVar(&flags.failOn, "fail-on", string(checks.Error), "severity to fail on: error, warning or note")
+	cmd.Flags().BoolVar(&flags.list, "list", false, "list all checks")
+	cmd.Flags().StringVar(&flags.explain, "explain", "", "print the page of a check, by its id")
+	return cmd
+}
+
+func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
+	switch {
+	case flags.list:
+		return listChecks(cmd.OutOrStdout())
+	case flags.explain != "":
+		page, err := checks.Explain(flags.explain)
+		if err != nil {
+			return &usageError{err: err}
+		}
+		fmt.Fprint(cmd.OutOrStdout(), page)
+		return nil
+	case len(args) == 0:
+		return &usageError{err: errors.New("name a release to check"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
+	}
+	failOn, err := checks.ParseSeverity(flags.failOn)
+	if err != nil {
+		return &usageError{err: fmt.Errorf("--fail-on: %w", err)}
+	}
+	if err := report.ParseFormat(flags.format); err != nil {
+		return &usageError{err: fmt.Errorf("--format: %w", err)}
+	}
+	subjects, folders, err := readSubjects(cmd, args, flags)
+	if err != nil {
+		return err
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	progress.show("checking")
+	found, err := runChecks(cmd.Context(), subjects, folders)
+	progress.close()
+	if err != nil {
+		return err
+	}
+	found.Color = wantsColor(cmd.OutOrStdout())
+	if err := found.Write(flags.format, cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if found.Fails(failOn) {
+		return &findingsError{}
+	}
+	return nil
+}
+
+// listChecks prints a line for each check.
+func listChecks(w io.Writer) error {
+	width := 0
+	for _, c := range checks.All() {
+		width = max(width, len(c.ID))
+	}
+	group := checks.Group("")
+	for _, c := range checks.All() {
+		if c.Group != group {
+			group = c.Group
+			if _, err := fmt.Fprintf(w, "%s\n", group); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintf(w, "  %-*s  %-7s  %s\n", width, c.ID, c.Severity, c.Title); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSubjects reads the releases to check, with where their files are and what else the checks need.
+func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*checks.Subject, []string, error) {
+	config, err := loadSuppressions(flags.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	previous, err := readPrevious(cmd, flags.previous)
+	if err != nil {
+		return nil, nil, err
+	}
+	with, err := readReleases(cmd, flags.with)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--with: %w", err)
+	}
+	var subjects []*checks.Subject
+	var folders []string
+	for _, arg := range args {
+		releases, err := publish.Read(cmd.Context(), arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range releases {
+			subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[r.Provider.Label()], With: with, Config: configOf(config, r)})
+			folders = append(folders, folderOf(arg, r))
+		}
+	}
+	return subjects, folders, nil
+}
+
+// loadSuppressions reads the release file whose suppressions hold; none is fine where none was asked for.
+func loadSuppressions(path string) (*release.Config, error) {
+	if path != "" {
+		return release.Load(path)
+	}
+	config, err := release.Load(release.ConfigFile)
+	if errors.Is(err, release.ErrNoConfig) {
+		return nil, nil
+	}
+	return config, err
+}
+
+// configOf returns the entry of a release's provider in a release file, or nil.
+func configOf(config *release.Config, r *release.Release) *release.ProviderConfig {
+	if config == nil {
+		return nil
+	}
+	for i, p := range config.Providers {
+		if p.Provider() == r.Provider {
+			return &config.Providers[i]
+		}
+	}
+	return nil
+}
+
+// readPrevious reads the releases before, by their providers' labels.
+func readPrevious(cmd *cobra.Command, location string) (map[string]*release.Release, error) {
+	if location == "" {
+		return nil, nil
+	}
+	releases, err := publish.Read(cmd.Context(), location)
+	if err != nil {
+		return nil, fmt.Errorf("--previous: %w", err)
+	}
+	previous := map[string]*release.Release{}
+	for _, r := range releases {
+		if other, ok := previous[r.Provider.Label()]; ok {
+			return nil, &usageError{err: fmt.Errorf("--previous %s has %s and %s: name one version's folder", location, other, r)}
+		}
+		previous[r.Provider.Label()] = r
+	}
+	return previous, nil
+}
+
+// folderOf returns where the files of a release are that was read from a location, or "".
+func folderOf(location string, r *release.Release) string {
+	for _, candidate := range []string{location, filepath.Join(location, r.Version), filepath.Join(location, r.Provider.Label(), r.Version)} {
+		abs, err := filepath.Abs(candidate)
+		if err != nil || filepath.Base(abs) != r.Version || filepath.Base(filepath.Dir(abs)) != r.Provider.Label() {
+			continue
+		}
+		if info, err := os.Stat(abs); err == nil && info.IsDir() {
+			return filepath.ToSlash(candidate)
+		}
+	}
+	return ""
+}
+
+// runChecks checks releases side by side.
+func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string) (*report.Report, error) {
+	found := &report.Report{Entries: make([]report.Entry, len(subjects)), Tool: toolVersion()}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range subjects {
+		group.Go(func() error {
+			result, err := checks.Run(ctx, s)
+			if err != nil {
+				return fmt.Errorf("checking %s: %w", s.Release, err)
+			}
+			found.Entries[i] = report.Entry{Result: result, Folder: folders[i]}
+			subjects[i] = nil // what was read of its files is not needed any more
+			return nil
+		})
+	}
+	return found, group.Wait()
+}
+
+// addSkipChecksFlag adds the flag by which a command does without checks.
+func addSkipChecksFlag(cmd *cobra.Command, skip *bool) {
+	cmd.Flags().BoolVar(skip, "skip-checks", false, "do it without checking the release first")
+}
+
+// requireChecked refuses releases with errors, and shows them; warnings and notes are counted.
+func requireChecked(cmd *cobra.Command, releases []*release.Release, config *release.Config, skip bool) error {
+	stderr := cmd.ErrOrStderr()
+	if skip {
+		fmt.Fprintln(stderr, "warning: THE CHECKS ARE SKIPPED (--skip-checks): nobody knows whether clusterctl can use this release")
+		return nil
+	}
+	subjects := make([]*checks.Subject, 0, len(releases))
+	for _, r := range releases {
+		subjects = append(subjects, &checks.Subject{Release: r, With: releases, Config: configOf(config, r)})
+	}
+	found, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
+	if err != nil {
+		return err
+	}
+	if found.Count(checks.Error) == 0 {
+		if n := found.Count(checks.Warning); n > 0 {
+			fmt.Fprintf(stderr, "note: the checks have %d warnings: `clusterctl release check` shows them\n", n)
+		}
+		return nil
+	}
+	found.Color = wantsColor(stderr)
+	if err := found.Write("text", stderr); err != nil {
+		return err
+	}
+	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: mend them, or turn off what is right as it is in "+release.ConfigFile)
+	return &findingsError{}
+}

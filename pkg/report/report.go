@@ -1,0 +1,118 @@
+// Package report shows what checks found, in the formats that people and pipelines read.
+package report
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+)
+
+// Entry is what the checks found in one release.
+type Entry struct {
+	*checks.Result
+	// Folder is where the release's files are, as a path that a pipeline knows; "" where they are
+	// nowhere on the disk.
+	Folder string
+}
+
+// path returns how a pipeline names a file of the release.
+func (e Entry) path(file string) string {
+	folder := e.Folder
+	if folder == "" {
+		folder = path.Join(e.Release.Provider.Label(), e.Release.Version)
+	}
+	return path.Join(folder, file)
+}
+
+// Report is what the checks found in some releases.
+type Report struct {
+	Entries []Entry
+	// Tool is the version of this program.
+	Tool string
+	// Color lets the text format use colours.
+	Color bool
+}
+
+// Count returns how many findings of all releases have a severity.
+func (r *Report) Count(severity checks.Severity) int {
+	n := 0
+	for _, e := range r.Entries {
+		n += e.Count(severity)
+	}
+	return n
+}
+
+// Fails says whether there is a finding of that severity or a graver one.
+func (r *Report) Fails(on checks.Severity) bool {
+	for _, e := range r.Entries {
+		for _, f := range e.Findings {
+			if f.Severity.AtLeast(on) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// format is one way to show a report.
+type format struct {
+	name  string
+	write func(*Report, io.Writer) error
+}
+
+// formats are all of them. A new one is a file of its own and a line here.
+var formats = []format{
+	{"text", writeText},
+	{"json", writeJSON},
+	{"sarif", writeSARIF},
+	{"github", writeGitHub},
+	{"gitlab", writeGitLab},
+	{"junit", writeJUnit},
+}
+
+// Formats returns the names of the formats.
+func Formats() []string {
+	names := make([]string, 0, len(formats))
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// ParseFormat returns an error that lists the formats where there is none of that name.
+func ParseFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Write shows the report in a format.
+func (r *Report) Write(name string, w io.Writer) error {
+	for _, f := range formats {
+		if f.name == name {
+			if err := f.write(r, w); err != nil {
+				return fmt.Errorf("writing the report as %s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return ParseFormat(name)
+}
+
+// plural returns a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// where names the object and field of a finding in a line, or is "".
+func where(f checks.Finding) string {
+	return strings.TrimSpace(f.Object.String() + " " + f.Path)
+}

@@ -1,0 +1,147 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fatih/color"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+)
+
+// maxShown is how many characters of a line are shown: some files have all they hold in one.
+const maxShown = 120
+
+// writeText groups findings by release and file, shows the line of each, and ends with a count.
+func writeText(r *Report, w io.Writer) error {
+	t := text{w: w, colors: map[checks.Severity]*color.Color{
+		checks.Error: color.New(color.FgRed, color.Bold), checks.Warning: color.New(color.FgYellow), checks.Note: color.New(color.FgCyan),
+	}, bold: color.New(color.Bold), faint: color.New(color.Faint)}
+	for _, c := range append([]*color.Color{t.bold, t.faint}, t.colors[checks.Error], t.colors[checks.Warning], t.colors[checks.Note]) {
+		if r.Color {
+			c.EnableColor()
+		} else {
+			c.DisableColor()
+		}
+	}
+	for _, e := range r.Entries {
+		t.release(e)
+	}
+	t.printf("%s, %s, %s in %s\n", plural(r.Count(checks.Error), "error"), plural(r.Count(checks.Warning), "warning"),
+		plural(r.Count(checks.Note), "note"), plural(len(r.Entries), "release"))
+	return t.err
+}
+
+// text writes until the first error.
+type text struct {
+	w           io.Writer
+	err         error
+	colors      map[checks.Severity]*color.Color
+	bold, faint *color.Color
+}
+
+func (t *text) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+// release shows what was found in one release.
+func (t *text) release(e Entry) {
+	if len(e.Findings) == 0 && len(e.Suppressed) == 0 {
+		return
+	}
+	t.printf("%s\n", t.bold.Sprint(e.Release))
+	file := ""
+	for _, f := range e.Findings {
+		if f.File != file {
+			file = f.File
+			t.printf("  %s\n", e.path(file))
+		}
+		t.finding(e, f)
+	}
+	if len(e.Suppressed) > 0 {
+		t.printf("  turned off in the release file\n")
+	}
+	for _, s := range e.Suppressed {
+		t.printf("    %s %s %s: %s\n", s.ID, s.File, where(s.Finding), t.faint.Sprint(s.Reason))
+	}
+	t.printf("\n")
+}
+
+// finding shows one finding with its line.
+func (t *text) finding(e Entry, f checks.Finding) {
+	place := ""
+	switch {
+	case f.Line > 0 && f.Column > 0:
+		place = fmt.Sprintf("%d:%d: ", f.Line, f.Column)
+	case f.Line > 0:
+		place = fmt.Sprintf("%d: ", f.Line)
+	}
+	t.printf("    %s%s: %s\n", place, t.colors[f.Severity].Sprint(f.Severity), indent(f.Message, "      "))
+	if at := where(f); at != "" {
+		t.printf("      %s\n", at)
+	}
+	if line, caret, ok := excerpt(e, f); ok {
+		t.printf("      %s\n", t.faint.Sprint("| "+line))
+		if caret >= 0 {
+			t.printf("      %s%s\n", t.faint.Sprint("| "), strings.Repeat(" ", caret)+t.colors[f.Severity].Sprint("^"))
+		}
+	}
+	t.printf("      fix: %s %s\n", indent(f.Fix, "      "), t.faint.Sprint("["+f.ID+"]"))
+}
+
+// excerpt returns the line of a finding, cut to what a terminal shows, and where the caret goes in
+// it; -1 is nowhere.
+func excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
+	file, found := e.Release.File(f.File)
+	if !found || f.Line <= 0 {
+		return "", 0, false
+	}
+	data := file.Data
+	for range f.Line - 1 {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 {
+			return "", 0, false
+		}
+		data = data[i+1:]
+	}
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		data = data[:i]
+	}
+	runes := []rune(printable(string(data)))
+	caret = f.Column - 1
+	if caret > maxShown/2 { // far to the right: show what is around it
+		cut := min(caret-maxShown/2, len(runes))
+		runes = runes[cut:]
+		caret -= cut
+	}
+	if len(runes) > maxShown {
+		runes = append(runes[:maxShown:maxShown], '…')
+	}
+	if caret > len(runes) {
+		caret = -1
+	}
+	return strings.TrimRight(string(runes), " "), caret, true
+}
+
+// printable replaces what a terminal would take for a command or could not show.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return ' '
+		case r < ' ' || r == 0x7f || r == utf8.RuneError || r == 0x9b:
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// indent puts a lead before every line but the first.
+func indent(s, lead string) string {
+	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+lead)
+}
