@@ -38,6 +38,8 @@ type checkCase struct {
 	// Empty starts from no files at all.
 	Empty bool   `json:"empty"`
 	Edits []edit `json:"edits"`
+	// Previous are the edits that make the release before of the own one.
+	Previous []edit `json:"previous"`
 	// Want has a text for each finding of the check: "<severity> <file> | <object> | <path> | <part of the message>".
 	// Parts at the end may be left out.
 	Want []string `json:"want"`
@@ -120,7 +122,11 @@ func TestCases(t *testing.T) {
 // compareFindings checks an edited release and compares what the check found with what the case wants.
 func compareFindings(t *testing.T, id string, c checkCase) {
 	t.Helper()
-	result, err := checks.Run(t.Context(), &checks.Subject{Release: c.apply(t)})
+	subject := &checks.Subject{Release: c.apply(t)}
+	if len(c.Previous) > 0 {
+		subject.Previous = checkCase{Edits: c.Previous}.apply(t)
+	}
+	result, err := checks.Run(t.Context(), subject)
 	if err != nil {
 		t.Fatal(err)
 	}

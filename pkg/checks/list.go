@@ -11,5 +11,12 @@ var list = []Check{
 	providerName,
 	// metadata
 	metadataParse,
-	metadataSeries,
+	metadataAPIVersion,
+	metadataKind,
+	seriesPresent,
+	seriesDuplicate,
+	seriesOrder,
+	seriesDropped,
+	seriesContractChanged,
+	contractKnown,
 }

@@ -7,36 +7,80 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-const sourceMetadata = "clusterctl provider contract, Metadata YAML, Validation Rules"
+const (
+	sourceMetadata   = "clusterctl provider contract, Metadata YAML"
+	sourceValidation = "clusterctl provider contract, Metadata YAML, Validation Rules"
+)
 
-var metadataParse = Check{
-	ID: "metadata-parse", Group: Metadata, Severity: Error,
-	Title:  "metadata.yaml is what clusterctl reads",
-	Source: sourceMetadata,
-	Run: func(s *Subject, report Report) {
-		_, err := s.Metadata()
-		var invalid *metadata.ParseError
-		if !errors.As(err, &invalid) {
-			return
-		}
-		for _, p := range invalid.Problems {
-			reportProblem(s, report, p)
-		}
-	},
+// The checks of metadata.yaml are pkg/metadata's, one for each kind of problem.
+var (
+	metadataParse = metadataCheck("metadata-parse", metadata.ProblemParse, Error, sourceValidation,
+		"metadata.yaml is what clusterctl reads")
+	metadataAPIVersion = metadataCheck("metadata-api-version", metadata.ProblemAPIVersion, Error, sourceValidation,
+		"metadata.yaml has clusterctl's apiVersion")
+	metadataKind = metadataCheck("metadata-kind", metadata.ProblemKind, Error, sourceValidation,
+		"metadata.yaml has the kind Metadata")
+	seriesDuplicate = metadataCheck("series-duplicate", metadata.ProblemSeriesDuplicate, Warning, sourceMetadata,
+		"No release series is listed twice")
+	seriesOrder = metadataCheck("series-order", metadata.ProblemSeriesOrder, Warning, sourceMetadata,
+		"The release series are in order")
+	seriesDropped = metadataCheck("series-dropped", metadata.ProblemSeriesDropped, Error, sourceMetadata,
+		"No release series of the release before is lost")
+	seriesContractChanged = metadataCheck("series-contract-changed", metadata.ProblemSeriesContractChanged, Error, sourceMetadata,
+		"No release series has another contract than before")
+	contractKnown = metadataCheck("contract-known", metadata.ProblemContractKnown, Error, sourceMetadata,
+		"Each contract is one that Cluster API has")
+)
+
+// metadataCheck returns the check that reports one kind of problem; each problem has its own severity.
+func metadataCheck(id string, problem metadata.ProblemID, severity Severity, source, title string) Check {
+	return Check{
+		ID: id, Group: Metadata, Severity: severity, Title: title, Source: source,
+		Run: func(s *Subject, report Report) { s.reportProblems(problem, report) },
+	}
 }
 
-// reportProblem turns a problem of pkg/metadata into a finding.
-func reportProblem(s *Subject, report Report, p metadata.Problem) {
-	place := s.At(release.MetadataFile)
-	place.Line = p.Line
-	report(Finding{Place: place, Severity: Severity(p.Severity), Message: p.Message, Fix: p.Fix})
+// reportProblems reports the problems of one kind in metadata.yaml.
+func (s *Subject) reportProblems(id metadata.ProblemID, report Report) {
+	for _, p := range s.metadataProblems() {
+		if p.ID == id {
+			place := s.At(release.MetadataFile)
+			place.Line = p.Line
+			report(Finding{Place: place, Severity: Severity(p.Severity), Message: p.Message, Fix: p.Fix})
+		}
+	}
 }
 
-var metadataSeries = Check{
+// metadataProblems returns what is wrong in metadata.yaml, by itself and against the release before.
+func (s *Subject) metadataProblems() []metadata.Problem {
+	file, err := s.Metadata()
+	var invalid *metadata.ParseError
+	if errors.As(err, &invalid) {
+		return invalid.Problems
+	}
+	if file == nil {
+		return nil
+	}
+	problems := file.Check(nil)
+	if s.Previous == nil {
+		return problems
+	}
+	data, ok := s.Previous.File(release.MetadataFile)
+	if !ok {
+		return problems
+	}
+	if previous, err := metadata.Parse(release.MetadataFile, data.Data); err == nil {
+		problems = append(problems, file.CheckPrevious(previous, nil)...)
+	}
+	return problems
+}
+
+var seriesPresent = Check{
 	ID: "series-present", Group: Metadata, Severity: Error,
 	Title:  "metadata.yaml has the series of the release",
 	Source: sourceMetadata,
 	Run: func(s *Subject, report Report) {
+		s.reportProblems(metadata.ProblemSeriesPresent, report)
 		file, err := s.Metadata()
 		if file == nil || err != nil {
 			return
