@@ -137,7 +137,6 @@ func TestBadPlaces(t *testing.T) {
 		{"init --output missing/new.yaml", exitFailed, []string{"missing/new.yaml", "no such file or directory"}},
 		{"publish missing --to repository", exitFailed, []string{"missing"}},
 		{"publish empty --to repository", exitFailed, []string{"no release in ", "/empty: expected folders <provider label>/<version>"}},
-		{"publish half --to repository", exitFailed, []string{"infrastructure-demo v0.1.0 has no file infrastructure-components.yaml"}},
 		{"publish out/release half --to repository", exitUsage, []string{"half: infrastructure-demo v0.1.0 is named before, with other bytes"}},
 		{"publish out/release --to file", exitFailed, []string{"file"}},
 		{"publish out/release --to file/repository", exitFailed, []string{"file"}},

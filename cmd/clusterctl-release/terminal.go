@@ -17,10 +17,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// wantsColor says whether to use colours: on a terminal, unless NO_COLOR asks for none.
+// wantsColor says whether to use colours: on a terminal, unless NO_COLOR asks for none. An empty
+// NO_COLOR asks for nothing.
+// Source: no-color.org.
 func wantsColor(w io.Writer) bool {
-	_, plain := os.LookupEnv("NO_COLOR")
-	return !plain && isTerminal(w) && os.Getenv("TERM") != "dumb"
+	return os.Getenv("NO_COLOR") == "" && isTerminal(w) && os.Getenv("TERM") != "dumb"
 }
 
 // errorPrefix leads in an error, in colour where colours are wanted.
@@ -34,8 +35,8 @@ func errorPrefix(w io.Writer) string {
 	return red.Sprint(prefix)
 }
 
-// patience is how long a step may take before its progress is shown.
-const patience = time.Second
+// patience is how long a step may take before its progress is shown; tests have less.
+var patience = time.Second
 
 // progress shows what is being done once it takes longer than patience. On anything but a terminal
 // it is silent.
