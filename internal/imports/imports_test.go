@@ -1,0 +1,189 @@
+// Package imports holds the project's packages against the direction in which they may depend on
+// each other. It has tests only.
+package imports
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+)
+
+const module = "github.com/clusterctl-release/clusterctl-release"
+
+// layers are the packages below pkg, the lowest first. A package imports packages of lower layers,
+// and none of its own layer or a higher one. A package that is not here yet needs a place.
+var layers = [][]string{
+	{"pkg/release", "pkg/manifest"},
+	{"pkg/tree"},
+	{"pkg/components", "pkg/metadata", "pkg/ownership", "pkg/templates"},
+	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/publish"},
+	{"pkg/report"},
+}
+
+// areas are the parts of the project outside of pkg, with what their packages may import besides
+// packages of their own area. The longest prefix holds.
+var areas = []struct {
+	prefix string
+	// imports are prefixes of packages, for code; tests may import what is in tests as well.
+	imports, tests []string
+}{
+	{prefix: "cmd/clusterctl-release", imports: []string{"pkg"}, tests: []string{"internal"}},
+	{prefix: "pkg", tests: []string{"pkg", "internal"}}, // its code goes by layers
+	{prefix: "provider", tests: []string{"internal"}},
+	{prefix: "provider/api", tests: []string{"internal"}}, // what others import has to stand alone
+	{prefix: "internal", tests: []string{"internal"}},
+	{prefix: "hack", imports: []string{"pkg", "internal"}},
+	{prefix: "."}, // the root has the list of dependencies
+}
+
+// forTests are packages that only tests and hack import.
+var forTests = []string{"internal/pinned", "internal/treetest"}
+
+func TestImports(t *testing.T) {
+	root := pinned.Root(t)
+	seen := 0
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipFolder(root, file, entry.Name())
+		}
+		if !strings.HasSuffix(file, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+				if complaint := judge(filepath.ToSlash(rel), own); complaint != "" {
+					t.Errorf("%s imports %s: %s", rel, own, complaint)
+				}
+			}
+		}
+		if place := path.Dir(filepath.ToSlash(rel)); strings.HasPrefix(place, "pkg/") && layer(place) < 0 {
+			t.Errorf("%s: the package %s has no layer: add it to the table in this test", rel, place)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Errorf("only %d files were looked at in %s", seen, root)
+	}
+}
+
+// skipFolder passes over what is not of this module.
+func skipFolder(root, dir, name string) error {
+	if dir == root {
+		return nil
+	}
+	if strings.HasPrefix(name, ".") || name == "testdata" {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// judge says what is wrong with a file's import of a package of the module, or "".
+func judge(file, imported string) string {
+	from := path.Dir(file)
+	isTest := strings.HasSuffix(file, "_test.go") || slices.Contains(forTests, from)
+	if slices.Contains(forTests, imported) && !isTest && !within(from, "hack") {
+		return "it is for tests only"
+	}
+	best := -1
+	for i, area := range areas {
+		if within(from, area.prefix) && (best < 0 || len(area.prefix) > len(areas[best].prefix)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return "the folder has no rule: add it to the table in this test"
+	}
+	area := areas[best]
+	isOf := func(prefix string) bool { return within(imported, prefix) }
+	if isTest && slices.ContainsFunc(area.tests, isOf) {
+		return ""
+	}
+	if area.prefix == "pkg" && isOf("pkg") {
+		if layer(imported) < layer(from) {
+			return ""
+		}
+		return "it is not of a lower layer"
+	}
+	if isOf(area.prefix) || slices.ContainsFunc(area.imports, isOf) {
+		return ""
+	}
+	return "packages of " + area.prefix + " must not"
+}
+
+// layer returns the layer of a package below pkg, or -1 where it has none.
+func layer(pkg string) int {
+	return slices.IndexFunc(layers, func(packages []string) bool {
+		return slices.ContainsFunc(packages, func(p string) bool { return within(pkg, p) })
+	})
+}
+
+// within says whether a package is the one that a prefix names, or below it.
+func within(pkg, prefix string) bool {
+	return prefix == "." && pkg == "." || pkg == prefix || strings.HasPrefix(pkg, prefix+"/")
+}
+
+// TestJudge: the rules themselves.
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		file, imported string
+		allowed        bool
+	}{
+		{"cmd/clusterctl-release/main.go", "pkg/build", true},
+		{"cmd/clusterctl-release/main.go", "provider/api/v1alpha1", false},
+		{"cmd/clusterctl-release/main.go", "internal/pinned", false},
+		{"cmd/clusterctl-release/main_test.go", "internal/pinned", true},
+		{"pkg/build/build.go", "pkg/components", true},
+		{"pkg/build/build.go", "pkg/publish", false},
+		{"pkg/build/build_test.go", "pkg/publish", true},
+		{"pkg/components/a.go", "pkg/build", false},
+		{"pkg/tree/a.go", "pkg/release", true},
+		{"pkg/release/a.go", "pkg/tree", false},
+		{"pkg/release/a.go", "provider/api/v1alpha1", false},
+		{"pkg/release/a_test.go", "provider/api/v1alpha1", false},
+		{"pkg/release/a.go", "cmd/clusterctl-release", false},
+		{"provider/main.go", "provider/internal/controllers", true},
+		{"provider/main.go", "pkg/release", false},
+		{"provider/main_test.go", "pkg/release", false},
+		{"provider/main_test.go", "cmd/clusterctl-release", false},
+		{"provider/api/v1alpha1/a.go", "provider/internal/hosturi", false},
+		{"internal/treetest/a.go", "internal/pinned", true},
+		{"internal/pinned/a.go", "pkg/release", false},
+		{"hack/schema/main.go", "pkg/release", true},
+		{"elsewhere/a.go", "pkg/release", false},
+	} {
+		if complaint := judge(tc.file, tc.imported); (complaint == "") != tc.allowed {
+			t.Errorf("%s imports %s: allowed is %v, want %v: %s", tc.file, tc.imported, !tc.allowed, tc.allowed, complaint)
+		}
+	}
+}
