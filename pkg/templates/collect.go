@@ -107,10 +107,12 @@ func requireUnread(provider release.Provider, name string) error {
 // variables: variables that its own processor does not parse, and, in a file without variables,
 // text that is no YAML. source names the file in the error, which has the line.
 func CheckSyntax(source string, data []byte) error {
-	processor := yamlprocessor.NewSimpleProcessor()
-	variables, err := processor.GetVariables(data)
+	if line, err := VariableError(data); err != nil {
+		return fmt.Errorf("%s:%d: a variable is not written as clusterctl reads it: %w (write $${...} for what is no variable)", source, line, err)
+	}
+	variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(data)
 	if err != nil {
-		return fmt.Errorf("%s%s: a variable is not written as clusterctl reads it: %w (write $${...} for what is no variable)", source, badVariableLine(processor, data), err)
+		return fmt.Errorf("%s: %w", source, err) // not reached: VariableError would have said so
 	}
 	if len(variables) > 0 {
 		return nil // what is YAML only once it is rendered is a matter of its values
@@ -127,16 +129,21 @@ func CheckSyntax(source string, data []byte) error {
 	}
 }
 
-// badVariableLine returns ":LINE" of the line in which the processor stops: the one behind the last
-// that it can read up to. A variable may go over several lines, so no line is judged by itself.
-func badVariableLine(processor yamlprocessor.Processor, data []byte) string {
+// VariableError returns why clusterctl's own processor can't read the variables of a file, and the
+// line in which it stops: the one behind the last that it can read up to. A variable may go over
+// several lines, so no line is judged by itself.
+func VariableError(data []byte) (line int, err error) {
+	processor := yamlprocessor.NewSimpleProcessor()
+	if _, err = processor.GetVariables(data); err == nil {
+		return 0, nil
+	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	end := len(data)
-	for i := len(lines) - 1; i >= 0; i-- {
+	for i := len(lines) - 1; i > 0; i-- {
 		end -= len(lines[i])
-		if _, err := processor.GetVariables(data[:end]); err == nil {
-			return fmt.Sprintf(":%d", i+1)
+		if _, stillWrong := processor.GetVariables(data[:end]); stillWrong == nil {
+			return i + 1, err
 		}
 	}
-	return "" // not reached: nothing is read without an error
+	return 1, err
 }

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+func newTemplatesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "templates",
+		Short: "List the variables of cluster templates, and render them",
+		Long:  `Templates shows what the cluster templates of a release ask for, and what clusterctl makes of them.`,
+		Example: `  clusterctl release templates variables out/release/infrastructure-demo/v0.1.0
+  clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --flavor ha --values values.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTemplatesVariablesCommand(), newTemplatesRenderCommand())
+	return cmd
+}
+
+func newTemplatesVariablesCommand() *cobra.Command {
+	var flavor, format string
+	cmd := &cobra.Command{
+		Use:   "variables RELEASE",
+		Short: "List the variables of the templates, with their defaults and places",
+		Example: `  clusterctl release templates variables out/release/infrastructure-demo/v0.1.0
+  clusterctl release templates variables out/release/infrastructure-demo/v0.1.0 --flavor ha --format json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "text" && format != "json" {
+				return &usageError{err: fmt.Errorf("--format %s: use text or json", format)}
+			}
+			files, err := templatesOf(cmd, args[0], flavor)
+			if err != nil {
+				return err
+			}
+			return printVariables(cmd.OutOrStdout(), files, format)
+		},
+	}
+	cmd.Flags().StringVar(&flavor, "flavor", "", "flavor to list; \"default\" is cluster-template.yaml (default: all)")
+	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	return cmd
+}
+
+// templatesOf returns the cluster templates of a release, or the one of a flavor.
+func templatesOf(cmd *cobra.Command, location, flavor string) ([]release.File, error) {
+	r, err := readOneRelease(cmd, location)
+	if err != nil {
+		return nil, err
+	}
+	files := templates.Flavors(r)
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no cluster templates", r)
+	}
+	if flavor == "" {
+		return files, nil
+	}
+	f, err := flavorOf(r, flavor)
+	return []release.File{f}, err
+}
+
+// flavorOf returns the template of a flavor, "default" and "" being cluster-template.yaml.
+func flavorOf(r *release.Release, flavor string) (release.File, error) {
+	if flavor == "default" {
+		flavor = ""
+	}
+	if f, ok := r.File(release.ClusterTemplateFile(flavor)); ok {
+		return f, nil
+	}
+	var names []string
+	for _, f := range templates.Flavors(r) {
+		names = append(names, f.Name)
+	}
+	return release.File{}, &usageError{err: fmt.Errorf("%s has no %s: it has %s", r, release.ClusterTemplateFile(flavor), strings.Join(names, ", "))}
+}
+
+// readOneRelease reads the release that an argument names; several are an error.
+func readOneRelease(cmd *cobra.Command, location string) (*release.Release, error) {
+	releases, err := readReleases(cmd, []string{location})
+	if err != nil {
+		return nil, err
+	}
+	if len(releases) > 1 {
+		return nil, &usageError{err: fmt.Errorf("%s has %d releases: name the folder of one, e.g. %s/%s", location, len(releases), releases[0].Provider.Label(), releases[0].Version)}
+	}
+	return releases[0], nil
+}
+
+// printVariables lists the variables of templates.
+func printVariables(w io.Writer, files []release.File, format string) error {
+	byFile := map[string][]templates.Variable{}
+	for _, f := range files {
+		variables, err := templates.Variables(f)
+		if err != nil {
+			return err
+		}
+		byFile[f.Name] = variables
+	}
+	if format == "json" {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(byFile)
+	}
+	for _, f := range files {
+		fmt.Fprintf(w, "%s\n", f.Name)
+		width := 0
+		for _, v := range byFile[f.Name] {
+			width = max(width, len(v.Name))
+		}
+		for _, v := range byFile[f.Name] {
+			value, described := "required", ""
+			if v.Default != nil {
+				value = fmt.Sprintf("default %q", *v.Default)
+			}
+			if !v.Described {
+				described = ", not described"
+			}
+			fmt.Fprintf(w, "  %-*s  %s%s, %s\n", width, v.Name, value, described, lines(v.Lines))
+		}
+	}
+	return nil
+}
+
+// lines names lines of a file.
+func lines(numbers []int) string {
+	texts := make([]string, 0, len(numbers))
+	for _, n := range numbers {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	if len(texts) == 1 {
+		return "line " + texts[0]
+	}
+	return "lines " + strings.Join(texts, ", ")
+}
+
+type renderFlags struct {
+	flavor string
+	set    []string
+	values string
+}
+
+func newTemplatesRenderCommand() *cobra.Command {
+	var flags renderFlags
+	cmd := &cobra.Command{
+		Use:   "render RELEASE",
+		Short: "Render a template as clusterctl does",
+		Long: `Render prints what ` + "`clusterctl generate cluster`" + ` would print without a management cluster: every
+ClusterClass that the template names comes along. Values are taken from --set, then --values, then the
+environment, as clusterctl takes them.`,
+		Example: `  clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3`,
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return runRender(cmd, args[0], flags) },
+	}
+	cmd.Flags().StringVar(&flags.flavor, "flavor", "", "flavor to render (default: cluster-template.yaml)")
+	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "value of a variable, as NAME=VALUE (repeat for more)")
+	cmd.Flags().StringVar(&flags.values, "values", "", "YAML file with values by variable")
+	return cmd
+}
+
+func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
+	values, err := readValues(flags)
+	if err != nil {
+		return err
+	}
+	r, err := readOneRelease(cmd, location)
+	if err != nil {
+		return err
+	}
+	file, err := flavorOf(r, flags.flavor)
+	if err != nil {
+		return err
+	}
+	flavor, err := release.Flavor(file.Name)
+	if err != nil {
+		return err
+	}
+	variables, err := templates.Variables(file)
+	if err != nil {
+		return err
+	}
+	for _, v := range variables {
+		if _, given := values[v.Name]; !given {
+			if value, ok := os.LookupEnv(v.Name); ok {
+				values[v.Name] = value
+			}
+		}
+	}
+	rendered, err := templates.Render(cmd.Context(), r, flavor, values)
+	if err != nil {
+		return fmt.Errorf("rendering %s of %s: %w", file.Name, r, err)
+	}
+	_, err = cmd.OutOrStdout().Write(rendered.YAML)
+	return err
+}
+
+// readValues returns the values of --values and --set, those of --set winning.
+func readValues(flags renderFlags) (map[string]string, error) {
+	values := map[string]string{}
+	if flags.values != "" {
+		data, err := os.ReadFile(flags.values)
+		if err != nil {
+			return nil, fmt.Errorf("reading the values: %w", err)
+		}
+		var given map[string]any
+		if err := yaml.UnmarshalStrict(data, &given); err != nil {
+			return nil, fmt.Errorf("%s: %w: write NAME: value", flags.values, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			switch value := given[name].(type) {
+			case string:
+				values[name] = value
+			case nil, map[string]any, []any:
+				return nil, fmt.Errorf("%s: %s is no text: put its YAML in quotes", flags.values, name)
+			default:
+				values[name] = fmt.Sprint(value)
+			}
+		}
+	}
+	for _, pair := range flags.set {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return nil, &usageError{err: errors.New("--set " + pair + ": write NAME=VALUE")}
+		}
+		values[name] = value
+	}
+	return values, nil
+}

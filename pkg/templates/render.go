@@ -1,0 +1,94 @@
+package templates
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// The variables that clusterctl sets from its own arguments and flags.
+// Source: clusterctl provider contract, Workload cluster templates, "Common variables".
+const (
+	ClusterNameVariable       = "CLUSTER_NAME"
+	NamespaceVariable         = "NAMESPACE"
+	KubernetesVersionVariable = "KUBERNETES_VERSION"
+	ControlPlaneCountVariable = "CONTROL_PLANE_MACHINE_COUNT"
+	WorkerCountVariable       = "WORKER_MACHINE_COUNT"
+)
+
+// Rendered is what clusterctl makes of a flavor.
+type Rendered struct {
+	// Objects are in clusterctl's order: those of ClusterClasses first.
+	Objects []unstructured.Unstructured
+	// YAML is what `clusterctl generate cluster` prints.
+	YAML []byte
+}
+
+// Render lets clusterctl's own client render a flavor of a release, "" being the default one, with
+// these values for its variables and no management cluster: every ClusterClass that the template
+// names comes along. The namespace is that of the values, else "default". The error is clusterctl's.
+func Render(ctx context.Context, r *release.Release, flavor string, values map[string]string) (*Rendered, error) {
+	c, err := newClient(ctx, r, values)
+	if err != nil {
+		return nil, fmt.Errorf("preparing clusterctl's client: %w", err)
+	}
+	namespace := values[NamespaceVariable]
+	if namespace == "" {
+		namespace = "default"
+	}
+	options := client.GetClusterTemplateOptions{
+		TargetNamespace:   namespace,
+		ClusterName:       values[ClusterNameVariable],
+		KubernetesVersion: values[KubernetesVersionVariable],
+		ProviderRepositorySource: &client.ProviderRepositorySourceOptions{
+			InfrastructureProvider: r.Provider.Name + ":" + r.Version, Flavor: flavor,
+		},
+	}
+	template, err := c.GetClusterTemplate(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	yaml, err := template.Yaml()
+	if err != nil {
+		return nil, fmt.Errorf("writing the rendered template: %w", err)
+	}
+	return &Rendered{Objects: template.Objs(), YAML: append(yaml, '\n')}, nil
+}
+
+// newClient returns clusterctl's client with nothing of the user's own: one provider, whose
+// repository is the release, the given variables, and no cluster.
+func newClient(ctx context.Context, r *release.Release, values map[string]string) (client.Client, error) {
+	const nowhere = "no-such-folder"
+	reader := config.NewMemoryReader()
+	if _, err := reader.AddProvider(r.Provider.Name, r.Provider.Type, "https://example.com/"+r.Provider.ComponentsFile()); err != nil {
+		return nil, err
+	}
+	for name, value := range values {
+		reader.Set(name, value)
+	}
+	// The overrides of whoever runs this are not a part of the release.
+	reader.Set("overridesFolder", filepath.Join(string(filepath.Separator), nowhere))
+	configClient, err := config.New(ctx, "", config.InjectReader(reader))
+	if err != nil {
+		return nil, err
+	}
+	memory := repository.NewMemoryRepository().WithPaths("", r.Provider.ComponentsFile()).WithDefaultVersion(r.Version)
+	for _, f := range r.Files {
+		memory = memory.WithFile(r.Version, f.Name, f.Data)
+	}
+	return client.New(ctx, "", client.InjectConfig(configClient),
+		client.InjectRepositoryFactory(func(ctx context.Context, input client.RepositoryClientFactoryInput) (repository.Client, error) {
+			return repository.New(ctx, input.Provider, configClient, repository.InjectRepository(memory))
+		}),
+		client.InjectClusterClientFactory(func(client.ClusterClientFactoryInput) (cluster.Client, error) {
+			return cluster.New(cluster.Kubeconfig{Path: filepath.Join(string(filepath.Separator), nowhere, "kubeconfig")}, configClient), nil
+		}))
+}
