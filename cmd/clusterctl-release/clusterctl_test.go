@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	var err error
 	// Not below a folder that is for one user only: a test runs the program as another.
 	if programFolder, err = os.MkdirTemp("", "clusterctl-release-test-"); err == nil {
-		err = os.Chmod(programFolder, 0o755) //nolint:gosec // as above
+		err = os.Chmod(programFolder, 0o755)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 var buildOnce = sync.OnceValues(func() ([]byte, error) {
-	cmd := exec.Command("go", "build", "-o", filepath.Join(programFolder, "clusterctl-release"), ".") //nolint:gosec // this package
+	cmd := exec.Command("go", "build", "-o", filepath.Join(programFolder, "clusterctl-release"), ".")
 	cmd.Dir = startFolder
 	return cmd.CombinedOutput()
 })
@@ -72,7 +72,7 @@ func newClusterctl(t *testing.T, dir string) *clusterctl {
 // run runs clusterctl, which must not fail, and returns its standard output.
 func (c *clusterctl) run(args ...string) string {
 	c.t.Helper()
-	cmd := exec.CommandContext(c.t.Context(), c.binary, args...) //nolint:gosec // a pinned tool
+	cmd := exec.CommandContext(c.t.Context(), c.binary, args...)
 	cmd.Dir, cmd.Env = c.dir, c.environ
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -128,7 +128,7 @@ func TestPluginStatus(t *testing.T) {
 	dir := inDemo(t)
 	program := filepath.Join(buildProgram(t), "clusterctl-release")
 	for line, want := range map[string]int{"version": exitFine, "build": exitUsage, "build --version v9.9.9": exitFailed} {
-		cmd := exec.CommandContext(t.Context(), program, strings.Fields(line)...) //nolint:gosec // built above
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(line)...)
 		cmd.Dir = dir
 		if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
 			t.Errorf("%s: status %v, want %d (%v)", line, cmd.ProcessState, want, err)

@@ -83,7 +83,7 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"biuld", []string{`unknown command "biuld"`, "do you mean build?", "clusterctl release --help"}},
 		{"metadata shwo", []string{`unknown command "shwo"`, "do you mean show?", "clusterctl release metadata --help"}},
-		{"build --versoin v0.1.0", []string{"unknown flag: --versoin", "Run 'clusterctl release build --help'"}},
+		{"build --versions v0.1.0", []string{"unknown flag: --versions", "Run 'clusterctl release build --help'"}},
 		{"build", []string{`required flag(s) "version" not set`, "Run 'clusterctl release build --help'"}},
 		{"build --version", []string{"flag needs an argument: --version"}},
 		{"build --version v0.1.0 config", []string{`"config"`}},
@@ -238,7 +238,7 @@ func listing(t *testing.T, dir string) map[string]string {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(path) //nolint:gosec // what the test made
+		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	locked := filepath.Join(root, "locked")
 	t.Cleanup(func() {
-		_ = os.Chmod(locked, 0o700) //nolint:gosec // so that it can be removed
+		_ = os.Chmod(locked, 0o700)
 		_ = os.RemoveAll(root)
 	})
 	tree := filepath.Join(root, "demo")
@@ -36,12 +36,12 @@ func TestReadOnlyFolder(t *testing.T) {
 	if err := os.MkdirAll(locked, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "chmod", "-R", "a+rX", root).CombinedOutput(); err != nil { //nolint:gosec // a temporary folder
+	if out, err := exec.CommandContext(t.Context(), "chmod", "-R", "a+rX", root).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	program := filepath.Join(buildProgram(t), "clusterctl-release")
 	execute := func(line string) outcome {
-		cmd := exec.CommandContext(t.Context(), program, strings.Fields(line)...) //nolint:gosec // this program
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(line)...)
 		cmd.Dir = tree
 		cmd.Env = append(os.Environ(), "HOME="+root)
 		if os.Getuid() == 0 {
@@ -58,13 +58,13 @@ func TestReadOnlyFolder(t *testing.T) {
 	if err := os.Mkdir(writable, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(writable, 0o777); err != nil { //nolint:gosec // for the other user
+	if err := os.Chmod(writable, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if built := execute("build --version v0.1.0 --output " + writable); built.status != exitFine {
 		t.Fatalf("building: %s", built.stderr)
 	}
-	if err := os.Chmod(locked, 0o555); err != nil { //nolint:gosec // what is tested
+	if err := os.Chmod(locked, 0o555); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{

@@ -20,7 +20,7 @@ func onTerminal(t *testing.T, f func(terminal *os.File)) string {
 		t.Fatalf("this test needs pseudo terminals: %v", err)
 	}
 	defer func() { _ = master.Close() }() // nothing is kept in it
-	fd := int(master.Fd())                //nolint:gosec // a file descriptor fits
+	fd := int(master.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -276,7 +276,7 @@ func compareGolden(t *testing.T, name string, got []byte) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // a file of this package
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
