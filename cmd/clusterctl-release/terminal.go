@@ -77,7 +77,9 @@ func (p *progress) run(w io.Writer) {
 	}
 	p.mu.Lock()
 	p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(p.doing),
-		progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true))
+		progressbar.OptionSpinnerType(14), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
+		// The bar's own clock would go on drawing, unguarded, after close; the one below does not.
+		progressbar.OptionSetSpinnerChangeInterval(0))
 	p.mu.Unlock()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
