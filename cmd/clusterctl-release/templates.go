@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -215,19 +213,15 @@ func readValues(flags renderFlags) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the values: %w", err)
 		}
-		var given map[string]any
-		if err := yaml.UnmarshalStrict(data, &given); err != nil {
+		var given map[string]yamlv3.Node
+		if err := yamlv3.Unmarshal(data, &given); err != nil {
 			return nil, fmt.Errorf("%s: %w: write NAME: value", flags.values, err)
 		}
-		for _, name := range slices.Sorted(maps.Keys(given)) {
-			switch value := given[name].(type) {
-			case string:
-				values[name] = value
-			case nil, map[string]any, []any:
-				return nil, fmt.Errorf("%s: %s is no text: put its YAML in quotes", flags.values, name)
-			default:
-				values[name] = fmt.Sprint(value)
+		for name, value := range given {
+			if value.Kind != yamlv3.ScalarNode {
+				return nil, fmt.Errorf("%s:%d: %s is no text: put its YAML in quotes", flags.values, value.Line, name)
 			}
+			values[name] = value.Value // as it is written: a variable is a text
 		}
 	}
 	for _, pair := range flags.set {

@@ -19,4 +19,17 @@ var list = []Check{
 	seriesDropped,
 	seriesContractChanged,
 	contractKnown,
+	// templates
+	templateRendered,
+	topologyClass,
+	templateNamespaceObject,
+	templateObjectNamespace,
+	templateVariableDocumented,
+	// clusterclass
+	clusterClassFileName,
+	clusterClassVariables,
+	clusterClassNamespace,
+	clusterClassRefNamespace,
+	clusterClassRefResolves,
+	clusterClassShared,
 }

@@ -31,6 +31,10 @@ type Subject struct {
 	metadataFile *metadata.File
 	metadataErr  error
 
+	templatesOnce    sync.Once
+	clusterTemplates []*template
+	classes          []*template
+
 	crdsOnce sync.Once
 	crds     []CRD
 }

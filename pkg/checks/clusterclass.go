@@ -1,0 +1,206 @@
+package checks
+
+import (
+	"fmt"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+const (
+	sourceClass          = "clusterctl provider contract, ClusterClass definitions"
+	sourceClassNames     = "clusterctl provider contract, ClusterClass definitions, Naming conventions"
+	sourceClassNamespace = "clusterctl provider contract, ClusterClass definitions, Target namespace"
+	sourceClassVariables = "clusterctl provider contract, ClusterClass definitions, Variables"
+)
+
+// isClass says whether an object is a ClusterClass.
+func isClass(o object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "ClusterClass"
+}
+
+var clusterClassFileName = Check{
+	ID: "clusterclass-file-name", Group: ClusterClass, Severity: Error,
+	Title:  "A ClusterClass is in the file that is called after it",
+	Source: sourceClassNames,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.clusterClasses() {
+			wanted, err := release.ClusterClassName(t.Name)
+			if err != nil || len(t.failures) > 0 {
+				continue
+			}
+			var names []string
+			for _, o := range t.objects {
+				if isClass(o) {
+					names = append(names, o.GetName())
+				}
+			}
+			if contains(names, wanted) {
+				continue
+			}
+			message := fmt.Sprintf("it has no ClusterClass %q, which is what clusterctl looks for in it", wanted)
+			if len(names) > 0 {
+				message += ", but " + strings.Join(names, ", ")
+			}
+			report(Finding{Place: s.At(t.Name), Message: message, Fix: "call the file clusterclass-NAME.yaml after the class"})
+		}
+		for _, t := range s.templates() {
+			for _, o := range t.objects {
+				if isClass(o) {
+					report(Finding{Place: o.place(), Severity: Warning,
+						Message: "a ClusterClass inside of a cluster template: it is made again with every cluster, and clusterctl does not find it for other flavors",
+						Fix:     "move it to clusterclass-" + o.GetName() + ".yaml"})
+				}
+			}
+		}
+	},
+}
+
+var clusterClassVariables = Check{
+	ID: "clusterclass-variables", Group: ClusterClass, Severity: Warning,
+	Title:  "ClusterClass definitions have no variables of clusterctl's",
+	Source: sourceClassVariables,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.clusterClasses() {
+			variables, err := templates.Variables(t.File)
+			if err != nil {
+				continue // template-rendered says so
+			}
+			for _, v := range variables {
+				place := s.At(t.Name)
+				if len(v.Lines) > 0 {
+					place.Line = v.Lines[0]
+				}
+				report(Finding{Place: place,
+					Message: fmt.Sprintf("%s is a variable of clusterctl's: all clusters of the class get what the first user set it to", v.Name),
+					Fix:     "make it a variable of the ClusterClass"})
+			}
+		}
+	},
+}
+
+var clusterClassNamespace = Check{
+	ID: "clusterclass-namespace", Group: ClusterClass, Severity: Warning,
+	Title:  "The objects of a ClusterClass name no namespace",
+	Source: sourceClassNamespace,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.clusterClasses() {
+			for _, o := range t.objects {
+				if o.GetNamespace() == "" {
+					continue
+				}
+				report(Finding{Place: o.place("metadata", "namespace"),
+					Message: fmt.Sprintf("the object names the namespace %q: a class goes to the namespace that its user names", o.GetNamespace()),
+					Fix:     "leave the namespace out"})
+			}
+		}
+	},
+}
+
+// reference is a reference to a template in a ClusterClass.
+type reference struct {
+	path []any
+	kind string
+	name string
+	// space is the namespace that the reference names.
+	space string
+}
+
+// references returns the references to templates in a ClusterClass of either API version: maps with
+// a kind and a name under a field called ref, templateRef or infrastructureRef.
+func references(value any, path []any) []reference {
+	var found []reference
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v {
+			at := append(append([]any{}, path...), key)
+			fields, isMap := field.(map[string]any)
+			if isMap && (key == "ref" || strings.HasSuffix(key, "Ref")) {
+				kind, hasKind := fields["kind"].(string)
+				name, hasName := fields["name"].(string)
+				space, _ := fields["namespace"].(string)
+				if hasKind && hasName {
+					found = append(found, reference{path: at, kind: kind, name: name, space: space})
+					continue
+				}
+			}
+			found = append(found, references(field, at)...)
+		}
+	case []any:
+		for i, item := range v {
+			found = append(found, references(item, append(append([]any{}, path...), i))...)
+		}
+	}
+	return found
+}
+
+var clusterClassRefNamespace = Check{
+	ID: "clusterclass-ref-namespace", Group: ClusterClass, Severity: Warning,
+	Title:  "The references of a ClusterClass name no namespace",
+	Source: sourceClassNamespace,
+	Run: func(s *Subject, report Report) {
+		eachReference(s, func(_ *template, o object, r reference) {
+			if r.space != "" {
+				report(Finding{Place: o.place(append(r.path, "namespace")...),
+					Message: fmt.Sprintf("the reference to %s %s names the namespace %q: in any other, the class is broken", r.kind, r.name, r.space),
+					Fix:     "leave the namespace out"})
+			}
+		})
+	},
+}
+
+var clusterClassRefResolves = Check{
+	ID: "clusterclass-ref-resolves", Group: ClusterClass, Severity: Warning,
+	Title:  "The templates that a ClusterClass refers to are in its file",
+	Source: sourceClass,
+	Run: func(s *Subject, report Report) {
+		eachReference(s, func(t *template, o object, r reference) {
+			for _, other := range t.objects {
+				if other.GetKind() == r.kind && other.GetName() == r.name {
+					return
+				}
+			}
+			report(Finding{Place: o.place(append(r.path, "name")...),
+				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.kind, r.name),
+				Fix:     "put the object into " + t.Name + ", or mend the name"})
+		})
+	},
+}
+
+// eachReference calls do for every reference in every ClusterClass of the release.
+func eachReference(s *Subject, do func(*template, object, reference)) {
+	for _, t := range s.clusterClasses() {
+		for _, o := range t.objects {
+			if isClass(o) {
+				for _, r := range references(o.Object["spec"], []any{"spec"}) {
+					do(t, o, r)
+				}
+			}
+		}
+	}
+}
+
+var clusterClassShared = Check{
+	ID: "clusterclass-shared", Group: ClusterClass, Severity: Warning,
+	Title:  "No object belongs to several ClusterClasses",
+	Source: sourceClassNamespace,
+	Run: func(s *Subject, report Report) {
+		first := map[string]string{} // the file that had the object first
+		for _, t := range s.clusterClasses() {
+			for _, o := range t.objects {
+				key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
+				if other, ok := first[key]; ok && other != t.Name {
+					report(Finding{Place: o.place("metadata", "name"),
+						Message: fmt.Sprintf("%s has an object of the same kind and name: who changes it for one class changes it for the clusters of the other", other),
+						Fix:     "give each class objects of its own"})
+					continue
+				}
+				first[key] = t.Name
+			}
+		}
+	},
+}

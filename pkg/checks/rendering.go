@@ -1,0 +1,204 @@
+package checks
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// template is a cluster template or a ClusterClass definition of the release.
+type template struct {
+	release.File
+	// objects are what clusterctl makes of the file with the first set of values, the namespace
+	// aside; none where it refuses the file with every set.
+	objects []object
+	// failures are what clusterctl says where it refuses the file, set by set.
+	failures []failure
+	// blocks are variables without a default that stand alone in a line: they may be whole blocks of YAML.
+	blocks []string
+	values map[string]string
+}
+
+// object is an object of a rendered template with its place in the file as it is published.
+type object struct {
+	unstructured.Unstructured
+	file string
+	// raw is the document before variables were replaced, or nil where it is no YAML then.
+	raw *manifest.Document
+	// index counts the file's objects from 1.
+	index int
+}
+
+// place returns where a field of the object is in the published file.
+func (o object) place(path ...any) manifest.Place {
+	place := manifest.Place{
+		File: o.file, Document: o.index, Path: manifest.FieldPath(path...),
+		Object: manifest.Object{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()},
+	}
+	if o.raw != nil {
+		raw := o.raw.Place(path...)
+		place.Document, place.Line, place.Column = raw.Document, raw.Line, raw.Column
+	}
+	return place
+}
+
+// failure is what clusterctl says of a file with one set of values.
+type failure struct {
+	// set is the name of the set of values, or "" for guessed ones.
+	set string
+	err error
+}
+
+// Templates returns the cluster templates of the release, rendered.
+func (s *Subject) templates() []*template {
+	s.templatesOnce.Do(func() {
+		for _, f := range s.Release.Files {
+			switch {
+			case release.IsClusterTemplate(f.Name):
+				s.clusterTemplates = append(s.clusterTemplates, s.render(f))
+			case release.IsClusterClass(f.Name):
+				s.classes = append(s.classes, s.render(f))
+			}
+		}
+	})
+	return s.clusterTemplates
+}
+
+// clusterClasses returns the ClusterClass definitions of the release.
+func (s *Subject) clusterClasses() []*template {
+	s.templates()
+	return s.classes
+}
+
+// render lets clusterctl's own code make objects of a file, with each set of values that fits it.
+func (s *Subject) render(f release.File) *template {
+	t := &template{File: f}
+	variables, err := templates.Variables(f)
+	if err != nil {
+		t.failures = append(t.failures, failure{err: err})
+		return t
+	}
+	for _, v := range variables {
+		if v.Default == nil && alone(f.Data, v.Name) {
+			t.blocks = append(t.blocks, v.Name)
+		}
+	}
+	for _, set := range s.valueSets(f.Name) {
+		values := templates.Guess(variables)
+		for name, value := range set.Values {
+			values[name] = value
+		}
+		made, err := repository.NewTemplate(repository.TemplateInput{
+			RawArtifact: f.Data, ConfigVariablesClient: given(values), Processor: yamlprocessor.NewSimpleProcessor(),
+			TargetNamespace: "", // what clusterctl moves to the user's namespace is to be seen as it was
+		})
+		if err != nil {
+			t.failures = append(t.failures, failure{set: set.Name, err: err})
+			continue
+		}
+		if t.objects == nil {
+			t.objects, t.values = placed(f, made.Objs()), values
+		}
+	}
+	return t
+}
+
+// valueSets returns the release file's sets of values for a file, or one set without any.
+func (s *Subject) valueSets(file string) []release.SampleValues {
+	var sets []release.SampleValues
+	if s.Config != nil {
+		for _, set := range s.Config.SampleValues {
+			if len(set.Files) == 0 || contains(set.Files, file) {
+				sets = append(sets, set)
+			}
+		}
+	}
+	if len(sets) == 0 {
+		sets = append(sets, release.SampleValues{})
+	}
+	return sets
+}
+
+// contains says whether a list has a text.
+func contains(list []string, text string) bool {
+	for _, item := range list {
+		if item == text {
+			return true
+		}
+	}
+	return false
+}
+
+// placed joins rendered objects with the documents of the published file they come from.
+func placed(f release.File, made []unstructured.Unstructured) []object {
+	documents, err := manifest.Parse(f.Name, f.Data)
+	if err != nil || len(documents) != len(made) {
+		documents = nil // it is YAML only once it is rendered
+	}
+	objects := make([]object, 0, len(made))
+	for i, o := range made {
+		placed := object{Unstructured: o, file: f.Name, index: i + 1}
+		if documents != nil {
+			placed.raw = documents[i]
+		}
+		objects = append(objects, placed)
+	}
+	return objects
+}
+
+// alone says whether a variable is all there is in some line.
+func alone(data []byte, name string) bool {
+	return regexp.MustCompile(`(?m)^[ \t-]*\$\{\s*` + regexp.QuoteMeta(name) + `\s*\}[ \t]*\r?$`).Match(data)
+}
+
+// given are values as clusterctl's configuration has them.
+type given map[string]string
+
+// Get implements clusterctl's VariablesClient.
+func (g given) Get(name string) (string, error) {
+	if value, ok := g[name]; ok {
+		return value, nil
+	}
+	return "", fmt.Errorf("value for variable %q is not set", name)
+}
+
+// Set implements clusterctl's VariablesClient.
+func (g given) Set(name, value string) { g[name] = value }
+
+// cause returns the innermost error: clusterctl puts whole documents into the words around it.
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+		}
+		err = inner
+	}
+}
+
+// className returns the class of a Cluster with a managed topology, and the path that names it.
+func className(o unstructured.Unstructured) (name string, path []any, ok bool) {
+	if o.GroupVersionKind().GroupKind() != clusterv1.GroupVersion.WithKind("Cluster").GroupKind() {
+		return "", nil, false
+	}
+	topology, found, err := unstructured.NestedMap(o.Object, "spec", "topology")
+	if err != nil || !found {
+		return "", nil, false
+	}
+	if o.GroupVersionKind().Version == clusterv1.GroupVersion.Version {
+		name, _, _ = unstructured.NestedString(topology, "classRef", "name")
+		return name, []any{"spec", "topology", "classRef", "name"}, true
+	}
+	name, _, _ = unstructured.NestedString(topology, "class")
+	return name, []any{"spec", "topology", "class"}, true
+}

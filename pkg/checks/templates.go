@@ -1,0 +1,192 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+const (
+	sourceTemplates         = "clusterctl provider contract, Workload cluster templates"
+	sourceTemplateNamespace = "clusterctl provider contract, Workload cluster templates, Target namespace"
+	sourceTemplateVariables = "clusterctl provider contract, Workload cluster templates, Variables"
+)
+
+var templateRendered = Check{
+	ID: "template-rendered", Group: Templates, Severity: Error,
+	Title:  "Cluster templates and ClusterClasses are YAML once clusterctl has rendered them",
+	Source: sourceTemplates,
+	Run: func(s *Subject, report Report) {
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for _, f := range t.failures {
+				report(t.renderFinding(s, f))
+			}
+			if len(t.failures) == 0 && release.IsClusterTemplate(t.Name) && s.missingClass(t) == nil {
+				t.reportConversion(s, report)
+			}
+		}
+	},
+}
+
+// renderFinding says why clusterctl refuses a file. Where it is only for the word that was guessed
+// for a variable which stands for a whole block of YAML, the finding asks for sample values.
+func (t *template) renderFinding(s *Subject, f failure) Finding {
+	place := s.At(t.Name)
+	if f.set != "" {
+		return Finding{Place: place, Message: fmt.Sprintf("clusterctl refuses it with the sample values %q: %s", f.set, cause(f.err)),
+			Fix: "mend the template, or the values under sampleValues"}
+	}
+	if len(t.blocks) > 0 && t.rendersWithoutBlocks() {
+		return Finding{Place: place, Severity: Note,
+			Message: fmt.Sprintf("%s stand for whole blocks or lines of YAML, so it can't be checked without values for them", strings.Join(t.blocks, ", ")),
+			Fix:     "give sampleValues in " + release.ConfigFile}
+	}
+	return Finding{Place: place, Message: "clusterctl refuses it: " + cause(f.err), Fix: "mend the template; `clusterctl release templates render` shows what clusterctl makes of it"}
+}
+
+// rendersWithoutBlocks says whether clusterctl takes the file once its block variables are empty.
+func (t *template) rendersWithoutBlocks() bool {
+	values := map[string]string{}
+	for _, name := range t.blocks {
+		values[name] = ""
+	}
+	s := &Subject{Config: &release.ProviderConfig{SampleValues: []release.SampleValues{{Name: "without blocks", Values: values}}}}
+	return len(s.render(t.File).failures) == 0
+}
+
+// reportConversion lets clusterctl's client render the template as users do: it reads the Clusters
+// as Go types, which finds fields of the wrong type.
+func (t *template) reportConversion(s *Subject, report Report) {
+	flavor, err := release.Flavor(t.Name)
+	if err != nil {
+		return
+	}
+	if _, err := templates.Render(context.Background(), s.Release, flavor, t.values); err != nil {
+		report(Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "give the field a value of the type that Cluster API has for it"})
+	}
+}
+
+var topologyClass = Check{
+	ID: "topology-class", Group: Templates, Severity: Error,
+	Title:  "clusterctl finds the ClusterClass that a template names",
+	Source: "clusterctl provider contract, ClusterClass definitions, Naming conventions",
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.templates() {
+			if f := s.missingClass(t); f != nil {
+				report(*f)
+			}
+		}
+	},
+}
+
+// missingClass returns the finding for a template whose class is not in the release, or nil.
+func (s *Subject) missingClass(t *template) *Finding {
+	for _, o := range t.objects {
+		name, path, ok := className(o.Unstructured)
+		if !ok {
+			continue
+		}
+		file := "clusterclass-" + name + ".yaml"
+		if _, found := s.Release.File(file); found && name != "" {
+			continue
+		}
+		finding := &Finding{
+			Place:   o.place(path...),
+			Message: fmt.Sprintf("clusterctl looks for the class %q in %s, which the release does not have: the flavor can't be used without a cluster that has the class", name, file),
+			Fix:     "publish the class as " + file,
+		}
+		if o.variableAt(path...) {
+			finding.Severity = Note
+			finding.Message = fmt.Sprintf("the class is the user's to name: clusterctl finds it where it is in the cluster already, or in a file clusterclass-NAME.yaml of the release (%s was tried)", file)
+			finding.Fix = "say in the template's comments which classes there are"
+		}
+		if name == "" {
+			finding.Message = "the Cluster has a topology and no class where its apiVersion has it: clusterctl fails as it looks for clusterclass-.yaml"
+			finding.Fix = "name the class in spec.topology.classRef.name (v1beta2), or in spec.topology.class (v1beta1)"
+		}
+		return finding
+	}
+	return nil
+}
+
+// variableAt says whether the field has a variable in the published file.
+func (o object) variableAt(path ...any) bool {
+	if o.raw == nil {
+		return false
+	}
+	var value any = o.raw.Object.Object
+	for _, step := range path {
+		fields, ok := value.(map[string]any)
+		name, isName := step.(string)
+		if !ok || !isName {
+			return false
+		}
+		value = fields[name]
+	}
+	text, _ := value.(string)
+	return strings.Contains(text, "${")
+}
+
+var templateNamespaceObject = Check{
+	ID: "template-namespace-object", Group: Templates, Severity: Error,
+	Title:  "Cluster templates have no Namespace",
+	Source: sourceTemplateNamespace,
+	Run: func(s *Subject, report Report) {
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for _, o := range t.objects {
+				if o.GetKind() == "Namespace" && o.GetAPIVersion() == "v1" {
+					report(Finding{Place: o.place(),
+						Message: "it has a Namespace: a template must assume that the target namespace exists, and who deletes what it made deletes all other clusters in that namespace",
+						Fix:     "take the Namespace out"})
+				}
+			}
+		}
+	},
+}
+
+var templateObjectNamespace = Check{
+	ID: "template-object-namespace", Group: Templates, Severity: Warning,
+	Title:  "The objects of a template are in the namespace that the user names",
+	Source: sourceTemplateNamespace,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.templates() {
+			for _, o := range t.objects {
+				if o.GetNamespace() == "" || o.raw == nil || o.variableAt("metadata", "namespace") {
+					continue
+				}
+				report(Finding{Place: o.place("metadata", "namespace"),
+					Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it by the user's, and what refers to it does not follow", o.GetNamespace()),
+					Fix:     "write namespace: ${NAMESPACE}, or leave it out"})
+			}
+		}
+	},
+}
+
+var templateVariableDocumented = Check{
+	ID: "template-variable-documented", Group: Templates, Severity: Note,
+	Title:  "A template's comments speak of the variables that a user must set",
+	Source: sourceTemplateVariables,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.templates() {
+			variables, err := templates.Variables(t.File)
+			if err != nil {
+				continue // template-rendered says so
+			}
+			common := templates.Guess(nil)
+			var missing []string
+			for _, v := range variables {
+				if _, isCommon := common[v.Name]; !isCommon && v.Default == nil && !v.Described {
+					missing = append(missing, v.Name)
+				}
+			}
+			if len(missing) > 0 {
+				report(Finding{Place: s.At(t.Name),
+					Message: fmt.Sprintf("no comment of the file says what a user must set %s to", strings.Join(missing, ", ")),
+					Fix:     "describe them at the top of the file, by their names without ${}"})
+			}
+		}
+	},
+}

@@ -1,0 +1,89 @@
+package checks_test
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// templateErrors are the errors in templates that clusterctl accepts, each by a MUST of the contract.
+var templateErrors = map[string]string{
+	// "The cluster template YAML MUST assume the target namespace already exists."
+	"template-namespace-object": "infrastructure-harvester-harvester",
+}
+
+// blockValued are the templates that clusterctl refuses only for the word that stands for a block.
+var blockValued = map[string]bool{
+	"infrastructure-metal3/cluster-template.yaml":                   true,
+	"infrastructure-harvester-harvester/cluster-template-dhcp.yaml": true,
+}
+
+// TestTemplatesOfTheCorpus checks every template of the corpus: what clusterctl refuses has an error
+// or, for block-valued variables, a note; what it accepts has no error that no MUST backs.
+func TestTemplatesOfTheCorpus(t *testing.T) {
+	corpus := pinned.Corpus(t)
+	refused := readFailures(t, filepath.Join(corpus, "generate-cluster-failures.tsv"))
+	releases, err := release.Read(filepath.Join(corpus, "released"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range releases {
+		result, err := checks.Run(t.Context(), &checks.Subject{Release: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]checks.Severity{}
+		for _, f := range result.Findings {
+			if !release.IsClusterTemplate(f.File) {
+				continue
+			}
+			file := r.Provider.Label() + "/" + f.File
+			if f.ID == "template-rendered" || f.ID == "topology-class" {
+				found[file] = f.Severity
+			}
+			if f.Severity == checks.Error && !refused[file] && templateErrors[f.ID] != r.Provider.Label() {
+				t.Errorf("%s: %s: clusterctl accepts the template, and no MUST backs the error: %s", file, f.ID, f.Message)
+			}
+		}
+		for file := range refused {
+			if !strings.HasPrefix(file, r.Provider.Label()+"/") {
+				continue
+			}
+			want := checks.Error
+			if blockValued[file] {
+				want = checks.Note
+			}
+			if found[file] != want {
+				t.Errorf("%s: clusterctl refuses it, and the finding is %q, want %q", file, found[file], want)
+			}
+		}
+	}
+}
+
+// readFailures returns the templates that clusterctl refuses, as label/file.
+func readFailures(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	failures := map[string]bool{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if fields := strings.Split(lines.Text(), "\t"); len(fields) > 1 && fields[0] != "label" {
+			failures[fields[0]+"/"+fields[1]] = true
+		}
+	}
+	if err := lines.Err(); err != nil || len(failures) == 0 {
+		t.Fatalf("%s lists no failures: %v", path, err)
+	}
+	return failures
+}
