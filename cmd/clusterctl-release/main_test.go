@@ -52,7 +52,7 @@ func requireFailure(t *testing.T, got outcome, status int, says ...string) {
 	if got.stdout != "" {
 		t.Errorf("a failed command printed %q", got.stdout)
 	}
-	if !strings.HasPrefix(got.stderr, "error: ") {
+	if !strings.HasPrefix(got.stderr, "error: ") && !strings.Contains(got.stderr, "\nerror: ") { // notes may go before
 		t.Errorf("the error is not led in as one: %q", got.stderr)
 	}
 	for _, text := range says {
