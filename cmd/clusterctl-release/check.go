@@ -249,7 +249,7 @@ func requireChecked(cmd *cobra.Command, releases []*release.Release, config *rel
 	}
 	if found.Count(checks.Error) == 0 {
 		if n := found.Count(checks.Warning); n > 0 {
-			fmt.Fprintf(stderr, "note: the checks have %d warnings: `clusterctl release check` shows them\n", n)
+			fmt.Fprintf(stderr, "note: warnings of the checks: %d; `clusterctl release check` shows them\n", n)
 		}
 		return nil
 	}
