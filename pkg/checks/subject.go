@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -37,6 +38,19 @@ type Subject struct {
 
 	crdsOnce sync.Once
 	crds     []CRD
+
+	podsOnce sync.Once
+	podList  []*pod
+
+	variablesOnce sync.Once
+	variableList  []variableUse
+
+	defaultsOnce sync.Once
+	defaults     map[string]*string
+	defaultsErr  error
+
+	scopesOnce sync.Once
+	scopes     components.Scopes
 }
 
 // Components returns the objects of the components YAML; what was read before a syntax error is
@@ -48,6 +62,14 @@ func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
 			return
 		}
 		documents, err := manifest.Parse(file.Name, file.Data)
+		if err != nil {
+			// What a variable stands for may be what makes it YAML: clusterctl reads it substituted.
+			if rendered, ok := withDefaults(file.Data); ok {
+				if substituted, again := manifest.Parse(file.Name, rendered); again == nil {
+					documents, err = substituted, nil
+				}
+			}
+		}
 		s.components = documents
 		var syntax *manifest.SyntaxError
 		if errors.As(err, &syntax) {

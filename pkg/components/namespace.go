@@ -26,7 +26,7 @@ var clusterScoped = map[schema.GroupKind]bool{
 // release file, or "" for the one that the objects themselves name.
 // Source: clusterctl provider contract, "Target namespace".
 func (c *Components) setNamespace(wanted string) error {
-	scopes := scopesOf(c.Objects)
+	scopes := ScopesOf(c.Objects)
 	target, err := targetNamespace(c.Objects, scopes, wanted)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Components) setNamespace(wanted string) error {
 			o.SetName(target)
 			continue
 		}
-		if !scopes.namespaced(o) || o.GetNamespace() == target {
+		if !scopes.Namespaced(o) || o.GetNamespace() == target {
 			continue
 		}
 		if old := o.GetNamespace(); old != "" {
@@ -66,14 +66,14 @@ func (c *Components) setNamespace(wanted string) error {
 }
 
 // targetNamespace returns the namespace that the components go to.
-func targetNamespace(objects []unstructured.Unstructured, scopes scopes, wanted string) (string, error) {
+func targetNamespace(objects []unstructured.Unstructured, scopes Scopes, wanted string) (string, error) {
 	var declared []string
 	counts := map[string]int{}
 	for _, o := range objects {
 		switch {
 		case isNamespace(o):
 			declared = append(declared, o.GetName())
-		case scopes.namespaced(o) && o.GetNamespace() != "":
+		case scopes.Namespaced(o) && o.GetNamespace() != "":
 			counts[o.GetNamespace()]++
 		}
 	}
@@ -100,13 +100,13 @@ func targetNamespace(objects []unstructured.Unstructured, scopes scopes, wanted 
 	return "", fmt.Errorf("there is no Namespace, and the objects are in several: %s: set namespace in the provider's entry in %s", strings.Join(names, ", "), release.ConfigFile)
 }
 
-// scopes knows which kinds are namespaced: by kustomize's schema, by clusterScoped, and by the CRDs
+// Scopes knows which kinds are namespaced: by kustomize's schema, by clusterScoped, and by the CRDs
 // of the components themselves.
-type scopes map[schema.GroupKind]bool
+type Scopes map[schema.GroupKind]bool
 
-// scopesOf returns the scopes of the kinds that the objects define.
-func scopesOf(objects []unstructured.Unstructured) scopes {
-	known := scopes{}
+// ScopesOf returns the scopes of the kinds that the objects define.
+func ScopesOf(objects []unstructured.Unstructured) Scopes {
+	known := Scopes{}
 	for _, o := range objects {
 		if o.GetKind() != "CustomResourceDefinition" {
 			continue
@@ -119,8 +119,8 @@ func scopesOf(objects []unstructured.Unstructured) scopes {
 	return known
 }
 
-// namespaced says whether objects of this kind are in a namespace.
-func (s scopes) namespaced(o unstructured.Unstructured) bool {
+// Namespaced says whether objects of this kind are in a namespace.
+func (s Scopes) Namespaced(o unstructured.Unstructured) bool {
 	gvk := o.GroupVersionKind()
 	if namespaced, ok := s[gvk.GroupKind()]; ok {
 		return namespaced

@@ -1,0 +1,144 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// byDocument is clusterctl's own processor, which substitutes only the documents in which there is
+// something to substitute: most of a file is schemas, and each pass over them costs more than all
+// the rest. Variables are looked up as one file's, so that a default in one document counts in all.
+type byDocument struct {
+	yamlprocessor.Processor
+	variables []string
+}
+
+// GetVariables returns the variables of the whole file, which are known.
+func (p byDocument) GetVariables([]byte) ([]string, error) { return p.variables, nil }
+
+// Process substitutes the variables of a file.
+func (p byDocument) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
+	const separator = "\n---"
+	documents := strings.Split(string(raw), separator)
+	for i, document := range documents {
+		if !strings.Contains(document, "$") {
+			continue
+		}
+		substituted, err := p.Processor.Process([]byte(document), func(name string) (string, error) {
+			value, _ := get(name)
+			return value, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("substituting variables: %w", err)
+		}
+		documents[i] = string(substituted)
+	}
+	return []byte(strings.Join(documents, separator)), nil
+}
+
+// asInstalled returns what clusterctl makes of a components YAML before it installs it. target is a
+// namespace to install in, or "" for the file's own. The error is clusterctl's.
+func asInstalled(r *release.Release, raw []byte, target string, values map[string]string) (repository.Components, error) {
+	reader := config.NewMemoryReader()
+	if err := reader.Init(context.Background(), ""); err != nil {
+		return nil, fmt.Errorf("preparing clusterctl's configuration: %w", err)
+	}
+	for name, value := range values {
+		reader.Set(name, value)
+	}
+	client, err := config.New(context.Background(), "", config.InjectReader(reader))
+	if err != nil {
+		return nil, fmt.Errorf("preparing clusterctl's configuration: %w", err)
+	}
+	return repository.NewComponents(repository.ComponentsInput{
+		Provider:     config.NewProvider(r.Provider.Name, "", r.Provider.Type),
+		ConfigClient: client,
+		Processor:    byDocument{yamlprocessor.NewSimpleProcessor(), slices.Collect(maps.Keys(values))},
+		RawYaml:      raw,
+		Options:      repository.ComponentsOptions{Version: r.Version, TargetNamespace: target},
+	})
+}
+
+// standIns are the values that variables without a default are tried with: which of them fits, a
+// text, a number or a truth, is not known.
+var standIns = []string{"x", "1", "true", "eA=="}
+
+// refusals are the checks that name what clusterctl refuses, with its place. What one of them
+// reports is not said again in clusterctl's words.
+var refusals = []*Check{&componentsParse, &variableSyntax, &namespaceSingle, &namespaceMissing, &imageCanonical, &caInjection}
+
+var asClusterctl = Check{
+	ID: "as-clusterctl", Group: Components, Severity: Error,
+	Title:  "clusterctl's own code accepts the components",
+	Source: "clusterctl, NewComponents",
+	Run: func(s *Subject, report Report) {
+		file, ok := s.Release.Components()
+		if !ok {
+			return
+		}
+		refusal, required := refusedBy(s, file.Data)
+		if refusal == nil || explained(s) {
+			return
+		}
+		severity := Error
+		if required {
+			severity = Warning // another value may be what it takes
+		}
+		report(Finding{
+			Place: s.At(file.Name), Severity: severity,
+			Message: "clusterctl refuses the file: " + firstLine(refusal.Error()),
+			Fix:     "mend what clusterctl names; `clusterctl generate provider` shows the same",
+		})
+	},
+}
+
+// refusedBy returns why clusterctl refuses a components YAML, or nil; required says that there are
+// variables without a default, and that none of the stand-ins helped.
+func refusedBy(s *Subject, raw []byte) (refusal error, required bool) {
+	defaults, err := s.variableDefaults()
+	if err != nil {
+		return err, false
+	}
+	for _, standIn := range standIns {
+		values := map[string]string{}
+		for name, fallback := range defaults {
+			if fallback == nil {
+				values[name] = standIn
+			}
+		}
+		if _, refusal = asInstalled(s.Release, raw, "", values); refusal == nil || len(values) == 0 {
+			return refusal, false
+		}
+	}
+	return refusal, true
+}
+
+// explained says whether a check has already named what clusterctl refuses.
+func explained(s *Subject) bool {
+	found := false
+	for _, check := range refusals {
+		check.Run(s, func(f Finding) {
+			found = found || f.Severity == Error || (f.Severity == "" && check.Severity == Error)
+		})
+	}
+	return found
+}
+
+// firstLine shortens an error that carries a whole document.
+func firstLine(text string) string {
+	const longest = 400
+	text, _, _ = strings.Cut(text, "\n")
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	return text
+}

@@ -1,0 +1,91 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// aggregateLabel puts the rules of a ClusterRole into that of the core controllers.
+var aggregateLabel = clusterv1.GroupVersion.Group + "/aggregate-to-manager"
+
+// wellKnownGroups are those that the core controllers' own role is for.
+// Source: Cluster API, config/rbac/role.yaml.
+var wellKnownGroups = []string{
+	"infrastructure." + clusterv1.GroupVersion.Group,
+	"bootstrap." + clusterv1.GroupVersion.Group,
+	"controlplane." + clusterv1.GroupVersion.Group,
+}
+
+// coreVerbs are what the contract asks for: full read and write access.
+var coreVerbs = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+
+var aggregatedRole = Check{
+	ID: "aggregated-role", Group: Components, Severity: Error,
+	Title:  "Core Cluster API may work with the resources of groups of one's own",
+	Source: "InfraMachine contract, All resources: API group",
+	Run: func(s *Subject, report Report) {
+		var aggregated []rule
+		for _, r := range s.rules("ClusterRole") {
+			if r.role.Object.GetLabels()[aggregateLabel] == "true" {
+				aggregated = append(aggregated, r)
+			}
+		}
+		for _, crd := range s.CRDs() {
+			if _, _, ok := s.contractKindOf(crd); !ok || slices.Contains(wellKnownGroups, crd.Spec.Group) {
+				continue
+			}
+			var missing []string
+			for _, verb := range coreVerbs {
+				granted := func(r rule) bool { return r.grants(crd.Spec.Group, crd.Spec.Names.Plural, verb) }
+				if !slices.ContainsFunc(aggregated, granted) {
+					missing = append(missing, verb)
+				}
+			}
+			if len(missing) > 0 {
+				report(Finding{
+					Place: crd.Place("spec", "group"),
+					Message: fmt.Sprintf("core Cluster API has no right to %s %s in group %s, which is none that its own role knows: it never reconciles what refers to them",
+						strings.Join(missing, ", "), crd.Spec.Names.Plural, crd.Spec.Group),
+					Fix: fmt.Sprintf("add a ClusterRole labelled %s: \"true\" that grants %s on it", aggregateLabel, strings.Join(coreVerbs, ", ")),
+				})
+			}
+		}
+	},
+}
+
+var finalizersPermission = Check{
+	ID: "finalizers-permission", Group: Components, Severity: Note,
+	Title:  "The manager may own objects where owner references are enforced",
+	Source: "InfraMachine contract, All resources: API group",
+	Run: func(s *Subject, report Report) {
+		rules := s.rules("Role", "ClusterRole")
+		granted := func(crd CRD, resource, verb string) bool {
+			return slices.ContainsFunc(rules, func(r rule) bool { return r.grants(crd.Spec.Group, resource, verb) })
+		}
+		var missing []string
+		var first *CRD
+		for _, crd := range s.CRDs() {
+			plural := crd.Spec.Names.Plural
+			_, template, ok := s.contractKindOf(crd)
+			if !ok || template || !granted(crd, plural, "update") || granted(crd, plural+"/finalizers", "update") {
+				continue
+			}
+			missing = append(missing, plural+"/finalizers")
+			if first == nil {
+				first = &crd
+			}
+		}
+		if first == nil {
+			return
+		}
+		report(Finding{
+			Place: first.Place(),
+			Message: fmt.Sprintf("no role allows to update %s: where the API server enforces permissions for owner references, as OpenShift does, the manager can't make these the owners of anything",
+				strings.Join(missing, ", ")),
+			Fix: "grant update on these subresources to the manager",
+		})
+	},
+}

@@ -1,0 +1,106 @@
+package checks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+var (
+	// vars are written by kustomize's own vars, and by Kubernetes' references to a container's environment.
+	vars = regexp.MustCompile(`\$\(([A-Z][A-Z0-9_]*)\)`)
+	// scaffoldNames are what scaffolds leave for kustomize's replacements to fill in.
+	scaffoldNames = regexp.MustCompile(`(^|[^A-Za-z0-9_{(])(SERVICE_NAME|SERVICE_NAMESPACE|CERTIFICATE_NAME|CERTIFICATE_NAMESPACE)($|[^A-Za-z0-9_})])`)
+)
+
+// scaffoldImage is the image of a scaffolded manager.
+const scaffoldImage = "controller:latest"
+
+var placeholder = Check{
+	ID: "placeholder", Group: Components, Severity: Warning,
+	Title:  "No placeholder of a kustomization is left",
+	Source: "Kustomize, vars and replacements",
+	Run: func(s *Subject, report Report) {
+		environments := map[*manifest.Document]map[string]bool{}
+		for _, c := range s.containers() {
+			if environments[c.pod.Document] == nil {
+				environments[c.pod.Document] = map[string]bool{}
+			}
+			for _, item := range listAt(c.fields, "env") {
+				fields, _ := item.(map[string]any)
+				environments[c.pod.Document][textAt(fields, "name")] = true
+			}
+		}
+		for _, d := range s.Objects() {
+			walk := placeholderWalk{d, environments[d], report}
+			walk.value(d.Object.Object, nil)
+		}
+	},
+}
+
+// placeholderWalk looks for placeholders in the texts of an object.
+type placeholderWalk struct {
+	*manifest.Document
+	// environment has the variables that its containers may refer to.
+	environment map[string]bool
+	report      Report
+}
+
+// opaque are fields whose texts are other files' or descriptions.
+var opaque = []string{"data", "stringData", "binaryData", "schema", "additionalPrinterColumns"}
+
+// value looks through a value; path leads to it.
+func (w placeholderWalk) value(value any, path []any) {
+	switch value := value.(type) {
+	case string:
+		if found, where := w.placeholder(value, path); found != "" {
+			w.report(Finding{
+				Place:   w.Place(path...),
+				Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published%s", found, value, where),
+				Fix:     "let the kustomization replace it, with replacements in the kustomization whose objects it is about",
+			})
+		}
+	case map[string]any:
+		keys := make([]string, 0, len(value))
+		for key := range value {
+			if !slices.Contains(opaque, key) {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			w.value(value[key], steps(path, key))
+		}
+	case []any:
+		for i, item := range value {
+			w.value(item, steps(path, i))
+		}
+	}
+}
+
+// placeholder returns the placeholder in a text, and what more there is to say of it.
+func (w placeholderWalk) placeholder(text string, path []any) (found, where string) {
+	if text == scaffoldImage && len(path) > 0 && path[len(path)-1] == "image" {
+		return scaffoldImage, ", and no such image exists"
+	}
+	if !strings.ContainsAny(text, "$_") {
+		return "", ""
+	}
+	for _, match := range vars.FindAllStringSubmatch(text, -1) {
+		if !w.environment[match[1]] {
+			return match[0], ""
+		}
+	}
+	if match := scaffoldNames.FindStringSubmatch(text); match != nil && !w.inContainer(path) {
+		return match[2], ""
+	}
+	return "", ""
+}
+
+// inContainer says whether a path leads into a container, where such names are those of its environment.
+func (w placeholderWalk) inContainer(path []any) bool {
+	return slices.Contains(path, any("containers")) || slices.Contains(path, any("initContainers"))
+}

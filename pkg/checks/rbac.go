@@ -1,0 +1,185 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// subject is a subject of a binding of the components.
+type subject struct {
+	binding               *manifest.Document
+	path                  []any
+	kind, namespace, name string
+}
+
+// subjects returns the subjects of all role bindings.
+func (s *Subject) subjects() []subject {
+	var all []subject
+	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+		for i, item := range listAt(d.Object.Object, "subjects") {
+			fields, ok := item.(map[string]any)
+			if !ok {
+				continue
+			}
+			all = append(all, subject{
+				binding: d, path: []any{"subjects", i},
+				kind: textAt(fields, "kind"), namespace: textAt(fields, "namespace"), name: textAt(fields, "name"),
+			})
+		}
+	}
+	return all
+}
+
+var clusterRoleBindingSubject = Check{
+	ID: "cluster-role-binding-subject", Group: Components, Severity: Warning,
+	Title:  "Bindings' subjects are in the provider's namespace",
+	Source: "clusterctl provider contract, Additional notes, Components YAML transformations",
+	Run: func(s *Subject, report Report) {
+		target := s.targetNamespace()
+		for _, subject := range s.subjects() {
+			if target == "" || subject.namespace == "" || subject.namespace == target {
+				continue
+			}
+			report(Finding{
+				Place: subject.binding.Place(steps(subject.path, "namespace")...),
+				Message: fmt.Sprintf("the subject is %s %s in namespace %s, and clusterctl rewrites it to the provider's own: %s in %s gets the role, and the one that is meant does not",
+					subject.kind, subject.name, subject.namespace, subject.name, target),
+				Fix: fmt.Sprintf("bind the Group system:serviceaccounts:%s or the User system:serviceaccount:%s:%s, which clusterctl leaves alone; core Cluster API gets rights by an aggregated ClusterRole",
+					subject.namespace, subject.namespace, subject.name),
+			})
+		}
+	},
+}
+
+var rbacSubject = Check{
+	ID: "rbac-subject", Group: Components, Severity: Warning,
+	Title:  "Service accounts that bindings and pods name are in the file",
+	Source: "clusterctl provider contract, Additional notes, Links to external objects",
+	Run: func(s *Subject, report Report) {
+		accounts := map[string]bool{"default": true, "": true} // every namespace has the first
+		for _, d := range s.Objects("ServiceAccount") {
+			accounts[d.Object.GetName()] = true
+		}
+		missing := func(place manifest.Place, account, what string) {
+			if accounts[account] || strings.Contains(account, "$") {
+				return
+			}
+			report(Finding{
+				Place:   place,
+				Message: fmt.Sprintf("%s ServiceAccount %s, which is not in the file: %s", strings.Fields(what)[0], account, strings.Join(strings.Fields(what)[1:], " ")),
+				Fix:     "add the ServiceAccount, or name the one that is there",
+			})
+		}
+		target := s.targetNamespace()
+		for _, subject := range s.subjects() {
+			if subject.kind != "ServiceAccount" || (target != "" && subject.namespace != target) {
+				continue
+			}
+			missing(subject.binding.Place(steps(subject.path, "name")...), subject.name, "binds the role is given to nobody")
+		}
+		for _, p := range s.pods() {
+			missing(p.Place(steps(p.path, "serviceAccountName")...), textAt(p.spec, "serviceAccountName"), "names its pods are never created")
+		}
+	},
+}
+
+// builtInRoles are cluster roles that every cluster has, beside those that begin with system:.
+var builtInRoles = []string{"cluster-admin", "admin", "edit", "view"}
+
+var rbacRole = Check{
+	ID: "rbac-role", Group: Components, Severity: Warning,
+	Title:  "Roles that bindings name are in the file",
+	Source: "clusterctl provider contract, Additional notes, Links to external objects",
+	Run: func(s *Subject, report Report) {
+		roles := map[string]bool{}
+		for _, d := range s.Objects("Role", "ClusterRole") {
+			roles[d.Object.GetKind()+"/"+d.Object.GetName()] = true
+		}
+		for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+			kind, name := textAt(d.Object.Object, "roleRef", "kind"), textAt(d.Object.Object, "roleRef", "name")
+			builtIn := kind == "ClusterRole" && (slices.Contains(builtInRoles, name) || strings.HasPrefix(name, "system:"))
+			if builtIn || roles[kind+"/"+name] || strings.Contains(name, "$") {
+				continue
+			}
+			report(Finding{
+				Place:   d.Place("roleRef", "name"),
+				Message: fmt.Sprintf("it grants %s %s, which is not in the file: its subjects get no rights", kind, name),
+				Fix:     "add the role, or name the one that is there",
+			})
+		}
+	},
+}
+
+// rule is a rule of a role.
+type rule struct {
+	role   *manifest.Document
+	fields map[string]any
+}
+
+// rules returns the rules of all roles of the given kinds.
+func (s *Subject) rules(kinds ...string) []rule {
+	var all []rule
+	for _, d := range s.Objects(kinds...) {
+		for _, item := range listAt(d.Object.Object, "rules") {
+			if fields, ok := item.(map[string]any); ok {
+				all = append(all, rule{d, fields})
+			}
+		}
+	}
+	return all
+}
+
+// grants says whether a rule allows a verb on a resource.
+func (r rule) grants(group, resource, verb string) bool {
+	return has(textsAt(r.fields, "apiGroups"), group) && has(textsAt(r.fields, "resources"), resource) && has(textsAt(r.fields, "verbs"), verb)
+}
+
+// has says whether a list has an item, or has them all.
+func has(list []string, item string) bool {
+	return slices.Contains(list, item) || slices.Contains(list, "*")
+}
+
+// leaderElectionFlags turn a manager's leader election on: controller-runtime's scaffolds have had both.
+var leaderElectionFlags = []string{"leader-elect", "enable-leader-election"}
+
+var leaderElectionPermission = Check{
+	ID: "leader-election-permission", Group: Components, Severity: Warning,
+	Title:  "A manager that elects leaders may use leases",
+	Source: "Kubernetes, Leases, Leader election",
+	Run: func(s *Subject, report Report) {
+		may := func(verb string) bool {
+			return slices.ContainsFunc(s.rules("Role", "ClusterRole"), func(r rule) bool { return r.grants("coordination.k8s.io", "leases", verb) })
+		}
+		for _, c := range s.containers() {
+			for _, flag := range leaderElectionFlags {
+				value, i, on := c.flagValue(flag)
+				if !on || value == "false" || !c.isManager() || bindsForeignRole(s) {
+					continue
+				}
+				for _, verb := range []string{"create", "update"} {
+					if !may(verb) {
+						report(Finding{
+							Place:   c.place("args", i),
+							Message: fmt.Sprintf("leader election is on, and no role allows to %s leases in coordination.k8s.io: the manager never starts to work", verb),
+							Fix:     "grant get, create, update and patch on leases in a Role, and bind it to the manager's ServiceAccount",
+						})
+						break
+					}
+				}
+			}
+		}
+	},
+}
+
+// bindsForeignRole says whether a binding names a role whose rules are not in the file.
+func bindsForeignRole(s *Subject) bool {
+	found := false
+	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+		name := textAt(d.Object.Object, "roleRef", "name")
+		found = found || !slices.ContainsFunc(s.Objects("Role", "ClusterRole"), func(role *manifest.Document) bool { return role.Object.GetName() == name })
+	}
+	return found
+}

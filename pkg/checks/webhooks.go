@@ -1,0 +1,126 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// webhook is a place where the API server is told to call the provider.
+type webhook struct {
+	*manifest.Document
+	// path leads to clientConfig in the document.
+	path   []any
+	client map[string]any
+	// called is false where nothing ever makes the API server call it.
+	called bool
+}
+
+// webhooks returns the admission and conversion webhooks of the components.
+func (s *Subject) webhooks() []webhook {
+	var all []webhook
+	for _, d := range s.Objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
+		for i, item := range listAt(d.Object.Object, "webhooks") {
+			if fields, ok := item.(map[string]any); ok {
+				all = append(all, webhook{d, []any{"webhooks", i, "clientConfig"}, mapAt(fields, "clientConfig"), true})
+			}
+		}
+	}
+	for _, d := range s.Objects("CustomResourceDefinition") {
+		conversion := mapAt(d.Object.Object, "spec", "conversion")
+		if textAt(conversion, "strategy") == "Webhook" {
+			versions := len(listAt(d.Object.Object, "spec", "versions"))
+			all = append(all, webhook{d, []any{"spec", "conversion", "webhook", "clientConfig"}, mapAt(conversion, "webhook", "clientConfig"), versions > 1})
+		}
+	}
+	return all
+}
+
+// service returns the name of the Service that a webhook is behind, or "".
+func (w webhook) service() string { return textAt(w.client, "service", "name") }
+
+// object returns the object of a kind and name. clusterctl puts all into one namespace, so none is asked for.
+func (s *Subject) object(kind, name string) *manifest.Document {
+	for _, d := range s.Objects(kind) {
+		if d.Object.GetName() == name {
+			return d
+		}
+	}
+	return nil
+}
+
+var webhookService = Check{
+	ID: "webhook-service", Group: Components, Severity: Error,
+	Title:  "Webhooks lead to a Service of the file",
+	Source: "clusterctl provider contract, Additional notes, Links to external objects",
+	Run: func(s *Subject, report Report) {
+		reported := map[string]bool{}
+		for _, w := range s.webhooks() {
+			if w.service() == "" || strings.Contains(w.service(), "$") {
+				continue // a URL is the maintainer's own affair
+			}
+			path, f := serviceProblem(s, w)
+			f.Place = w.Place(steps(w.path, path...)...)
+			if key := f.Object.String() + f.Message; f.Message != "" && !reported[key] {
+				reported[key] = true
+				if !w.called {
+					f.Severity = Warning
+					f.Message += "; nothing is converted while the CRD has one version"
+				}
+				report(f)
+			}
+		}
+	},
+}
+
+// serviceProblem says what is wrong with the Service that a webhook names, and at which field; the
+// finding has no message where nothing is.
+func serviceProblem(s *Subject, w webhook) (path []any, f Finding) {
+	service := s.object("Service", w.service())
+	if service == nil {
+		return []any{"service", "name"}, Finding{
+			Message: fmt.Sprintf("the webhook is behind Service %s, which is not in the file: the API server refuses what the webhook is to see", w.service()),
+			Fix:     "add the Service, or name the one that is there: kustomize renames it only where its configuration lists this field",
+		}
+	}
+	reference := mapAt(w.client, "service")
+	port := int64(443)
+	if number, ok := reference["port"].(int64); ok {
+		port = number
+	}
+	hasPort := slices.ContainsFunc(listAt(service.Object.Object, "spec", "ports"), func(item any) bool {
+		fields, _ := item.(map[string]any)
+		return fields["port"] == port
+	})
+	namespace, actual := textAt(reference, "namespace"), targetNamespaceOf(s, service)
+	switch {
+	case !hasPort:
+		return []any{"service", "port"}, Finding{
+			Message: fmt.Sprintf("the webhook is called at port %d, which Service %s does not have: the API server refuses what the webhook is to see", port, w.service()),
+			Fix:     "add the port to the Service, or name the one that it has",
+		}
+	case namespace != "" && actual != "" && namespace != actual:
+		return []any{"service", "namespace"}, Finding{
+			Severity: Warning,
+			Message:  fmt.Sprintf("the webhook looks for Service %s in namespace %s, and it is in %s: clusterctl mends that, kubectl apply does not", w.service(), namespace, actual),
+			Fix:      "name the namespace of the Service",
+		}
+	case textAt(reference, "path") == "":
+		return []any{"service", "path"}, Finding{
+			Severity: Warning,
+			Message:  "the webhook has no path, and controller-runtime serves nothing at /: the API server refuses what the webhook is to see",
+			Fix:      "set the path, such as /convert for conversion",
+		}
+	}
+	return nil, Finding{}
+}
+
+// targetNamespaceOf returns the namespace that an object of the file is in.
+func targetNamespaceOf(s *Subject, d *manifest.Document) string {
+	if namespace := d.Object.GetNamespace(); namespace != "" {
+		return namespace
+	}
+	return s.targetNamespace()
+}
