@@ -29,6 +29,7 @@ release: ## Build the provider's release into out/release and publish it to the 
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
 	bin/clusterctl-release metadata check
 	bin/clusterctl-release build --version $(VERSION) --output $(OUT)/release
+	bin/clusterctl-release check $(OUT)/release/infrastructure-libvirt/$(VERSION) --fail-on warning
 	bin/clusterctl-release publish $(OUT)/release/infrastructure-libvirt/$(VERSION) --to $(OUT)/repository
 
 .PHONY: test
