@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +29,20 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	boundFetches()
 	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
+}
+
+// boundFetches lets a server that takes a connection and never answers hold nothing up for ever:
+// kustomize fetches remote bases through Go's default transport, which sets no limit.
+func boundFetches() {
+	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
+		transport.ResponseHeaderTimeout = 30 * time.Second
+	}
 }
 
 // run executes a command line and returns the exit status.

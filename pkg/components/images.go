@@ -2,6 +2,7 @@ package components
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -89,7 +90,8 @@ func imageEntries(options Options) (map[string]string, error) {
 			entries[image.Name] = name + ":" + tagFor(options.Version)
 		}
 	}
-	for name, ref := range options.Images {
+	for _, name := range slices.Sorted(maps.Keys(options.Images)) {
+		ref := options.Images[name]
 		named, err := reference.ParseNamed(ref)
 		if err != nil {
 			return nil, fmt.Errorf("--image %s=%s: %w: write the reference with its registry, e.g. registry.example.com/name:tag", name, ref, err)

@@ -131,6 +131,8 @@ func advise(err error) error {
 		return fmt.Errorf("%w: choose a folder that can be written to", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: run this as a user who may write there, or choose another folder", err)
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: a part of the path is a file: choose another folder", err)
 	case errors.Is(err, syscall.EXDEV):
 		return fmt.Errorf("%w: a folder can't be renamed across file systems, nor out of a layer of a container's image: choose another folder", err)
 	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.ENOLCK):
