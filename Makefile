@@ -42,6 +42,10 @@ verify: ## Check lint, generated files and go.mod
 	hack/verify-generated
 	go mod tidy -diff
 
+.PHONY: mutants
+mutants: ## Plant each check's defects into the provider's release and print what finds them
+	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
+
 .PHONY: bench
 bench: ## Time a build and a publish beside kustomize and clusterctl, in one run
 	go run ./hack/bench

@@ -123,16 +123,12 @@ func TestCases(t *testing.T) {
 // compareFindings checks an edited release and compares what the check found with what the case wants.
 func compareFindings(t *testing.T, id string, c checkCase) {
 	t.Helper()
-	subject := &checks.Subject{Release: c.apply(t)}
-	if len(c.Previous) > 0 {
-		subject.Previous = checkCase{Edits: c.Previous}.apply(t)
-	}
 	check, err := checks.Find(id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wanted := slices.Clone(c.Want)
-	check.Run(subject, func(f checks.Finding) {
+	check.Run(c.subject(t), func(f checks.Finding) {
 		if f.Severity == "" {
 			f.Severity = check.Severity
 		}
@@ -150,6 +146,16 @@ func compareFindings(t *testing.T, id string, c checkCase) {
 	for _, want := range wanted {
 		t.Errorf("not found: %s", want)
 	}
+}
+
+// subject returns the edited release, with the one before where the case has one.
+func (c checkCase) subject(t *testing.T) *checks.Subject {
+	t.Helper()
+	subject := &checks.Subject{Release: c.apply(t)}
+	if len(c.Previous) > 0 {
+		subject.Previous = checkCase{Edits: c.Previous}.apply(t)
+	}
+	return subject
 }
 
 // isFinding says whether a finding is the wanted one: all parts are equal, and the last of four is contained.
