@@ -14,9 +14,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// byDocument is clusterctl's own processor, which substitutes only the documents in which there is
-// something to substitute: most of a file is schemas, and each pass over them costs more than all
-// the rest. Variables are looked up as one file's, so that a default in one document counts in all.
+// byDocument is clusterctl's own processor, which is asked only of the documents in which there is a
+// variable. In the others it would write a single dollar for two, which nothing is refused for.
+// Variables are looked up as one file's, so that a default in one document counts in all.
 type byDocument struct {
 	yamlprocessor.Processor
 	variables []string
@@ -27,10 +27,9 @@ func (p byDocument) GetVariables([]byte) ([]string, error) { return p.variables,
 
 // Process substitutes the variables of a file.
 func (p byDocument) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	const separator = "\n---"
-	documents := strings.Split(string(raw), separator)
+	documents := strings.Split(string(raw), documentSeparator)
 	for i, document := range documents {
-		if !strings.Contains(document, "$") {
+		if !strings.Contains(document, "${") {
 			continue
 		}
 		substituted, err := p.Processor.Process([]byte(document), func(name string) (string, error) {
@@ -42,7 +41,7 @@ func (p byDocument) Process(raw []byte, get func(string) (string, error)) ([]byt
 		}
 		documents[i] = string(substituted)
 	}
-	return []byte(strings.Join(documents, separator)), nil
+	return []byte(strings.Join(documents, documentSeparator)), nil
 }
 
 // asInstalled returns what clusterctl makes of a components YAML before it installs it. target is a

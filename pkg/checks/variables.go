@@ -29,12 +29,31 @@ type variableUse struct {
 // errNotSet is what the processor hears of a variable that nobody set.
 var errNotSet = errors.New("not set")
 
+// documentSeparator is between the documents of a file.
+const documentSeparator = "\n---"
+
 // variableDefaults returns the variables of the components with what clusterctl takes for their
-// defaults; nil is none. The error is that of clusterctl's own processor.
+// defaults, which are those of the first place; nil is none. The error is that of clusterctl's own
+// processor. It is asked of the documents in which there is a variable: most of a file is schemas,
+// and a pass over all of them costs more than all the other checks.
 func (s *Subject) variableDefaults() (map[string]*string, error) {
 	s.defaultsOnce.Do(func() {
-		if file, ok := s.Release.Components(); ok {
-			s.defaults, s.defaultsErr = yamlprocessor.NewSimpleProcessor().GetVariableMap(file.Data)
+		file, _ := s.Release.Components()
+		s.defaults = map[string]*string{}
+		for document := range strings.SplitSeq(string(file.Data), documentSeparator) {
+			if !strings.Contains(document, "${") {
+				continue
+			}
+			found, err := yamlprocessor.NewSimpleProcessor().GetVariableMap([]byte(document))
+			if err != nil {
+				s.defaultsErr = err
+				return
+			}
+			for name, fallback := range found {
+				if _, known := s.defaults[name]; !known {
+					s.defaults[name] = fallback
+				}
+			}
 		}
 	})
 	return s.defaults, s.defaultsErr

@@ -37,11 +37,6 @@ type container struct {
 // name returns the container's name.
 func (c container) name() string { return textAt(c.fields, "name") }
 
-// flags returns what the container is started with.
-func (c container) flags() []string {
-	return append(textsAt(c.fields, "command"), textsAt(c.fields, "args")...)
-}
-
 // isManager says whether it is the container in which clusterctl looks for the provider's controllers.
 func (c container) isManager() bool {
 	return !c.init && c.pod.Object.GetKind() == "Deployment" && c.name() == managerContainer
