@@ -82,6 +82,8 @@ var objectNamespace = Check{
 			}
 			switch namespace := d.Object.GetNamespace(); {
 			case target == "" || namespace == target:
+			case namespace == "" && !s.kindScopes().Known(d.Object):
+				// It may have none, rightly.
 			case namespace == "":
 				report(Finding{
 					Place: d.Place("metadata"), Severity: Warning,

@@ -7,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/kustomize/kyaml/resid"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -117,6 +119,17 @@ func ScopesOf(objects []unstructured.Unstructured) Scopes {
 		known[schema.GroupKind{Group: group, Kind: kind}] = spec["scope"] != "Cluster"
 	}
 	return known
+}
+
+// Known says whether the scope of an object's kind is known: kinds that are neither Kubernetes' nor
+// cert-manager's nor defined by the components are guessed to be namespaced.
+func (s Scopes) Known(o unstructured.Unstructured) bool {
+	gvk := o.GroupVersionKind()
+	if _, ok := s[gvk.GroupKind()]; ok || clusterScoped[gvk.GroupKind()] || gvk.Group == "cert-manager.io" {
+		return true
+	}
+	_, ok := openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: gvk.Kind})
+	return ok
 }
 
 // Namespaced says whether objects of this kind are in a namespace.
