@@ -1,0 +1,104 @@
+// Command corecrds writes the CRDs of Cluster API's core and of its kubeadm providers, of the version
+// in go.mod and without their descriptions, as one compressed file: go run ./hack/corecrds FILE.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// folders are those of the module with CRDs that every management cluster may have.
+var folders = []string{
+	"core/config/crd/bases",
+	"bootstrap/kubeadm/config/crd/bases",
+	"controlplane/kubeadm/config/crd/bases",
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: corecrds FILE")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "corecrds:", err)
+		os.Exit(1)
+	}
+}
+
+// write makes the file: a line of JSON for each CRD, in the order of folders and names.
+func write(path string) error {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	if err != nil {
+		return fmt.Errorf("finding the sources of Cluster API: %w", err)
+	}
+	var packed bytes.Buffer
+	// The header stays empty: the same CRDs make the same bytes.
+	compress, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	lines := json.NewEncoder(compress)
+	lines.SetEscapeHTML(false)
+	for _, folder := range folders {
+		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), folder, "*.yaml"))
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("there are no CRDs in %s of Cluster API", folder)
+		}
+		for _, file := range files {
+			crd, err := read(file)
+			if err != nil {
+				return err
+			}
+			if err := lines.Encode(crd); err != nil {
+				return fmt.Errorf("encoding %s: %w", file, err)
+			}
+		}
+	}
+	if err := compress.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, packed.Bytes(), 0o644)
+}
+
+// read returns a CRD as JSON without what no validation needs.
+func read(file string) (map[string]any, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var crd map[string]any
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	strip(crd)
+	delete(crd, "metadata")
+	return crd, nil
+}
+
+// strip takes descriptions out. A description is a text; a property of that name has a schema.
+func strip(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, isText := v["description"].(string); isText {
+			delete(v, "description")
+		}
+		for _, field := range v {
+			strip(field)
+		}
+	case []any:
+		for _, item := range v {
+			strip(item)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package schemas
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+//go:generate go run ../../hack/corecrds core.json.gz
+
+//go:embed core.json.gz
+var packed []byte
+
+// coreCRD is what is read of a CRD of the core at once: its schemas are large, and wait.
+type coreCRD struct {
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind string `json:"kind"`
+		} `json:"names"`
+		Scope    apiextensionsv1.ResourceScope `json:"scope"`
+		Versions []struct {
+			Name   string `json:"name"`
+			Served bool   `json:"served"`
+			Schema struct {
+				OpenAPIV3Schema json.RawMessage `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// core returns the kinds of Cluster API's core and its kubeadm providers, unpacked once. What they
+// compile to is shared by all that use them.
+var core = sync.OnceValue(func() map[schema.GroupKind]*Kind {
+	kinds, err := unpack(packed)
+	if err != nil {
+		panic(fmt.Sprintf("the file of the core's CRDs, which is a part of this program, can't be read: %v", err))
+	}
+	return kinds
+})
+
+// unpack reads the file that hack/corecrds writes.
+func unpack(data []byte) (map[schema.GroupKind]*Kind, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	kinds := map[schema.GroupKind]*Kind{}
+	for lines := json.NewDecoder(reader); ; {
+		var crd coreCRD
+		if err := lines.Decode(&crd); errors.Is(err, io.EOF) {
+			return kinds, nil
+		} else if err != nil {
+			return nil, err
+		}
+		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+		kind := &Kind{GroupKind: gk, Core: true, Scope: crd.Spec.Scope, Labels: map[string]string{
+			// Cluster API's kustomize trees add it; the folder of CRDs does not have it.
+			clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version: clusterv1.GroupVersion.Version,
+		}}
+		for _, v := range crd.Spec.Versions {
+			read := func() (*apiextensionsv1.JSONSchemaProps, error) {
+				props := &apiextensionsv1.JSONSchemaProps{}
+				if err := json.Unmarshal(v.Schema.OpenAPIV3Schema, props); err != nil {
+					return nil, fmt.Errorf("reading the schema of %s: %w", gk.WithVersion(v.Name), err)
+				}
+				return props, nil
+			}
+			kind.versions = append(kind.versions, &version{name: v.Name, served: v.Served, read: read})
+		}
+		kinds[gk] = kind
+	}
+}

@@ -1,0 +1,140 @@
+// Package schemas gives the schemas of kinds: those of Cluster API's core and its kubeadm providers,
+// and those of releases. Objects are validated by them as an API server does, by its own code.
+package schemas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Kind is a kind that a CRD defines.
+type Kind struct {
+	schema.GroupKind
+	// Core says that it is one of Cluster API's core or its kubeadm providers.
+	Core bool
+	// Labels are those of the CRD; CRDs of the core have that of the contract here.
+	Labels map[string]string
+	// Scope is that of its objects.
+	Scope    apiextensionsv1.ResourceScope
+	versions []*version
+}
+
+// Served returns the versions of the kind that an API server serves, in the order of its CRD.
+func (k *Kind) Served() []string {
+	var names []string
+	for _, v := range k.versions {
+		if v.served {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// version returns a served version of the kind, or nil.
+func (k *Kind) version(name string) *version {
+	i := slices.IndexFunc(k.versions, func(v *version) bool { return v.served && v.name == name })
+	if i < 0 {
+		return nil
+	}
+	return k.versions[i]
+}
+
+// Kinds are the kinds that are known. It may be used by several goroutines.
+type Kinds struct {
+	own map[schema.GroupKind]*Kind
+}
+
+// Of returns the kinds of CRDs, with those of the core. Where a kind has several CRDs, the first counts.
+func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
+	kinds := &Kinds{own: map[schema.GroupKind]*Kind{}}
+	for _, crd := range crds {
+		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+		if _, ok := kinds.own[gk]; ok {
+			continue
+		}
+		kind := &Kind{GroupKind: gk, Labels: crd.Labels, Scope: crd.Spec.Scope}
+		for _, v := range crd.Spec.Versions {
+			read := func() (*apiextensionsv1.JSONSchemaProps, error) {
+				if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+					return nil, fmt.Errorf("version %s of %s has no schema", v.Name, gk)
+				}
+				return v.Schema.OpenAPIV3Schema, nil
+			}
+			kind.versions = append(kind.versions, &version{name: v.Name, served: v.Served, read: read})
+		}
+		kinds.own[gk] = kind
+	}
+	return kinds
+}
+
+// For returns the kinds of the components of releases, with those of the core. The error is that of
+// components which are no YAML, or of a CRD that does not fit its own type.
+func For(releases ...*release.Release) (*Kinds, error) {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, r := range releases {
+		found, err := CRDs(r)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
+		}
+		crds = append(crds, found...)
+	}
+	return Of(crds...), nil
+}
+
+// CRDs returns the custom resource definitions of a release's components, none where it has no
+// components. The error is that of components which are no YAML, or of a CRD that does not fit its own type.
+func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	file, ok := r.Components()
+	if !ok {
+		return nil, nil
+	}
+	documents, err := manifest.Parse(file.Name, file.Data)
+	if err != nil {
+		return nil, err
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, d := range documents {
+		if d.Object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, crd); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", file.Name, d.Object.GetName(), err)
+		}
+		crds = append(crds, crd)
+	}
+	return crds, nil
+}
+
+// Kind returns a kind, or false where it is not known: it belongs to Kubernetes, or to a provider that
+// is not here. Kinds of the core are the core's, whatever a release says of them.
+func (k *Kinds) Kind(gk schema.GroupKind) (*Kind, bool) {
+	if kind, ok := core()[gk]; ok {
+		return kind, true
+	}
+	kind, ok := k.own[gk]
+	return kind, ok
+}
+
+// All returns all kinds, in the order of their names.
+func (k *Kinds) All() []*Kind {
+	var all []*Kind
+	for _, kind := range core() {
+		all = append(all, kind)
+	}
+	for gk, kind := range k.own {
+		if _, isCore := core()[gk]; !isCore {
+			all = append(all, kind)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Kind) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}

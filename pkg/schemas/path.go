@@ -1,0 +1,62 @@
+package schemas
+
+import (
+	"strconv"
+	"strings"
+)
+
+// steps splits a path as Kubernetes writes it, such as spec.files[0].labels.example.com/a. Names of
+// fields are written as they are, dots and all: only the object knows where one ends.
+func steps(value any, path string) []any {
+	if path == "<nil>" {
+		return nil // that is how a path without steps is written
+	}
+	var found []any
+	for path != "" {
+		var step any
+		step, path = nextStep(value, strings.TrimPrefix(path, "."))
+		value = child(value, step)
+		found = append(found, step)
+	}
+	return found
+}
+
+// nextStep returns the first step of a path into a value, and the rest of the path.
+func nextStep(value any, path string) (any, string) {
+	if inner, ok := strings.CutPrefix(path, "["); ok {
+		key, rest, _ := strings.Cut(inner, "]")
+		if _, isMap := value.(map[string]any); !isMap {
+			if index, err := strconv.Atoi(key); err == nil {
+				return index, rest
+			}
+		}
+		return key, rest
+	}
+	end := strings.IndexAny(path, ".[")
+	if end < 0 {
+		end = len(path)
+	}
+	fields, _ := value.(map[string]any)
+	for name := range fields {
+		rest, ok := strings.CutPrefix(path, name)
+		if ok && len(name) > end && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			end = len(name)
+		}
+	}
+	return path[:end], path[end:]
+}
+
+// child returns what a step leads to, or nil.
+func child(value, step any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		if name, ok := step.(string); ok {
+			return v[name]
+		}
+	case []any:
+		if index, ok := step.(int); ok && index >= 0 && index < len(v) {
+			return v[index]
+		}
+	}
+	return nil
+}

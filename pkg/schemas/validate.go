@@ -1,0 +1,168 @@
+package schemas
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Problem is what is wrong with a field of an object.
+type Problem struct {
+	// Path are the steps to the field: names, and numbers for the items of lists.
+	Path []any
+	// Unknown says that the schema does not have the field: an API server drops it without a word.
+	// With any other problem it refuses the object.
+	Unknown bool
+	// Missing says that the field is required and not there.
+	Missing bool
+	// Rule says that a rule of the CRD in CEL is broken, which may be about fields below the path.
+	Rule bool
+	// Message is the API server's, without the path.
+	Message string
+}
+
+// version is a version of a kind. What its schema compiles to is made when it is first asked for.
+type version struct {
+	name   string
+	served bool
+	read   func() (*apiextensionsv1.JSONSchemaProps, error)
+
+	compileOnce sync.Once
+	compiled    compiled
+	err         error
+
+	rulesOnce sync.Once
+	rules     *cel.Validator
+}
+
+// compiled is a schema as an API server uses it.
+type compiled struct {
+	structural *structuralschema.Structural
+	validator  validation.SchemaValidator
+}
+
+// compile reads and compiles the schema.
+func (v *version) compile() (compiled, error) {
+	v.compileOnce.Do(func() {
+		v.compiled, v.err = v.build()
+		v.read = nil
+	})
+	return v.compiled, v.err
+}
+
+func (v *version) build() (compiled, error) {
+	props, err := v.read()
+	if err != nil {
+		return compiled{}, err
+	}
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return compiled{}, fmt.Errorf("converting the schema: %w", err)
+	}
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return compiled{}, fmt.Errorf("the schema is not structural: %w", err)
+	}
+	validator, _, err := validation.NewSchemaValidator(internal)
+	if err != nil {
+		return compiled{}, fmt.Errorf("compiling the schema: %w", err)
+	}
+	return compiled{structural: structural, validator: validator}, nil
+}
+
+// celRules compiles the rules in CEL, which takes longest: only objects that are right by the rest
+// of their schema need them. It is nil where there are none.
+func (v *version) celRules(structural *structuralschema.Structural) *cel.Validator {
+	v.rulesOnce.Do(func() { v.rules = cel.NewValidator(structural, true, celconfig.PerCallLimit) })
+	return v.rules
+}
+
+// Validate holds an object against the schema of its kind as an API server does when it is created:
+// it drops unknown fields and nulls, sets defaults, and then looks at types, limits, keys of lists and, where
+// all that is right, rules in CEL. The object stays as it is. Nothing is wrong with objects whose
+// kind is not known. The error is that of a version that is not served, or of a schema that can't be used.
+//
+// Source: Kubernetes documentation, Custom Resources, "Extend the Kubernetes API with CustomResourceDefinitions".
+func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured) ([]Problem, error) {
+	gvk := object.GroupVersionKind()
+	kind, ok := k.Kind(gvk.GroupKind())
+	if !ok {
+		return nil, nil
+	}
+	version := kind.version(gvk.Version)
+	if version == nil {
+		return nil, &VersionError{Kind: kind, Version: gvk.Version}
+	}
+	schema, err := version.compile()
+	if err != nil {
+		return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
+	}
+
+	content := object.DeepCopy().Object
+	problems := prune(object.Object, content, schema.structural)
+	if err := objectmeta.Coerce(nil, content, schema.structural, true, false); err != nil {
+		return append(problems, newProblem(object.Object, err)), nil
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(content, schema.structural)
+	defaulting.Default(content, schema.structural)
+	refused := validation.ValidateCustomResource(nil, content, schema.validator)
+	refused = append(refused, listtype.ValidateListSetsAndMaps(nil, schema.structural, content)...)
+	if len(refused) == 0 {
+		if rules := version.celRules(schema.structural); rules != nil {
+			broken, _ := rules.Validate(ctx, nil, schema.structural, content, nil, celconfig.RuntimeCELCostBudget)
+			for _, err := range broken {
+				problem := newProblem(object.Object, err)
+				problem.Rule = true
+				problems = append(problems, problem)
+			}
+		}
+	}
+	for _, err := range refused {
+		problems = append(problems, newProblem(object.Object, err))
+	}
+	// The validators walk maps in no order.
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(fmt.Sprint(a.Path...), fmt.Sprint(b.Path...)), strings.Compare(a.Message, b.Message))
+	})
+	return problems, nil
+}
+
+// VersionError says that a kind is not served in a version.
+type VersionError struct {
+	Kind    *Kind
+	Version string
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s is not served in version %s, but in %s", e.Kind.Kind, e.Version, strings.Join(e.Kind.Served(), ", "))
+}
+
+// prune drops the fields of content that the schema does not have, and returns them.
+func prune(original map[string]any, content map[string]any, schema *structuralschema.Structural) []Problem {
+	var problems []Problem
+	for _, path := range pruning.PruneWithOptions(content, schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+		problems = append(problems, Problem{Path: steps(original, path), Unknown: true, Message: "unknown field"})
+	}
+	return problems
+}
+
+// newProblem turns what the API server says of a field into a problem.
+func newProblem(object map[string]any, err *field.Error) Problem {
+	return Problem{Path: steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired, Message: err.ErrorBody()}
+}

@@ -1,0 +1,146 @@
+package schemas_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// demoKinds has one kind, as a release's components do.
+const demoKinds = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: demos.example.com, labels: {cluster.x-k8s.io/v1beta2: v1}}
+spec:
+  group: example.com
+  names: {kind: Demo, plural: demos}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [size]
+            x-kubernetes-validations:
+            - {rule: "self.size < 10 || has(self.reason)", message: large ones need a reason}
+            properties:
+              size: {type: integer}
+              reason: {type: string}
+              mode: {type: string, enum: [a, b], default: a}
+              labels: {type: object, additionalProperties: {type: string}}
+              items:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items: {type: object, required: [name], properties: {name: {type: string, default: x}}}
+  - name: v0
+    served: false
+    storage: false
+    schema: {openAPIV3Schema: {type: object}}
+`
+
+// demo returns the kinds of a release with demoKinds.
+func demo(t *testing.T) *schemas.Kinds {
+	t.Helper()
+	provider, err := release.ParseLabel("infrastructure-demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := release.New(provider, "v0.1.0", []release.File{{Name: provider.ComponentsFile(), Data: []byte(demoKinds)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := schemas.For(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kinds
+}
+
+func TestValidate(t *testing.T) {
+	kinds := demo(t)
+	const head = "apiVersion: example.com/v1\nkind: Demo\nmetadata: {name: a}\n"
+	for _, tc := range []struct {
+		name, object string
+		want         []string
+	}{
+		{"right", head + "spec: {size: 1}", nil},
+		{"nulls are dropped", head + "spec: {size: 1, reason: null, mode: null}", nil},
+		{"an unknown field", head + "spec: {size: 1, items: [{name: b, more: c}]}", []string{"[spec items 0 more] unknown field"}},
+		{"a wrong type", head + "spec: {size: '1'}", []string{`[spec size] Invalid value: "string": spec.size in body must be of type integer: "string"`}},
+		{"a missing field", head + "spec: {}", []string{"[spec size] Required value"}},
+		{"an enum", head + "spec: {size: 1, mode: c}", []string{`[spec mode] Unsupported value: "c": supported values: "a", "b"`}},
+		{"a name with dots", head + "spec: {size: 1, labels: {example.com/a: 1}}", []string{`[spec labels example.com/a] Invalid value: "integer": spec.labels.example.com/a in body must be of type string: "integer"`}},
+		{"a rule", head + "spec: {size: 10}", []string{`[spec] Invalid value: large ones need a reason`}},
+		{"a key twice, by its default", head + "spec: {size: 1, items: [{name: x}, {}]}", []string{`[spec items 1] Duplicate value: {"name":"x"}`}},
+		{"metadata", "apiVersion: example.com/v1\nkind: Demo\nmetadata: {name: a, labels: {b: true}}\nspec: {size: 1}", []string{"[metadata]"}},
+		{"a kind that is not known", "apiVersion: example.org/v1\nkind: Demo\nspec: 1", nil},
+		{"the core's", "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: a}\nspec: {clusterName: b, bootstrap: {dataSecretName: c}, infrastructureRef: {apiGroup: d.io, kind: E, name: f, namespace: g}}",
+			[]string{"[spec infrastructureRef namespace] unknown field"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			object := &unstructured.Unstructured{}
+			data, err := yaml.YAMLToJSON([]byte(tc.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := object.UnmarshalJSON(data); err != nil {
+				t.Fatal(err)
+			}
+			before := object.DeepCopy()
+			problems, err := kinds.Validate(t.Context(), object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, fmt.Sprint(p.Path, " ", p.Message))
+			}
+			if !slices.EqualFunc(got, tc.want, func(got, want string) bool { return len(got) >= len(want) && got[:len(want)] == want }) {
+				t.Errorf("found %q, want %q", got, tc.want)
+			}
+			if fmt.Sprint(before) != fmt.Sprint(object) {
+				t.Error("the object was changed")
+			}
+		})
+	}
+}
+
+func TestVersionsThatAreNotServed(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v0", "kind": "Demo"}}
+	_, err := demo(t).Validate(t.Context(), object)
+	var notServed *schemas.VersionError
+	if !errors.As(err, &notServed) || err.Error() != "Demo is not served in version v0, but in v1" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestCore: the kinds that templates are made of are there, and their schemas can be used.
+func TestCore(t *testing.T) {
+	kinds, seen := schemas.Of(), 0
+	for _, kind := range kinds.All() {
+		for _, version := range kind.Served() {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(kind.WithVersion(version))
+			if _, err := kinds.Validate(t.Context(), object); err != nil {
+				t.Error(err)
+			}
+			seen++
+		}
+	}
+	if _, ok := kinds.Kind(schema.GroupKind{Group: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane"}); !ok || seen < 30 {
+		t.Errorf("%d versions of kinds were seen; KubeadmControlPlane among them: %v", seen, ok)
+	}
+}
