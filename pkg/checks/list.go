@@ -1,7 +1,9 @@
 package checks
 
+import "slices"
+
 // list has every check, in the order of reports. A new check is a file of its own and a line here.
-var list = []Check{
+var list = slices.Concat([]Check{
 	// repository
 	fileNames,
 	componentsPresent,
@@ -62,6 +64,7 @@ var list = []Check{
 	crdConversion,
 	componentsSize,
 	asClusterctl,
+}, contractChecks, []Check{
 	// templates
 	templateRendered,
 	topologyClass,
@@ -75,4 +78,4 @@ var list = []Check{
 	clusterClassRefNamespace,
 	clusterClassRefResolves,
 	clusterClassShared,
-}
+})

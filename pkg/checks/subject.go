@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -38,6 +39,9 @@ type Subject struct {
 
 	crdsOnce sync.Once
 	crds     []CRD
+
+	contractOnce sync.Once
+	contract     []*contract.Implementation
 
 	podsOnce sync.Once
 	podList  []*pod

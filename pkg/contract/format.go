@@ -1,0 +1,103 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// format is one way to show tables.
+type format struct {
+	name  string
+	write func([]Table, io.Writer) error
+}
+
+// formats are all of them. A new one is a file of its own and a line here.
+var formats = []format{
+	{"text", writeText},
+	{"markdown", writeMarkdown},
+	{"json", writeJSON},
+}
+
+// Formats returns the names of the formats.
+func Formats() []string {
+	names := make([]string, 0, len(formats))
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// ParseFormat returns an error that lists the formats where there is none of that name.
+func ParseFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Write shows tables in a format. The error is that of the writer, or ParseFormat's.
+func Write(name string, tables []Table, w io.Writer) error {
+	for _, f := range formats {
+		if f.name == name {
+			if err := f.write(tables, w); err != nil {
+				return fmt.Errorf("writing the tables as %s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return ParseFormat(name)
+}
+
+// caption names a table's kind, with the contract it is held to.
+func (t *Table) caption() string {
+	if t.Version == "" {
+		if t.Kind == "" {
+			return fmt.Sprintf("%s: the provider has none", t.Resource)
+		}
+		return fmt.Sprintf("%s: %s is not there", t.Resource, t.Kind)
+	}
+	contract := "declares no contract"
+	if t.Contract != "" {
+		contract = "contract " + t.Contract
+	}
+	return fmt.Sprintf("%s: %s %s/%s, %s", t.Resource, t.Kind, t.Group, t.Version, contract)
+}
+
+// summary counts a table's rows.
+func (t *Table) summary() string {
+	count := func(mandatory bool) string {
+		parts := []string{fmt.Sprintf("%d there", t.Count(mandatory, Present))}
+		for _, s := range []State{Missing, Wrong, NotApplicable, NotVisible} {
+			if n := t.Count(mandatory, s); n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, s))
+			}
+		}
+		return strings.Join(parts, ", ")
+	}
+	return fmt.Sprintf("mandatory: %s; optional: %s", count(true), count(false))
+}
+
+// yesNo is how the contract pages write whether a rule is mandatory.
+func (r Row) yesNo() string {
+	if r.Mandatory {
+		return "Yes"
+	}
+	return "No"
+}
+
+// remarks are what there is to say beside a row's state: what is wrong, or else where it is.
+func (r Row) remarks() []string {
+	if r.State == Missing && !r.Mandatory || len(r.Problems) == 0 {
+		if r.Detail == "" {
+			return nil
+		}
+		return []string{r.Detail}
+	}
+	remarks := make([]string, 0, len(r.Problems))
+	for _, p := range r.Problems {
+		remarks = append(remarks, p.Reason)
+	}
+	return remarks
+}

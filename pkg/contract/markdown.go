@@ -1,0 +1,44 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// writeMarkdown shows the tables as those of the contract pages, with two columns more.
+func writeMarkdown(tables []Table, w io.Writer) error {
+	var b strings.Builder
+	for k := range tables {
+		t := &tables[k]
+		if k == 0 || tables[k-1].Provider != t.Provider || tables[k-1].Release != t.Release {
+			fmt.Fprintf(&b, "# %s %s\n\n", cell(t.Provider), cell(t.Release))
+		}
+		fmt.Fprintf(&b, "## %s\n\n", cell(t.caption()))
+		b.WriteString("| Rule | Mandatory | Note | State | What |\n| --- | --- | --- | --- | --- |\n")
+		for _, r := range t.Rows {
+			remarks := r.remarks()
+			for i := range remarks {
+				remarks[i] = cell(remarks[i])
+			}
+			// The rule's name has the page's own code spans.
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Name, r.yesNo(), r.Note, r.State, strings.Join(remarks, "<br>"))
+		}
+		fmt.Fprintf(&b, "\n%s\n\n", t.summary())
+	}
+	if len(tables) == 0 {
+		b.WriteString("No kind of the release plays a part in the contract.\n")
+	}
+	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n\n")+"\n")
+	return err
+}
+
+// cell keeps a text from being read as Markdown or as HTML.
+var cell = func() func(string) string {
+	var pairs []string
+	for _, special := range []string{`\`, "|", "`", "*", "_", "[", "]"} {
+		pairs = append(pairs, special, `\`+special)
+	}
+	pairs = append(pairs, "<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ", "\r", " ")
+	return strings.NewReplacer(pairs...).Replace
+}()

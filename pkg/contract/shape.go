@@ -1,0 +1,217 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The types of a schema.
+const (
+	typeString   = "string"
+	typeBoolean  = "boolean"
+	typeInteger  = "integer"
+	typeObject   = "object"
+	typeList     = "array"
+	typeMap      = "map"
+	typeQuantity = "quantity"
+)
+
+// shape is what a field has to look like for Cluster API to read it.
+type shape struct {
+	// kind is one of the types above.
+	kind string
+	// The limits are what Cluster API's own field takes; 0 is no limit.
+	maxLength, maximum, maxItems int64
+	// fields are those of an object.
+	fields []field
+	// items are a list's items or a map's values.
+	items *shape
+	// listType is how a list is merged, where the contract says so, and listKeys by which fields.
+	listType string
+	listKeys []string
+}
+
+// field is a field of an object's shape.
+type field struct {
+	name  string
+	shape shape
+	// must says that the object is of no use without it.
+	must bool
+}
+
+// The shapes that several rules share.
+var (
+	boolean  = shape{kind: typeBoolean}
+	integer  = shape{kind: typeInteger}
+	anyText  = shape{kind: typeString}
+	anything = shape{kind: typeObject}
+)
+
+// text is a text of at most so many characters.
+func text(maxLength int64) shape { return shape{kind: typeString, maxLength: maxLength} }
+
+// object is an object with fields.
+func object(fields ...field) shape { return shape{kind: typeObject, fields: fields} }
+
+// must is a field that an object can't do without.
+func must(name string, s shape) field { return field{name: name, shape: s, must: true} }
+
+// may is a field that an object can do without.
+func may(name string, s shape) field { return field{name: name, shape: s} }
+
+// compare returns what is not as the shape has it. The field has to be there.
+func (s shape) compare(n node) []Problem {
+	if n.schema == nil {
+		return nil // open: the schema takes whatever the controller writes
+	}
+	if problem, ok := s.compareType(n); !ok {
+		return []Problem{problem}
+	}
+	problems := s.compareLimits(n)
+	switch s.kind {
+	case typeObject:
+		for _, f := range s.fields {
+			problems = append(problems, f.compare(n)...)
+		}
+	case typeList:
+		problems = append(problems, s.compareList(n)...)
+	case typeMap:
+		if s.items != nil {
+			problems = append(problems, s.items.compare(n.values())...)
+		}
+	}
+	return problems
+}
+
+// compare returns what is not as the field's shape has it in an object.
+func (f field) compare(parent node) []Problem {
+	child := parent.field(f.name)
+	switch {
+	case child.there():
+		return f.shape.compare(child)
+	case f.must:
+		return []Problem{child.problem(Broken, fmt.Sprintf("there is no %s, %s: what a controller writes there is dropped", child.name, f.shape.name()))}
+	}
+	return nil
+}
+
+// compareType says whether the field has the shape's type.
+func (s shape) compareType(n node) (Problem, bool) {
+	got := typeOf(n)
+	want := s.kind
+	if got == want || got == "" {
+		return Problem{}, true
+	}
+	// A quantity is written as a text or number; a text alone is one too.
+	if want == typeQuantity && (got == typeString || got == typeInteger) {
+		return Problem{}, true
+	}
+	// An object without fields that keeps what it gets holds a map's entries as well.
+	if want == typeMap && got == typeObject && n.open {
+		return Problem{}, true
+	}
+	if want == typeObject && len(s.fields) == 0 && got == typeMap {
+		return Problem{}, true
+	}
+	return n.problem(Broken, fmt.Sprintf("%s is %s, and Cluster API reads %s there", n.name, article(got), s.name())), false
+}
+
+// typeOf returns the type of a field, or "" where the schema takes any.
+func typeOf(n node) string {
+	switch s := n.schema; {
+	case s.XIntOrString:
+		return typeQuantity
+	case s.Type == "":
+		return ""
+	case s.Type == typeObject && len(s.Properties) == 0 && s.AdditionalProperties != nil:
+		return typeMap
+	default:
+		return s.Type
+	}
+}
+
+// compareLimits returns where the schema lets more through than Cluster API's own field takes. A
+// schema without a limit is not one of them: most leave it to the controller.
+func (s shape) compareLimits(n node) []Problem {
+	var problems []Problem
+	above := func(what string, got *int64, limit int64) {
+		if got != nil && limit > 0 && *got > limit {
+			p := n.problem(Lax, fmt.Sprintf("%s has %s %d, and Cluster API's own field takes %d: a larger value can't be taken over", n.name, what, *got, limit))
+			p.Path = append(slices.Clone(p.Path), what)
+			p.Fix = fmt.Sprintf("lower %s to %d", what, limit)
+			problems = append(problems, p)
+		}
+	}
+	above("maxLength", n.schema.MaxLength, s.maxLength)
+	above("maxItems", n.schema.MaxItems, s.maxItems)
+	if n.schema.Maximum != nil {
+		maximum := int64(*n.schema.Maximum)
+		above("maximum", &maximum, s.maximum)
+	}
+	return problems
+}
+
+// compareList returns what is wrong with a list's items, and with how it is merged where the schema
+// says that itself.
+func (s shape) compareList(n node) []Problem {
+	var problems []Problem
+	if got := n.schema.XListType; s.listType != "" && got != nil {
+		keys := strings.Join(n.schema.XListMapKeys, ", ")
+		if *got != s.listType || s.listType == typeMap && keys != strings.Join(s.listKeys, ", ") {
+			p := n.problem(Lax, fmt.Sprintf("%s is merged as a list of type %s, and the contract has %s", n.name, described(*got, keys), described(s.listType, strings.Join(s.listKeys, ", "))))
+			p.Path = append(slices.Clone(p.Path), "x-kubernetes-list-type")
+			p.Fix = "set the markers listType=" + s.listType
+			if len(s.listKeys) > 0 {
+				p.Fix += " and listMapKey=" + strings.Join(s.listKeys, " and listMapKey=")
+			}
+			problems = append(problems, p)
+		}
+	}
+	if s.items == nil {
+		return problems
+	}
+	return append(problems, s.items.compare(n.items())...)
+}
+
+// described names a list type with its keys.
+func described(listType, keys string) string {
+	if keys == "" {
+		return listType
+	}
+	return listType + " by " + keys
+}
+
+// name says what the shape is.
+func (s shape) name() string {
+	if s.kind == typeList && s.items != nil {
+		return "a list of " + plural(s.items.kind)
+	}
+	return article(s.kind)
+}
+
+// article returns a type's name in a sentence.
+func article(kind string) string {
+	switch kind {
+	case typeList:
+		return "a list"
+	case typeInteger:
+		return "an integer"
+	case typeObject:
+		return "an object"
+	case typeQuantity:
+		return "an integer or string"
+	}
+	return "a " + kind
+}
+
+// plural returns the name of many values of a type.
+func plural(kind string) string {
+	switch kind {
+	case typeList:
+		return "lists"
+	case typeQuantity:
+		return "quantities"
+	}
+	return kind + "s"
+}

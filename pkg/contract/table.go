@@ -1,0 +1,85 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// ErrNoComponents says that a release has no components YAML, and so no kinds that could be held
+// against the contract.
+var ErrNoComponents = errors.New("the release has no components YAML")
+
+// Table is the rules table of one page, filled in for one kind.
+type Table struct {
+	// Provider is the provider's label, and Release the release's version.
+	Provider, Release string
+	Resource          Resource
+	// Page is the contract page, e.g. infra-cluster.
+	Page string
+	// Kind and Group are the kind's; both are "" where the provider lacks a kind that it must have.
+	Kind, Group string
+	// Template is the kind of its template, or "".
+	Template string
+	// Contract is the contract version that the kind declares, or "", and Version the kind's
+	// version that the rules are held against.
+	Contract, Version string
+	Rows              []Row
+}
+
+// Row is one rule with its verdict.
+type Row struct {
+	Rule
+	Verdict
+}
+
+// Count returns how many rows of a table have a state.
+func (t *Table) Count(mandatory bool, state State) int {
+	n := 0
+	for _, r := range t.Rows {
+		if r.Mandatory == mandatory && r.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// Tables returns the rules tables of the contract, filled in for a release: one for each kind that
+// plays a part in the contract, in the order of the contract pages. A provider without such kinds
+// has none. The error is ErrNoComponents, or a *manifest.SyntaxError.
+func Tables(r *release.Release) ([]Table, error) {
+	file, ok := r.Components()
+	if !ok {
+		return nil, fmt.Errorf("%s: %w: there is no %s", r, ErrNoComponents, r.Provider.ComponentsFile())
+	}
+	documents, err := manifest.Parse(file.Name, file.Data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the components of %s: %w", r, err)
+	}
+	var tables []Table
+	for _, i := range Implementations(r.Provider.Type, ReadCRDs(documents)) {
+		t := i.table()
+		t.Provider, t.Release = r.Provider.Label(), r.Version
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
+
+// table fills in the table of a kind.
+func (i *Implementation) table() Table {
+	t := Table{Resource: i.Resource, Page: pageOf[i.Resource], Kind: i.Kind(), Contract: i.Contract, Version: i.Version}
+	if i.CRD != nil {
+		t.Group = i.CRD.Spec.Group
+	}
+	if i.Template != nil {
+		t.Template, t.Group = i.Template.kind(), i.Template.Spec.Group
+	}
+	for _, r := range Rules() {
+		if r.Resource == i.Resource {
+			t.Rows = append(t.Rows, Row{Rule: r, Verdict: r.Check(i)})
+		}
+	}
+	return t
+}

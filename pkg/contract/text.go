@@ -1,0 +1,57 @@
+package contract
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// writeText shows the tables for a terminal: a row in a line, and what is wrong below it.
+func writeText(tables []Table, w io.Writer) error {
+	var b strings.Builder
+	for k := range tables {
+		t := &tables[k]
+		if k == 0 || tables[k-1].Provider != t.Provider || tables[k-1].Release != t.Release {
+			fmt.Fprintf(&b, "%s %s\n", printable(t.Provider), printable(t.Release))
+		}
+		fmt.Fprintf(&b, "\n%s\n", printable(t.caption()))
+		if err := textRows(t, &b); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "  %s\n", t.summary())
+	}
+	if len(tables) == 0 {
+		b.WriteString("no kind of the release plays a part in the contract\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// textRows aligns the rows of a table.
+func textRows(t *Table, w io.Writer) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "  RULE\tMANDATORY\tSTATE\tWHAT")
+	for _, r := range t.Rows {
+		remarks := r.remarks()
+		if len(remarks) == 0 {
+			remarks = []string{""}
+		}
+		name := strings.ReplaceAll(r.Name, "`", "")
+		fmt.Fprintf(columns, "  %s\t%s\t%s\t%s\n", name, r.yesNo(), r.State, printable(remarks[0]))
+		for _, more := range remarks[1:] {
+			fmt.Fprintf(columns, "  \t\t\t%s\n", printable(more))
+		}
+	}
+	return columns.Flush()
+}
+
+// printable keeps what a release's author wrote from moving a terminal's cursor or a table's columns.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+}
