@@ -14,17 +14,17 @@ type contractKind struct {
 	name, suffix string
 	// document is the page of the contract.
 	document string
-	// field is one that core Cluster API reads, and that tells the kind from others of the same suffix.
-	field []string
+	// fields are such that core Cluster API reads; one of them tells the kind from others of the same suffix.
+	fields [][]string
 }
 
 // contractKinds are the resources of the contracts. Their templates are called after them.
 var contractKinds = []contractKind{
-	{"InfraMachinePool", "MachinePool", "InfraMachinePool contract", []string{"spec", "providerIDList"}},
-	{"InfraMachine", "Machine", "InfraMachine contract", []string{"spec", "providerID"}},
-	{"InfraCluster", "Cluster", "InfraCluster contract", []string{"spec", "controlPlaneEndpoint"}},
-	{"BootstrapConfig", "Config", "BootstrapConfig contract", []string{"status", "dataSecretName"}},
-	{"ControlPlane", "ControlPlane", "ControlPlane contract", []string{"status"}},
+	{"InfraMachinePool", "MachinePool", "InfraMachinePool contract", [][]string{{"spec", "providerIDList"}}},
+	{"InfraMachine", "Machine", "InfraMachine contract", [][]string{{"spec", "providerID"}}},
+	{"InfraCluster", "Cluster", "InfraCluster contract", [][]string{{"spec", "controlPlaneEndpoint"}}},
+	{"BootstrapConfig", "Config", "BootstrapConfig contract", [][]string{{"status", "dataSecretName"}}},
+	{"ControlPlane", "ControlPlane", "ControlPlane contract", [][]string{{"status", "initialization"}, {"status", "initialized"}, {"status", "ready"}}},
 }
 
 // contractKindOf returns which resource of a contract a CRD defines, and whether it is its template;
@@ -41,11 +41,11 @@ func (s *Subject) contractKindOf(crd CRD) (kind contractKind, template, ok bool)
 		if !strings.HasSuffix(name, kind.suffix) || name == kind.suffix {
 			continue
 		}
-		path := kind.field
+		fields := kind.fields
 		if template {
-			path = []string{"spec", "template", "spec"}
+			fields = [][]string{{"spec", "template", "spec"}}
 		}
-		if hasField(crd, path...) {
+		if slices.ContainsFunc(fields, func(path []string) bool { return hasField(crd, path...) }) {
 			return kind, template, true
 		}
 	}

@@ -56,6 +56,7 @@ var imageTag = Check{
 	Title:  "Images have tags that stay, and the manager's is the release's version",
 	Source: sourceImages,
 	Run: func(s *Subject, report Report) {
+		released := hasReleasedManager(s)
 		for _, c := range s.containers() {
 			text, ok := c.image()
 			if !ok {
@@ -65,21 +66,31 @@ var imageTag = Check{
 			if err != nil || image.Digest != "" {
 				continue
 			}
-			if message, fix := tagProblem(c, image.Tag, s.Release.Version); message != "" {
+			if message, fix := tagProblem(c, image.Tag, s.Release.Version, released); message != "" {
 				report(Finding{Place: c.place("image"), Message: fmt.Sprintf("image %s of container %s: %s", text, c.name(), message), Fix: fix})
 			}
 		}
 	},
 }
 
-// tagProblem says what is wrong with an image's tag in a release of a version.
-func tagProblem(c container, tag, version string) (message, fix string) {
+// hasReleasedManager says whether a manager's image has the release's version for its tag.
+func hasReleasedManager(s *Subject) bool {
+	return slices.ContainsFunc(s.containers(), func(c container) bool {
+		text, _ := c.image()
+		image, err := containerutil.ImageFromString(text)
+		return err == nil && c.isManager() && isTagOf(image.Tag, s.Release.Version)
+	})
+}
+
+// tagProblem says what is wrong with an image's tag in a release of a version. Where one manager is
+// released, others are those of projects that the provider brings along, with versions of their own.
+func tagProblem(c container, tag, version string, released bool) (message, fix string) {
 	switch {
 	case tag == "":
 		return "it has no tag, so every node pulls what is latest on its day", "give it a tag or a digest"
 	case slices.Contains(movingTags, strings.ToLower(tag)):
 		return fmt.Sprintf("the tag %s moves: the release does not stay what it was when it was published", tag), "release it with the version as its tag, or with a digest"
-	case c.isManager() && !isTagOf(tag, version):
+	case c.isManager() && !released && !isTagOf(tag, version):
 		return fmt.Sprintf("the tag is not that of release %s: the release may install the manager of another version", version), "release it with the version as its tag: `clusterctl release build` sets it"
 	}
 	return "", ""

@@ -24,15 +24,12 @@ var placeholder = Check{
 	Title:  "No placeholder of a kustomization is left",
 	Source: "Kustomize, vars and replacements",
 	Run: func(s *Subject, report Report) {
-		environments := map[*manifest.Document]map[string]bool{}
+		environments := map[*manifest.Document]*environment{}
 		for _, c := range s.containers() {
 			if environments[c.pod.Document] == nil {
-				environments[c.pod.Document] = map[string]bool{}
+				environments[c.pod.Document] = &environment{names: map[string]bool{}}
 			}
-			for _, item := range listAt(c.fields, "env") {
-				fields, _ := item.(map[string]any)
-				environments[c.pod.Document][textAt(fields, "name")] = true
-			}
+			environments[c.pod.Document].add(c)
 		}
 		for _, d := range s.Objects() {
 			walk := placeholderWalk{d, environments[d], report}
@@ -41,11 +38,32 @@ var placeholder = Check{
 	},
 }
 
+// environment has the variables that a workload's containers may refer to.
+type environment struct {
+	names map[string]bool
+	// open says that some come from objects whose keys are not known.
+	open bool
+}
+
+// add takes in the variables of a container.
+func (e *environment) add(c container) {
+	e.open = e.open || len(listAt(c.fields, "envFrom")) > 0
+	for _, item := range listAt(c.fields, "env") {
+		fields, _ := item.(map[string]any)
+		e.names[textAt(fields, "name")] = true
+	}
+}
+
+// has says whether a variable is there. Kubernetes itself sets those of Services.
+func (e *environment) has(name string) bool {
+	return e != nil && (e.open || e.names[name] || strings.HasSuffix(name, "_SERVICE_HOST") || strings.HasSuffix(name, "_SERVICE_PORT"))
+}
+
 // placeholderWalk looks for placeholders in the texts of an object.
 type placeholderWalk struct {
 	*manifest.Document
-	// environment has the variables that its containers may refer to.
-	environment map[string]bool
+	// environment is that of its containers, or nil.
+	environment *environment
 	report      Report
 }
 
@@ -90,7 +108,7 @@ func (w placeholderWalk) placeholder(text string, path []any) (found, where stri
 		return "", ""
 	}
 	for _, match := range vars.FindAllStringSubmatch(text, -1) {
-		if !w.environment[match[1]] {
+		if !w.environment.has(match[1]) {
 			return match[0], ""
 		}
 	}
