@@ -95,9 +95,11 @@ func (r role) kinds(provider clusterctlv1.ProviderType, crds []CRD) []*Implement
 			continue
 		}
 		implementation := newImplementation(r.resource, crd, crds)
-		if r.signed(implementation) {
+		_, grouped := groupRole(crd.Spec.Group)
+		switch {
+		case r.signed(implementation):
 			known = append(known, implementation)
-		} else {
+		case grouped || mandatory[provider] == r.resource:
 			likely = append(likely, implementation)
 		}
 	}

@@ -33,12 +33,11 @@ func writeMarkdown(tables []Table, w io.Writer) error {
 	return err
 }
 
-// cell keeps a text from being read as Markdown or as HTML.
-var cell = func() func(string) string {
-	var pairs []string
-	for _, special := range []string{`\`, "|", "`", "*", "_", "[", "]"} {
-		pairs = append(pairs, special, `\`+special)
-	}
-	pairs = append(pairs, "<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ", "\r", " ")
-	return strings.NewReplacer(pairs...).Replace
-}()
+// cell keeps a text that a release's author wrote from being read as Markdown or as HTML.
+func cell(s string) string { return escapes.Replace(printable(s)) }
+
+// escapes has what Markdown and HTML take for a sign of theirs.
+var escapes = strings.NewReplacer(
+	`\`, `\\`, "|", `\|`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`,
+	"<", "&lt;", ">", "&gt;", "&", "&amp;",
+)

@@ -1,0 +1,198 @@
+package contract_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// corpusTables returns the tables of the corpus' releases, by provider label.
+func corpusTables(t *testing.T) map[string][]contract.Table {
+	t.Helper()
+	releases, err := release.Read(filepath.Join(pinned.Corpus(t), "released"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[string][]contract.Table{}
+	for _, r := range releases {
+		tables[r.Provider.Label()], err = contract.Tables(r)
+		if err != nil && !errors.Is(err, contract.ErrNoComponents) {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+	return tables
+}
+
+// brokenInTheField are the rules that real providers break, each with why it is no mistake of the rule.
+// None of the providers that are held to v1beta1's rules breaks a mandatory one.
+var brokenInTheField = map[string]string{
+	// The kind is made by the provider's own control plane, which needs no template of it. The page
+	// asks for one of each kind all the same.
+	"bootstrap-k0smotron K0sControllerConfig bootstrap-config-template": "broken",
+	// The components have no definitions at all: clusterctl refuses the release as well.
+	"infrastructure-exoscale  infra-cluster-resource-definition": "broken",
+	// The label declares v1beta1 alone, whose failure domains are a map, and the field is v1beta2's
+	// list. metadata.yaml says v1beta2: it is the label that is out of date.
+	"infrastructure-kubevirt KubevirtCluster infra-cluster-failure-domains": "broken",
+	// The controller of MachinePools reads status.ready only, and the kind has no other field.
+	"infrastructure-docker DevMachinePool infra-machine-pool-initialization-completed": "deprecated",
+}
+
+func TestCorpus(t *testing.T) {
+	tables := corpusTables(t)
+	found := map[string]string{}
+	for label, of := range tables {
+		for _, table := range of {
+			for _, row := range table.Rows {
+				if row.State != contract.Wrong && (row.State != contract.Missing || !row.Mandatory) {
+					continue
+				}
+				for _, p := range row.Problems {
+					key := label + " " + table.Kind + " " + row.ID
+					found[key] = string(p.Weight)
+					if brokenInTheField[key] == "" {
+						t.Errorf("%s: %s: %s", key, p.Weight, p.Reason)
+					}
+				}
+			}
+		}
+	}
+	for key, weight := range brokenInTheField {
+		if found[key] != weight {
+			t.Errorf("%s: found %q, want %q", key, found[key], weight)
+		}
+	}
+}
+
+// TestCorpusKinds holds the choice of kinds: those that play a part, and no identities, hosts, data,
+// remediations or kinds of core and of add-ons.
+func TestCorpusKinds(t *testing.T) {
+	want := map[string]string{
+		"addon-helm":                       "",
+		"bootstrap-k0smotron":              "K0sControllerConfig K0sWorkerConfig",
+		"bootstrap-kubeadm":                "KubeadmConfig",
+		"cluster-api":                      "",
+		"control-plane-kubeadm":            "KubeadmControlPlane",
+		"infrastructure-aws":               "AWSCluster AWSManagedCluster ROSACluster AWSMachine AWSMachinePool AWSManagedMachinePool ROSAMachinePool EKSConfig NodeadmConfig AWSManagedControlPlane ROSAControlPlane",
+		"infrastructure-docker":            "DevCluster DevMachine DevMachinePool",
+		"infrastructure-hetzner":           "HetznerCluster HCloudMachine HetznerBareMetalMachine",
+		"infrastructure-linode-linode":     "LinodeCluster LinodeMachine",
+		"infrastructure-metal3":            "Metal3Cluster Metal3Machine",
+		"infrastructure-openstack":         "OpenStackCluster OpenStackMachine",
+		"infrastructure-scaleway-scaleway": "ScalewayCluster ScalewayManagedCluster ScalewayMachine ScalewayManagedMachinePool ScalewayManagedControlPlane",
+		"ipam-in-cluster":                  "GlobalInClusterIPPool GlobalInClusterPrefixPool InClusterIPPool InClusterPrefixPool",
+		"runtime-extension-test":           "",
+	}
+	tables := corpusTables(t)
+	for label, kinds := range want {
+		var got []string
+		for _, table := range tables[label] {
+			got = append(got, table.Kind)
+		}
+		if strings.Join(got, " ") != kinds {
+			t.Errorf("%s: %q, want %q", label, got, kinds)
+		}
+	}
+}
+
+// TestOwnProvider holds this project's own provider to all that is mandatory of it.
+func TestOwnProvider(t *testing.T) {
+	tables, err := contract.Tables(ownRelease(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tables) != 3 {
+		t.Fatalf("%d tables, want those of LibvirtCluster, LibvirtMachine and LibvirtMachinePool", len(tables))
+	}
+	for _, table := range tables {
+		if table.Contract != "v1beta2" {
+			t.Errorf("%s declares %q", table.Kind, table.Contract)
+		}
+		for _, row := range table.Rows {
+			if row.State == contract.Wrong || row.Mandatory && row.State != contract.Present {
+				t.Errorf("%s: %s: %s: %+v", table.Kind, row.Name, row.State, row.Problems)
+			}
+		}
+	}
+}
+
+// TestTablesErrors wants errors that say what is wrong.
+func TestTablesErrors(t *testing.T) {
+	provider := release.Provider{Name: "demo", Type: "InfrastructureProvider"}
+	if _, err := contract.Tables(&release.Release{Provider: provider, Version: "v0.1.0"}); !errors.Is(err, contract.ErrNoComponents) {
+		t.Errorf("no components: %v", err)
+	}
+	var syntax *manifest.SyntaxError
+	if _, err := contract.Tables(components("a: [")); !errors.As(err, &syntax) {
+		t.Errorf("no YAML: %v", err)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	tables, err := contract.Tables(ownRelease(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string][]string{
+		"text": {
+			"InfraCluster: LibvirtCluster infrastructure.cluster.x-k8s.io/v1alpha1, contract v1beta2",
+			"InfraMachine: pausing", "not visible in a release", "mandatory: 7 there; optional:",
+		},
+		"markdown": {
+			"## InfraMachinePool: LibvirtMachinePool infrastructure.cluster.x-k8s.io/v1alpha1, contract v1beta2",
+			"| InfraMachine: provider ID | Yes |  | there | spec.providerID |",
+		},
+		"json": {`"id": "infra-machine-provider-id"`, `"state": "not visible in a release"`},
+	}
+	for _, name := range contract.Formats() {
+		var b bytes.Buffer
+		if err := contract.Write(name, tables, &b); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wanted[name] {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s lacks %q:\n%s", name, want, b.String())
+			}
+		}
+		if name == "json" && !json.Valid(b.Bytes()) {
+			t.Error("the JSON is none")
+		}
+	}
+	if err := contract.Write("html", tables, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "markdown") {
+		t.Errorf("an unknown format: %v", err)
+	}
+}
+
+// TestFormatsOfBadReleases shows what is wrong, and nothing that a release's author could do to a
+// terminal or a page.
+func TestFormatsOfBadReleases(t *testing.T) {
+	tables, err := contract.Tables(components(definition("Foo|\x1b[31mCluster", "Namespaced", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range contract.Formats() {
+		var b bytes.Buffer
+		if err := contract.Write(name, tables, &b); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), "\x1b") {
+			t.Errorf("%s lets a terminal's command through", name)
+		}
+		if !strings.Contains(b.String(), "declares none of the contract versions") {
+			t.Errorf("%s does not say what is wrong:\n%s", name, b.String())
+		}
+	}
+	for _, name := range contract.Formats() {
+		if err := contract.Write(name, nil, &bytes.Buffer{}); err != nil {
+			t.Errorf("no tables as %s: %v", name, err)
+		}
+	}
+}
