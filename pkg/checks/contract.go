@@ -65,7 +65,7 @@ func (s *Subject) implementations() []*contract.Implementation {
 		return nil
 	}
 	s.contractOnce.Do(func() {
-		s.contract = contract.Implementations(s.Release.Provider.Type, contract.ReadCRDs(documents))
+		s.contract = contract.Implementations(s.Release.Provider.Type, s.CRDs())
 	})
 	return s.contract
 }

@@ -53,7 +53,7 @@ var crdContractLabel = Check{
 	Source: "InfraMachine contract, All resources: version",
 	Run: func(s *Subject, report Report) {
 		for _, crd := range s.CRDs() {
-			kind, _, ok := s.contractKindOf(crd)
+			resource, _, ok := s.contractKindOf(crd)
 			if !ok || currentLabel(crd) != "" {
 				continue
 			}
@@ -63,8 +63,8 @@ var crdContractLabel = Check{
 			}
 			report(Finding{
 				Place: crd.Place("metadata", "labels"),
-				Message: fmt.Sprintf("%s is a resource of the %s and has %s %s<contract>: core Cluster API can't tell which version to use, and never reconciles what refers to it",
-					crd.Spec.Names.Kind, kind.document, have, contractPrefix),
+				Message: fmt.Sprintf("%s is a resource of the %s contract and has %s %s<contract>: core Cluster API can't tell which version to use, and never reconciles what refers to it",
+					crd.Spec.Names.Kind, resource, have, contractPrefix),
 				Fix: fmt.Sprintf("label the CRD with the contract and the versions that implement it, such as %s%s: v1alpha1", contractPrefix, clusterv1.GroupVersion.Version),
 			})
 		}

@@ -6,7 +6,9 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/cluster-api/util/contract"
+	capicontract "sigs.k8s.io/cluster-api/util/contract"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 )
 
 const sourceCRDs = "Kubernetes, CustomResourceDefinition versioning"
@@ -17,7 +19,7 @@ var crdName = Check{
 	Source: "InfraMachine contract, resource definition; clusterctl init, CRD name preflight check",
 	Run: func(s *Subject, report Report) {
 		for _, crd := range s.CRDs() {
-			wanted := contract.CalculateCRDName(crd.Spec.Group, crd.Spec.Names.Kind)
+			wanted := capicontract.CalculateCRDName(crd.Spec.Group, crd.Spec.Names.Kind)
 			name := crd.Object.GetName()
 			if _, skipped := crd.Object.GetAnnotations()[clusterctlv1.SkipCRDNamePreflightCheckAnnotation]; skipped || name == wanted {
 				continue
@@ -62,12 +64,12 @@ var crdTemplateKind = Check{
 			kinds[crd.Spec.Names.Kind] = true
 		}
 		for _, crd := range s.CRDs() {
-			kind, template, ok := s.contractKindOf(crd)
+			resource, template, ok := s.contractKindOf(crd)
 			if !ok || template || kinds[crd.Spec.Names.Kind+"Template"] {
 				continue
 			}
 			severity, consequence := Warning, "no MachineDeployment, control plane or ClusterClass can make machines"
-			if kind.suffix != "Machine" {
+			if resource != contract.InfraMachine {
 				severity, consequence = Note, "no ClusterClass can make such objects"
 			}
 			report(Finding{

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"sync"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -114,23 +111,12 @@ func (s *Subject) Metadata() (*metadata.File, error) {
 }
 
 // CRD is a custom resource definition of the components.
-type CRD struct {
-	*manifest.Document
-	apiextensionsv1.CustomResourceDefinition
-}
+type CRD = contract.CRD
 
 // CRDs returns the custom resource definitions of the components. One that does not fit its own
 // Go type is left out; the API server would refuse it, and as-clusterctl says so.
 func (s *Subject) CRDs() []CRD {
-	s.crdsOnce.Do(func() {
-		for _, d := range s.Objects("CustomResourceDefinition") {
-			crd := CRD{Document: d}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &crd.CustomResourceDefinition); err != nil {
-				continue
-			}
-			s.crds = append(s.crds, crd)
-		}
-	})
+	s.crdsOnce.Do(func() { s.crds = contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
 	return s.crds
 }
 
