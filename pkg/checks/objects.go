@@ -19,7 +19,16 @@ var componentsParse = Check{
 		if err != nil {
 			place := s.placeOfLine(err.Line)
 			place.Document = err.Document
-			report(Finding{Place: place, Message: "clusterctl can't read the file as YAML: " + err.Message, Fix: "mend the YAML; `clusterctl release build` writes the file from a kustomization"})
+			file, _ := s.Release.Components()
+			severity, who := Error, "clusterctl can't read the file"
+			if refusal, _ := refusedBy(s, file.Data); refusal == nil {
+				severity, who = Warning, "clusterctl reads the file, and others can't; nothing in it was checked"
+			}
+			report(Finding{
+				Place: place, Severity: severity,
+				Message: who + ": " + err.Message,
+				Fix:     "mend the YAML; `clusterctl release build` writes the file from a kustomization",
+			})
 			return
 		}
 		for _, d := range documents {

@@ -80,9 +80,14 @@ func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
 	return s.components, s.componentsErr
 }
 
-// Objects returns the objects of the components YAML of the given kinds, or all of them.
+// Objects returns the objects of the components YAML of the given kinds, or all of them. Where the
+// file can't be read to its end there are none: what one object names may be in the part that is not
+// read, and components-parse says so.
 func (s *Subject) Objects(kinds ...string) []*manifest.Document {
-	documents, _ := s.Components()
+	documents, err := s.Components()
+	if err != nil {
+		return nil
+	}
 	if len(kinds) == 0 {
 		return documents
 	}
