@@ -22,7 +22,7 @@ func writeMarkdown(tables []Table, w io.Writer) error {
 				remarks[i] = cell(remarks[i])
 			}
 			// The rule's name has the page's own code spans.
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Name, r.yesNo(), r.Note, r.State, strings.Join(remarks, "<br>"))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.spaced(), r.yesNo(), r.Note, r.State, strings.Join(remarks, "<br>"))
 		}
 		fmt.Fprintf(&b, "\n%s\n\n", t.summary())
 	}

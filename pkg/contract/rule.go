@@ -3,7 +3,10 @@
 // the part the rule is about.
 package contract
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Resource is the part that a kind plays in the contract.
 type Resource string
@@ -101,8 +104,11 @@ func (r Rule) Heading() string {
 	if r.Resource == IPAM {
 		return ipamHeading
 	}
-	return r.Name
+	return r.spaced()
 }
+
+// spaced is the row's text with the space that one of them lacks and its section has.
+func (r Rule) spaced() string { return strings.ReplaceAll(r.Name, "`field", "` field") }
 
 // Advice says what to do about a problem that the rule found.
 func (r Rule) Advice(p Problem) string {

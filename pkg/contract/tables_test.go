@@ -171,6 +171,24 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestTextOfWhatIsMissing tells when an optional rule is mandatory, and leaves no spaces at ends of lines.
+func TestTextOfWhatIsMissing(t *testing.T) {
+	tables, err := contract.Tables(components(definition("FooCluster", "Namespaced", "v1beta2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := contract.Write("text", tables, &b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "spec.controlPlaneEndpoint; mandatory if control plane endpoint is not provided by other means.\n") {
+		t.Errorf("the note of the row is not there:\n%s", b.String())
+	}
+	if strings.Contains(b.String(), " \n") {
+		t.Error("there are spaces at the end of a line")
+	}
+}
+
 // TestFormatsOfBadReleases shows what is wrong, and nothing that a release's author could do to a
 // terminal or a page.
 func TestFormatsOfBadReleases(t *testing.T) {

@@ -30,20 +30,32 @@ func writeText(tables []Table, w io.Writer) error {
 
 // textRows aligns the rows of a table.
 func textRows(t *Table, w io.Writer) error {
-	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var b strings.Builder
+	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "  RULE\tMANDATORY\tSTATE\tWHAT")
 	for _, r := range t.Rows {
 		remarks := r.remarks()
 		if len(remarks) == 0 {
 			remarks = []string{""}
 		}
-		name := strings.ReplaceAll(r.Name, "`", "")
+		if r.State == Missing && r.Note != "" {
+			remarks[0] = strings.TrimPrefix(remarks[0]+"; "+strings.ToLower(r.Note[:1])+r.Note[1:], "; ")
+		}
+		name := strings.ReplaceAll(r.spaced(), "`", "")
 		fmt.Fprintf(columns, "  %s\t%s\t%s\t%s\n", name, r.yesNo(), r.State, printable(remarks[0]))
 		for _, more := range remarks[1:] {
 			fmt.Fprintf(columns, "  \t\t\t%s\n", printable(more))
 		}
 	}
-	return columns.Flush()
+	if err := columns.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) { // rows without a remark end in the column's spaces
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printable keeps what a release's author wrote from moving a terminal's cursor or a table's columns.
