@@ -214,3 +214,27 @@ func TestFormatsOfBadReleases(t *testing.T) {
 		}
 	}
 }
+
+// TestOddDefinitions reads what no generator makes, and what strangers may publish.
+func TestOddDefinitions(t *testing.T) {
+	const head = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\nspec:\n  group: infrastructure.cluster.x-k8s.io\n  names: {kind: FooCluster}\n"
+	for name, versions := range map[string]string{
+		"no versions":         "",
+		"no schema":           "  versions: [{name: v1, storage: true}]\n",
+		"an empty schema":     "  versions: [{name: v1, schema: {openAPIV3Schema: {}}}]\n",
+		"a schema of no type": "  versions: [{name: v1, schema: {openAPIV3Schema: {properties: {status: {}}}}}]\n",
+		"lists of schemas":    "  versions: [{name: v1, schema: {openAPIV3Schema: {properties: {status: {properties: {conditions: {type: array, items: [{type: string}]}}}}}}}]\n",
+		"no further fields":   "  versions: [{name: v1, schema: {openAPIV3Schema: {properties: {spec: {type: object, additionalProperties: false}}}}}]\n",
+	} {
+		tables, err := contract.Tables(components(head + versions))
+		if err != nil || len(tables) != 1 {
+			t.Errorf("%s: %d tables: %v", name, len(tables), err)
+			continue
+		}
+		for _, format := range contract.Formats() {
+			if err := contract.Write(format, tables, &bytes.Buffer{}); err != nil {
+				t.Errorf("%s as %s: %v", name, format, err)
+			}
+		}
+	}
+}
