@@ -179,3 +179,14 @@ func TestListNamesEveryCheck(t *testing.T) {
 		}
 	}
 }
+
+func TestContractCommand(t *testing.T) {
+	inBuiltDemo(t, "metadata.yaml", "", "")
+	for _, format := range []string{"text", "markdown", "json"} {
+		if got := succeed(t, "contract", "out/release", "--format", format); !strings.Contains(got, "InfraMachine") {
+			t.Errorf("%s has no table of InfraMachine:\n%s", format, got)
+		}
+	}
+	requireFailure(t, execute(t, "contract", "out/release", "--format", "html"), exitUsage, "--format")
+	requireFailure(t, execute(t, "contract", "nowhere"), exitFailed, "nowhere")
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+)
+
+func newContractCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "contract RELEASE...",
+		Short: "Fill in the contract's rules for a provider",
+		Long: `Contract prints the rules tables of the Cluster API provider contracts (InfraCluster, InfraMachine,
+InfraMachinePool, BootstrapConfig, ControlPlane, IPAM) as far as they are for a provider of this type,
+with what its CRDs have: what is mandatory and there, optional and there, or missing. Rules that no
+schema can show, such as pausing, say so.`,
+		Example: `  clusterctl release contract out/release/infrastructure-demo/v0.1.0
+  clusterctl release contract out/release --format markdown`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := contract.ParseFormat(format); err != nil {
+				return &usageError{err: fmt.Errorf("--format: %w", err)}
+			}
+			releases, err := readReleases(cmd, args)
+			if err != nil {
+				return err
+			}
+			var tables []contract.Table
+			for _, r := range releases {
+				more, err := contract.Tables(r)
+				if err != nil {
+					return fmt.Errorf("%s: %w", r, err)
+				}
+				tables = append(tables, more...)
+			}
+			return contract.Write(format, tables, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to print the tables, one of %v", contract.Formats()))
+	return cmd
+}
