@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,11 +16,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folders are those of the module with CRDs that every management cluster may have.
-var folders = []string{
-	"core/config/crd/bases",
-	"bootstrap/kubeadm/config/crd/bases",
-	"controlplane/kubeadm/config/crd/bases",
+// folders are those of the module with the configuration of what every management cluster may have.
+var folders = []string{"core/config", "bootstrap/kubeadm/config", "controlplane/kubeadm/config"}
+
+// mutating is what is read of webhook configurations.
+type mutating struct {
+	Kind     string `json:"kind"`
+	Webhooks []struct {
+		Rules []struct {
+			APIGroups []string `json:"apiGroups"`
+			Resources []string `json:"resources"`
+		} `json:"rules"`
+	} `json:"webhooks"`
 }
 
 func main() {
@@ -48,27 +56,64 @@ func write(path string) error {
 	lines := json.NewEncoder(compress)
 	lines.SetEscapeHTML(false)
 	for _, folder := range folders {
-		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), folder, "*.yaml"))
-		if err != nil {
-			return err
-		}
-		if len(files) == 0 {
-			return fmt.Errorf("there are no CRDs in %s of Cluster API", folder)
-		}
-		for _, file := range files {
-			crd, err := read(file)
-			if err != nil {
-				return err
-			}
-			if err := lines.Encode(crd); err != nil {
-				return fmt.Errorf("encoding %s: %w", file, err)
-			}
+		if err := writeFolder(lines, filepath.Join(strings.TrimSpace(string(module)), folder)); err != nil {
+			return fmt.Errorf("%s of Cluster API: %w", folder, err)
 		}
 	}
 	if err := compress.Close(); err != nil {
 		return err
 	}
 	return os.WriteFile(path, packed.Bytes(), 0o644)
+}
+
+// writeFolder writes a line for each CRD, which says whether a webhook may change its objects.
+func writeFolder(lines *json.Encoder, folder string) error {
+	files, err := filepath.Glob(filepath.Join(folder, "crd/bases/*.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return errors.New("there are no CRDs")
+	}
+	changed, err := mutated(filepath.Join(folder, "webhook/manifests.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		crd, err := read(file)
+		if err != nil {
+			return err
+		}
+		// A file of a CRD is called after its group and its resource.
+		crd["mutated"] = changed[strings.TrimSuffix(filepath.Base(file), ".yaml")]
+		if err := lines.Encode(crd); err != nil {
+			return fmt.Errorf("encoding %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// mutated returns the resources, as <group>_<resource>, that mutating webhooks see.
+func mutated(file string) (map[string]bool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var c mutating
+		if err := yaml.Unmarshal([]byte(document), &c); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for _, webhook := range c.Webhooks {
+			for _, rule := range webhook.Rules {
+				if c.Kind == "MutatingWebhookConfiguration" && len(rule.APIGroups) == 1 && len(rule.Resources) == 1 {
+					found[rule.APIGroups[0]+"_"+rule.Resources[0]] = true
+				}
+			}
+		}
+	}
+	return found, nil
 }
 
 // read returns a CRD as JSON without what no validation needs.

@@ -23,7 +23,7 @@ const module = "github.com/clusterctl-release/clusterctl-release"
 // and none of its own layer or a higher one. A package that is not here yet needs a place.
 var layers = [][]string{
 	{"pkg/release", "pkg/manifest"},
-	{"pkg/tree"},
+	{"pkg/schemas", "pkg/tree"},
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/ownership", "pkg/templates"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/publish"},
 	{"pkg/report"},

@@ -71,6 +71,7 @@ var list = slices.Concat([]Check{
 	templateNamespaceObject,
 	templateObjectNamespace,
 	templateVariableDocumented,
+	templateSchema,
 	// clusterclass
 	clusterClassFileName,
 	clusterClassVariables,

@@ -27,6 +27,8 @@ type template struct {
 	// blocks are variables without a default that stand alone in a line: they may be whole blocks of YAML.
 	blocks []string
 	values map[string]string
+	// guessed are variables that a user must set and that have made-up values in objects.
+	guessed map[string]bool
 }
 
 // object is an object of a rendered template with its place in the file as it is published.
@@ -107,10 +109,22 @@ func (s *Subject) render(f release.File) *template {
 			continue
 		}
 		if t.objects == nil {
-			t.objects, t.values = placed(f, made.Objs()), values
+			t.objects, t.values, t.guessed = placed(f, made.Objs()), values, guessed(variables, set)
 		}
 	}
 	return t
+}
+
+// guessed returns the variables whose values nobody gave: clusterctl's own are what they would be.
+func guessed(variables []templates.Variable, set release.SampleValues) map[string]bool {
+	names, common := map[string]bool{}, templates.Guess(nil)
+	for _, v := range variables {
+		_, isCommon := common[v.Name]
+		if _, given := set.Values[v.Name]; v.Default == nil && !given && !isCommon {
+			names[v.Name] = true
+		}
+	}
+	return names
 }
 
 // valueSets returns the release file's sets of values for a file, or one set without any.

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 // Subject is a release that is checked, with what there is to know about it. What its files hold is
@@ -39,6 +42,9 @@ type Subject struct {
 
 	contractOnce sync.Once
 	contract     []*contract.Implementation
+
+	kindsOnce sync.Once
+	kinds     *schemas.Kinds
 
 	podsOnce sync.Once
 	podList  []*pod
@@ -123,6 +129,24 @@ type CRD = contract.CRD
 func (s *Subject) CRDs() []CRD {
 	s.crdsOnce.Do(func() { s.crds = contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
 	return s.crds
+}
+
+// knownKinds returns the kinds of this release, of those it is checked with, and of the core. What
+// can't be read of another release is left out: it is that release's own to be checked.
+func (s *Subject) knownKinds() *schemas.Kinds {
+	s.kindsOnce.Do(func() {
+		var crds []*apiextensionsv1.CustomResourceDefinition
+		for i := range s.CRDs() {
+			crds = append(crds, &s.CRDs()[i].CustomResourceDefinition)
+		}
+		for _, r := range s.With {
+			if found, err := schemas.CRDs(r); err == nil {
+				crds = append(crds, found...)
+			}
+		}
+		s.kinds = schemas.Of(crds...)
+	})
+	return s.kinds
 }
 
 // At returns the place of a file of the release as a whole; "" is the release itself.

@@ -22,7 +22,8 @@ var packed []byte
 
 // coreCRD is what is read of a CRD of the core at once: its schemas are large, and wait.
 type coreCRD struct {
-	Spec struct {
+	Mutated bool `json:"mutated"`
+	Spec    struct {
 		Group string `json:"group"`
 		Names struct {
 			Kind string `json:"kind"`
@@ -63,7 +64,7 @@ func unpack(data []byte) (map[schema.GroupKind]*Kind, error) {
 			return nil, err
 		}
 		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
-		kind := &Kind{GroupKind: gk, Core: true, Scope: crd.Spec.Scope, Labels: map[string]string{
+		kind := &Kind{GroupKind: gk, Core: true, Mutated: crd.Mutated, Scope: crd.Spec.Scope, Labels: map[string]string{
 			// Cluster API's kustomize trees add it; the folder of CRDs does not have it.
 			clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version: clusterv1.GroupVersion.Version,
 		}}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -20,6 +21,9 @@ type Kind struct {
 	schema.GroupKind
 	// Core says that it is one of Cluster API's core or its kubeadm providers.
 	Core bool
+	// Mutated says that a webhook of the core's may change its objects before they are validated. Of
+	// other kinds this is not known.
+	Mutated bool
 	// Labels are those of the CRD; CRDs of the core have that of the contract here.
 	Labels map[string]string
 	// Scope is that of its objects.
@@ -45,6 +49,44 @@ func (k *Kind) version(name string) *version {
 		return nil
 	}
 	return k.versions[i]
+}
+
+// VersionsWith returns the served versions whose schemas have a field at a path.
+func (k *Kind) VersionsWith(path []any) []string {
+	var names []string
+	for _, v := range k.versions {
+		if !v.served {
+			continue
+		}
+		if schema, err := v.compile(); err == nil && hasField(schema.structural, path) {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// hasField says whether a schema names the field at a path.
+func hasField(s *structuralschema.Structural, path []any) bool {
+	for _, step := range path {
+		switch step := step.(type) {
+		case int:
+			s = s.Items
+		case string:
+			property, ok := s.Properties[step]
+			switch {
+			case ok:
+				s = &property
+			case s.AdditionalProperties != nil:
+				s = s.AdditionalProperties.Structural
+			default:
+				return false
+			}
+		}
+		if s == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Kinds are the kinds that are known. It may be used by several goroutines.

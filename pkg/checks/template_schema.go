@@ -1,0 +1,198 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+const sourceSchema = "Kubernetes documentation, Extend the Kubernetes API with CustomResourceDefinitions, Validation and Field pruning"
+
+var templateSchema = Check{
+	ID: "template-schema", Group: Templates, Severity: Warning,
+	Title:  "The objects of templates and ClusterClasses are valid by their kinds' schemas",
+	Source: sourceSchema,
+	Run: func(s *Subject, report Report) {
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for _, o := range t.objects {
+				s.reportSchema(t, o, report)
+			}
+		}
+	},
+}
+
+// reportSchema holds an object against the schema of its kind, where that is known. What comes of a
+// made-up value says nothing of the template.
+func (s *Subject) reportSchema(t *template, o object, report Report) {
+	problems, err := s.knownKinds().Validate(context.Background(), &o.Unstructured)
+	var notServed *schemas.VersionError
+	if errors.As(err, &notServed) {
+		if !o.variableAt("apiVersion") {
+			report(Finding{Place: o.place("apiVersion"),
+				Message: fmt.Sprintf("%v: the API server refuses the object", notServed),
+				Fix:     "write the object for a version that is served"})
+		}
+		return
+	}
+	if err != nil {
+		return // the schema can't be used at all, which is for the checks of CRDs
+	}
+	for _, p := range problems {
+		if !t.guessedAt(o, p) {
+			report(s.schemaFinding(o, p))
+		}
+	}
+}
+
+// schemaFinding says what an API server does with a field.
+func (s *Subject) schemaFinding(o object, p schemas.Problem) Finding {
+	gvk := o.GroupVersionKind()
+	if p.Missing {
+		finding := Finding{Place: o.place(p.Path...),
+			Message: fmt.Sprintf("the API server refuses the %s: the field is required", gvk.Kind),
+			Fix:     "give the field a value",
+		}
+		if s.mutated(gvk.GroupKind()) {
+			finding.Severity = Note
+			finding.Message += ", unless a webhook fills it in"
+		}
+		return finding
+	}
+	if !p.Unknown {
+		return Finding{Place: o.place(p.Path...),
+			Message: fmt.Sprintf("the API server refuses the %s: %s", gvk.Kind, p.Message),
+			Fix:     "give the field a value that the schema of " + gvk.Kind + " " + gvk.Version + " allows"}
+	}
+	finding := Finding{Place: o.place(p.Path...),
+		Message: fmt.Sprintf("%s %s has no such field: the API server drops it without a word", gvk.Kind, gvk.Version),
+		Fix:     "take the field out, or put it where the schema has it",
+	}
+	if kind, ok := s.knownKinds().Kind(gvk.GroupKind()); ok {
+		if others := kind.VersionsWith(p.Path); len(others) > 0 {
+			finding.Message = fmt.Sprintf("%s %s has no such field, but %s has it: the API server drops it without a word", gvk.Kind, gvk.Version, strings.Join(others, ", "))
+			finding.Fix = "write the object as " + gvk.Version + " has it, or give it the apiVersion that it is written for"
+		}
+	}
+	return finding
+}
+
+// mutated says whether a webhook may change the objects of a kind before they are validated.
+func (s *Subject) mutated(gk schema.GroupKind) bool {
+	if kind, ok := s.knownKinds().Kind(gk); ok && kind.Core {
+		return kind.Mutated
+	}
+	for _, crd := range s.CRDs() {
+		if crd.Spec.Group != gk.Group || crd.Spec.Names.Kind != gk.Kind {
+			continue
+		}
+		for _, d := range s.Objects("MutatingWebhookConfiguration") {
+			if mutates(d, gk.Group, crd.Spec.Names.Plural) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mutates says whether a webhook configuration is about a resource.
+func mutates(d *manifest.Document, group, resource string) bool {
+	var c admissionv1.MutatingWebhookConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &c); err != nil {
+		return true // nobody knows: what is said must be right
+	}
+	has := func(list []string, wanted string) bool { return contains(list, wanted) || contains(list, "*") }
+	for _, webhook := range c.Webhooks {
+		for _, rule := range webhook.Rules {
+			if has(rule.APIGroups, group) && has(rule.Resources, resource) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// variableReference finds the variables of a text.
+var variableReference = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)`)
+
+// guessedAt says whether a problem may come of a value that was made up: of a variable in the field,
+// in one around it or, for what is said of its content, in one below it.
+func (t *template) guessedAt(o object, p schemas.Problem) bool {
+	if o.raw == nil {
+		return !p.Unknown && len(t.guessed) > 0
+	}
+	var raw, made any = o.raw.Object.Object, o.Object
+	for _, step := range p.Path {
+		if t.isGuess(raw, made) {
+			return true
+		}
+		var found, there bool
+		raw, found = childOf(raw, step)
+		made, there = childOf(made, step)
+		if found != there {
+			return true // a variable is in a field's name
+		}
+	}
+	return !p.Unknown && t.holdsGuess(raw, made)
+}
+
+// isGuess says whether a text of the published file has a variable whose value nobody gave.
+func (t *template) isGuess(raw, made any) bool {
+	text, isText := raw.(string)
+	if !isText {
+		return false
+	}
+	uses := variableReference.FindAllStringSubmatch(text, -1)
+	for _, use := range uses {
+		if t.guessed[use[1]] {
+			return true
+		}
+	}
+	// A default that is empty is there to be replaced.
+	return len(uses) > 0 && (made == nil || made == "")
+}
+
+// holdsGuess says whether a value, or one below it, was made up.
+func (t *template) holdsGuess(raw, made any) bool {
+	switch v := raw.(type) {
+	case map[string]any:
+		for name := range v {
+			field, there := childOf(made, name)
+			if !there || t.holdsGuess(v[name], field) {
+				return true
+			}
+		}
+	case []any:
+		for i := range v {
+			item, there := childOf(made, i)
+			if !there || t.holdsGuess(v[i], item) {
+				return true
+			}
+		}
+	}
+	return t.isGuess(raw, made)
+}
+
+// childOf returns what a step of a path leads to.
+func childOf(value, step any) (any, bool) {
+	switch step := step.(type) {
+	case string:
+		fields, _ := value.(map[string]any)
+		field, ok := fields[step]
+		return field, ok
+	case int:
+		items, _ := value.([]any)
+		if step >= 0 && step < len(items) {
+			return items[step], true
+		}
+	}
+	return nil, false
+}
