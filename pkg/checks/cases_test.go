@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
@@ -231,34 +230,40 @@ func (e edit) apply(t *testing.T, r *release.Release) {
 	}
 }
 
-// editObject changes one object of a file.
+// editObject changes one object of a file. The other documents stay as they are.
 func (e edit) editObject(t *testing.T, data []byte) []byte {
 	t.Helper()
-	objects, err := utilyaml.ToUnstructured(data)
-	if err != nil {
-		t.Fatalf("%s: %v", e.File, err)
-	}
-	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind()+" "+o.GetName() == e.Object })
-	if i < 0 {
-		t.Fatalf("%s has no object %q", e.File, e.Object)
-	}
-	switch {
-	case e.Remove:
-		objects = slices.Delete(objects, i, i+1)
-	case e.Delete:
-		change(t, objects[i].Object, e.Path, nil, true)
-	default:
-		change(t, objects[i].Object, e.Path, e.Set, false)
-	}
-	documents := make([]string, 0, len(objects))
-	for _, o := range objects {
-		document, err := yaml.Marshal(o.Object)
+	const separator = "\n---\n"
+	kind, name, _ := strings.Cut(e.Object, " ")
+	documents := strings.Split(string(data), separator)
+	for i, document := range documents {
+		if !strings.Contains(document, kind) || !strings.Contains(document, name) {
+			continue // reading what can't be it takes most of the time
+		}
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			t.Fatalf("%s: %v", e.File, err)
+		}
+		if o.GetKind() != kind || o.GetName() != name {
+			continue
+		}
+		switch {
+		case e.Remove:
+			return []byte(strings.Join(slices.Delete(documents, i, i+1), separator))
+		case e.Delete:
+			change(t, o.Object, e.Path, nil, true)
+		default:
+			change(t, o.Object, e.Path, e.Set, false)
+		}
+		edited, err := yaml.Marshal(o.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		documents = append(documents, string(document))
+		documents[i] = string(edited)
+		return []byte(strings.Join(documents, separator))
 	}
-	return []byte(strings.Join(documents, "---\n"))
+	t.Fatalf("%s has no object %q", e.File, e.Object)
+	return nil
 }
 
 // change sets or deletes the field at a path. A step into a list is its index; the index after the
