@@ -68,8 +68,8 @@ func asInstalled(r *release.Release, raw []byte, target string, values map[strin
 }
 
 // standIns are the values that variables without a default are tried with: which of them fits, a
-// text, a number or a truth, is not known.
-var standIns = []string{"x", "1", "true", "eA=="}
+// text, an image, a number or a truth, is not known.
+var standIns = []string{"x", "registry.example.com/x", "1", "true", "eA=="}
 
 // refusals are the checks that name what clusterctl refuses, with its place. What one of them
 // reports is not said again in clusterctl's words.
@@ -84,41 +84,55 @@ var asClusterctl = Check{
 		if !ok {
 			return
 		}
-		refusal, required := refusedBy(s, file.Data)
+		refusal := refusedBy(s, file.Data)
 		if refusal == nil || explained(s) {
 			return
 		}
-		severity := Error
-		if required {
-			severity = Warning // another value may be what it takes
-		}
 		report(Finding{
-			Place: s.At(file.Name), Severity: severity,
+			Place:   s.At(file.Name),
 			Message: "clusterctl refuses the file: " + firstLine(refusal.Error()),
 			Fix:     "mend what clusterctl names; `clusterctl generate provider` shows the same",
 		})
 	},
 }
 
-// refusedBy returns why clusterctl refuses a components YAML, or nil; required says that there are
-// variables without a default, and that none of the stand-ins helped.
-func refusedBy(s *Subject, raw []byte) (refusal error, required bool) {
+// refusedBy returns why clusterctl refuses a components YAML whatever its variables are set to, or nil.
+func refusedBy(s *Subject, raw []byte) error {
 	defaults, err := s.variableDefaults()
 	if err != nil {
-		return err, false
+		return err
+	}
+	var refusal error
+	required := map[string]string{}
+	for name, fallback := range defaults {
+		if fallback == nil {
+			required[name] = ""
+		}
 	}
 	for _, standIn := range standIns {
-		values := map[string]string{}
-		for name, fallback := range defaults {
-			if fallback == nil {
-				values[name] = standIn
-			}
+		for name := range required {
+			required[name] = standIn
 		}
-		if _, refusal = asInstalled(s.Release, raw, "", values); refusal == nil || len(values) == 0 {
-			return refusal, false
+		if _, refusal = asInstalled(s.Release, raw, "", required); refusal == nil || len(required) == 0 {
+			return refusal
 		}
 	}
-	return refusal, true
+	// Each variable may need another value, so only what has none of them can be judged.
+	_, refusal = asInstalled(s.Release, withoutVariables(raw, required), "target", nil)
+	return refusal
+}
+
+// withoutVariables returns a file without the documents in which there are variables of these names.
+func withoutVariables(raw []byte, names map[string]string) []byte {
+	documents := slices.DeleteFunc(strings.Split(string(raw), documentSeparator), func(document string) bool {
+		for name := range names {
+			if strings.Contains(document, "${") && strings.Contains(document, name) {
+				return true
+			}
+		}
+		return false
+	})
+	return []byte(strings.Join(documents, documentSeparator))
 }
 
 // explained says whether a check has already named what clusterctl refuses.

@@ -28,7 +28,7 @@ func TestHostileComponents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it hides nothing
+	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 60 {
 		var documents []string
 		for _, o := range objects {

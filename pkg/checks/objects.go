@@ -21,7 +21,7 @@ var componentsParse = Check{
 			place.Document = err.Document
 			file, _ := s.Release.Components()
 			severity, who := Error, "clusterctl can't read the file"
-			if refusal, _ := refusedBy(s, file.Data); refusal == nil {
+			if refusedBy(s, file.Data) == nil {
 				severity, who = Warning, "clusterctl reads the file, and others can't; nothing in it was checked"
 			}
 			report(Finding{
