@@ -103,9 +103,10 @@ var clusterClassNamespace = Check{
 
 // reference is a reference to a template in a ClusterClass.
 type reference struct {
-	path []any
-	kind string
-	name string
+	path       []any
+	apiVersion string
+	kind       string
+	name       string
 	// space is the namespace that the reference names.
 	space string
 }
@@ -123,8 +124,9 @@ func references(value any, path []any) []reference {
 				kind, hasKind := fields["kind"].(string)
 				name, hasName := fields["name"].(string)
 				space, _ := fields["namespace"].(string)
+				apiVersion, _ := fields["apiVersion"].(string)
 				if hasKind && hasName {
-					found = append(found, reference{path: at, kind: kind, name: name, space: space})
+					found = append(found, reference{path: at, apiVersion: apiVersion, kind: kind, name: name, space: space})
 					continue
 				}
 			}

@@ -72,6 +72,9 @@ var list = slices.Concat([]Check{
 	templateObjectNamespace,
 	templateVariableDocumented,
 	templateSchema,
+	templateRefResolves,
+	templateRefVersion,
+	templateClusterName,
 	// clusterclass
 	clusterClassFileName,
 	clusterClassVariables,
