@@ -82,4 +82,5 @@ var list = slices.Concat([]Check{
 	clusterClassRefNamespace,
 	clusterClassRefResolves,
 	clusterClassShared,
+	clusterClassAdmission,
 })

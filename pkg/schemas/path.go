@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// steps splits a path as Kubernetes writes it, such as spec.files[0].labels.example.com/a. Names of
+// Steps splits a path into an object as Kubernetes writes it, such as spec.files[0].labels.example.com/a. Names of
 // fields are written as they are, dots and all: only the object knows where one ends.
-func steps(value any, path string) []any {
+func Steps(value any, path string) []any {
 	if path == "<nil>" {
 		return nil // that is how a path without steps is written
 	}

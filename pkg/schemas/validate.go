@@ -157,12 +157,12 @@ func (e *VersionError) Error() string {
 func prune(original map[string]any, content map[string]any, schema *structuralschema.Structural) []Problem {
 	var problems []Problem
 	for _, path := range pruning.PruneWithOptions(content, schema, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		problems = append(problems, Problem{Path: steps(original, path), Unknown: true, Message: "unknown field"})
+		problems = append(problems, Problem{Path: Steps(original, path), Unknown: true, Message: "unknown field"})
 	}
 	return problems
 }
 
 // newProblem turns what the API server says of a field into a problem.
 func newProblem(object map[string]any, err *field.Error) Problem {
-	return Problem{Path: steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired, Message: err.ErrorBody()}
+	return Problem{Path: Steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired, Message: err.ErrorBody()}
 }

@@ -1,0 +1,107 @@
+// Package topology does offline to ClusterClasses and to the Clusters that name them what Cluster
+// API's webhooks and its topology controller do, by their own code.
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // releases have classes of it
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	"sigs.k8s.io/cluster-api/feature"
+)
+
+// ErrVersion says that an object is of a version of Cluster API that this one does not convert.
+var ErrVersion = errors.New("the version is none that Cluster API converts")
+
+// enableTopologies opens the feature gate without which the webhook of ClusterClasses refuses all.
+var enableTopologies = sync.OnceValue(func() error {
+	return feature.MutableGates.SetFromMap(map[string]bool{string(feature.ClusterTopology): true})
+})
+
+// Class reads a ClusterClass of v1beta1 or v1beta2. The error is ErrVersion, or that of a field that
+// does not have the type that it has in Cluster API.
+func Class(ctx context.Context, o *unstructured.Unstructured) (*clusterv1.ClusterClass, error) {
+	class, old := &clusterv1.ClusterClass{}, &clusterv1beta1.ClusterClass{}
+	switch o.GroupVersionKind().GroupVersion() {
+	case clusterv1.GroupVersion:
+		return class, read(o, class)
+	case clusterv1beta1.GroupVersion:
+		if err := read(o, old); err != nil {
+			return nil, err
+		}
+		if err := conversion.ConvertClusterClassV1Beta1ToHub(ctx, old, class); err != nil {
+			return nil, fmt.Errorf("converting the ClusterClass %s: %w", o.GetName(), err)
+		}
+		return class, nil
+	}
+	return nil, fmt.Errorf("%s %s: %w", o.GetAPIVersion(), o.GetName(), ErrVersion)
+}
+
+// Cluster reads a Cluster of v1beta1 or v1beta2. The errors are those of Class.
+func Cluster(ctx context.Context, o *unstructured.Unstructured) (*clusterv1.Cluster, error) {
+	cluster, old := &clusterv1.Cluster{}, &clusterv1beta1.Cluster{}
+	switch o.GroupVersionKind().GroupVersion() {
+	case clusterv1.GroupVersion:
+		return cluster, read(o, cluster)
+	case clusterv1beta1.GroupVersion:
+		if err := read(o, old); err != nil {
+			return nil, err
+		}
+		if err := conversion.ConvertClusterV1Beta1ToHub(ctx, old, cluster); err != nil {
+			return nil, fmt.Errorf("converting the Cluster %s: %w", o.GetName(), err)
+		}
+		return cluster, nil
+	}
+	return nil, fmt.Errorf("%s %s: %w", o.GetAPIVersion(), o.GetName(), ErrVersion)
+}
+
+// read turns an object into its Go type.
+func read(o *unstructured.Unstructured, typed any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, typed); err != nil {
+		return fmt.Errorf("reading %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Problem is what Cluster API's webhook says of a field.
+type Problem struct {
+	// Path is the field's in v1beta2, as Kubernetes writes it.
+	Path    string
+	Message string
+}
+
+// Admit returns what Cluster API's webhook refuses a ClusterClass for when it is created. The error
+// says that the webhook could not judge it.
+//
+// Source: Cluster API book, ClusterClass, "Writing a ClusterClass".
+func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]Problem, error) {
+	if err := enableTopologies(); err != nil {
+		return nil, fmt.Errorf("opening the feature gate of ClusterClasses: %w", err)
+	}
+	class = class.DeepCopy()
+	if class.Namespace == "" {
+		class.Namespace = "default" // clusterctl sets that of its user
+	}
+	_, err := (&admission.ClusterClass{}).ValidateCreate(ctx, class)
+	if err == nil {
+		return nil, nil
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil, fmt.Errorf("validating the ClusterClass %s: %w", class.Name, err)
+	}
+	var problems []Problem
+	for _, cause := range status.Status().Details.Causes {
+		problems = append(problems, Problem{Path: strings.TrimSpace(cause.Field), Message: cause.Message})
+	}
+	return problems, nil
+}
