@@ -124,6 +124,10 @@ func TestChecksGuardBuildAndPublish(t *testing.T) {
 	if got.status != exitFindings || !strings.Contains(got.stderr, "image-canonical") || !strings.Contains(got.stderr, "nothing was done") {
 		t.Errorf("publish: status %d: %s", got.status, got.stderr)
 	}
+	got = execute(t, "publish", "out/release", "--to", "repository", "--plan")
+	if got.status != exitFindings || !strings.Contains(got.stderr, "image-canonical") || !strings.Contains(got.stdout, "create") {
+		t.Errorf("publish --plan: status %d: %s%s", got.status, got.stdout, got.stderr)
+	}
 	if _, err := os.Stat("repository"); err == nil {
 		t.Error("publish refused the release and made the repository")
 	}

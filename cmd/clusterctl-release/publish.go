@@ -72,19 +72,23 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	if err != nil {
 		return "", err
 	}
+	config, err := loadSuppressions("")
+	if err != nil {
+		return "", err
+	}
+	refused := requireChecked(cmd, releases, config, flags.skipChecks)
 	if flags.plan {
 		plan, err := publisher.Plan(cmd.Context(), releases)
 		if err != nil {
 			return "", err
 		}
+		if refused != nil {
+			return plan.String(), refused // the plan is what would be done once the errors are mended
+		}
 		return plan.String(), plan.Err()
 	}
-	config, err := loadSuppressions("")
-	if err != nil {
-		return "", err
-	}
-	if err := requireChecked(cmd, releases, config, flags.skipChecks); err != nil {
-		return "", err
+	if refused != nil {
+		return "", refused
 	}
 	result, err := publisher.Publish(cmd.Context(), releases)
 	if err != nil {
