@@ -83,4 +83,5 @@ var list = slices.Concat([]Check{
 	clusterClassRefResolves,
 	clusterClassShared,
 	clusterClassAdmission,
+	clusterClassTopology,
 })

@@ -65,8 +65,9 @@ func unpack(data []byte) (map[schema.GroupKind]*Kind, error) {
 		}
 		gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 		kind := &Kind{GroupKind: gk, Core: true, Mutated: crd.Mutated, Scope: crd.Spec.Scope, Labels: map[string]string{
-			// Cluster API's kustomize trees add it; the folder of CRDs does not have it.
-			clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version: clusterv1.GroupVersion.Version,
+			// Cluster API's kustomize trees add them; the folder of CRDs does not have them.
+			clusterv1.GroupVersion.Group + "/v1beta1": "v1beta1",
+			clusterv1.GroupVersion.Group + "/v1beta2": "v1beta2",
 		}}
 		for _, v := range crd.Spec.Versions {
 			read := func() (*apiextensionsv1.JSONSchemaProps, error) {

@@ -143,6 +143,29 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 	return problems, nil
 }
 
+// Default gives an object the defaults of its kind's schema and drops what the schema does not have,
+// as an API server does that stores it. Objects whose kind is not known stay as they are. The error
+// is that of Validate.
+func (k *Kinds) Default(object *unstructured.Unstructured) error {
+	gvk := object.GroupVersionKind()
+	kind, ok := k.Kind(gvk.GroupKind())
+	if !ok {
+		return nil
+	}
+	version := kind.version(gvk.Version)
+	if version == nil {
+		return &VersionError{Kind: kind, Version: gvk.Version}
+	}
+	schema, err := version.compile()
+	if err != nil {
+		return fmt.Errorf("the schema of %s: %w", gvk, err)
+	}
+	pruning.Prune(object.Object, schema.structural, true)
+	defaulting.PruneNonNullableNullsWithoutDefaults(object.Object, schema.structural)
+	defaulting.Default(object.Object, schema.structural)
+	return nil
+}
+
 // VersionError says that a kind is not served in a version.
 type VersionError struct {
 	Kind    *Kind

@@ -1,0 +1,106 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/exp/topology/scope"
+	"sigs.k8s.io/cluster-api/util/contract"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// blueprints reads the templates of a class.
+type blueprints struct {
+	kinds   *schemas.Kinds
+	objects []unstructured.Unstructured
+	space   string
+}
+
+// newBlueprint reads the templates of a class as its controller does.
+func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects []unstructured.Unstructured) (*scope.ClusterBlueprint, error) {
+	b := blueprints{kinds: kinds, objects: objects, space: class.Namespace}
+	blueprint := &scope.ClusterBlueprint{
+		ClusterClass: class,
+		ControlPlane: &scope.ControlPlaneBlueprint{HealthCheck: class.Spec.ControlPlane.HealthCheck},
+
+		MachineDeployments: map[string]*scope.MachineDeploymentBlueprint{}, MachinePools: map[string]*scope.MachinePoolBlueprint{},
+	}
+	var err error
+	if blueprint.InfrastructureClusterTemplate, err = b.template(class.Spec.Infrastructure.TemplateRef); err != nil {
+		return nil, err
+	}
+	if blueprint.ControlPlane.Template, err = b.template(class.Spec.ControlPlane.TemplateRef); err != nil {
+		return nil, err
+	}
+	if blueprint.HasControlPlaneInfrastructureMachine() {
+		if blueprint.ControlPlane.InfrastructureMachineTemplate, err = b.template(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef); err != nil {
+			return nil, err
+		}
+	}
+	for _, worker := range class.Spec.Workers.MachineDeployments {
+		made := &scope.MachineDeploymentBlueprint{Metadata: worker.Metadata, HealthCheck: worker.HealthCheck}
+		if made.BootstrapTemplate, err = b.template(worker.Bootstrap.TemplateRef); err != nil {
+			return nil, err
+		}
+		if made.InfrastructureMachineTemplate, err = b.template(worker.Infrastructure.TemplateRef); err != nil {
+			return nil, err
+		}
+		blueprint.MachineDeployments[worker.Class] = made
+	}
+	for _, worker := range class.Spec.Workers.MachinePools {
+		made := &scope.MachinePoolBlueprint{Metadata: worker.Metadata}
+		if made.BootstrapTemplate, err = b.template(worker.Bootstrap.TemplateRef); err != nil {
+			return nil, err
+		}
+		if made.InfrastructureMachinePoolTemplate, err = b.template(worker.Infrastructure.TemplateRef); err != nil {
+			return nil, err
+		}
+		blueprint.MachinePools[worker.Class] = made
+	}
+	return blueprint, nil
+}
+
+// template returns the object of a reference as an API server would have it.
+func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstructured.Unstructured, error) {
+	gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
+	found := find(b.objects, gvk.GroupKind(), r.Name)
+	if found == nil {
+		return nil, fmt.Errorf("there is no %s %s for the ClusterClass", r.Kind, r.Name)
+	}
+	if found.GroupVersionKind() != gvk {
+		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, and it is %s: %w", r.Kind, r.Name, r.APIVersion, found.GetAPIVersion(), ErrVersion)
+	}
+	template := found.DeepCopy()
+	template.SetNamespace(b.space)
+	if err := b.kinds.Default(template); err != nil {
+		return nil, err
+	}
+	return template, nil
+}
+
+// offline is a client that knows the labels of CRDs, which is all that is asked for a new cluster.
+type offline struct {
+	client.Client
+	kinds *schemas.Kinds
+}
+
+// Get implements client.Reader.
+func (o offline) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	for _, kind := range o.kinds.All() {
+		if contract.CalculateCRDName(kind.Group, kind.Kind) == key.Name {
+			object.SetLabels(kind.Labels)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, key.Name)
+}
+
+// noClusters is the cache of connections to clusters that do not exist yet.
+type noClusters struct{ clustercache.ClusterCache }

@@ -1,0 +1,205 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/exp/topology/desiredstate"
+	"sigs.k8s.io/cluster-api/exp/topology/scope"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// The reasons for which a Cluster can't be expanded offline, besides those that are wrong with it.
+var (
+	// ErrUnmanaged says that there is no Cluster with a topology.
+	ErrUnmanaged = errors.New("there is no Cluster with a topology")
+	// ErrNoClass says that the class of a Cluster is not among the objects.
+	ErrNoClass = errors.New("the ClusterClass is not among the objects")
+	// ErrExternal says that patches or variables of the class come from a runtime extension.
+	ErrExternal = errors.New("the ClusterClass needs a runtime extension")
+	// ErrVariables says that the Cluster's variables do not fit those of its class.
+	ErrVariables = errors.New("the variables of the Cluster do not fit its ClusterClass")
+)
+
+// ExpandFlavor returns what Cluster API's topology controller makes of the managed Clusters of a
+// flavor of a release, "" being the default one, rendered with these values. Kinds of other providers
+// come from the releases with. The errors are clusterctl's and those of Expand.
+func ExpandFlavor(ctx context.Context, r *release.Release, flavor string, values map[string]string, with ...*release.Release) ([]unstructured.Unstructured, error) {
+	rendered, err := templates.Render(ctx, r, flavor, values)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := schemas.For(append([]*release.Release{r}, with...)...)
+	if err != nil {
+		return nil, err
+	}
+	return Expand(ctx, kinds, rendered.Objects)
+}
+
+// Expand returns the objects that Cluster API's topology controller makes of the managed Clusters
+// among some objects, which have their ClusterClasses and those classes' templates as well. The
+// Clusters come first, with the references that they get. Names that Cluster API makes at random
+// end in -00000 here. Templates get the defaults of their schemas where their kinds are known.
+//
+// The error is ErrUnmanaged, ErrNoClass, ErrExternal, ErrVersion or ErrVariables, or that of Cluster
+// API where it can't make the objects.
+func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	var made []unstructured.Unstructured
+	managed := false
+	for i := range objects {
+		if objects[i].GroupVersionKind().GroupKind() != clusterv1.GroupVersion.WithKind("Cluster").GroupKind() {
+			continue
+		}
+		cluster, err := Cluster(ctx, &objects[i])
+		if err != nil {
+			return nil, err
+		}
+		if !cluster.Spec.Topology.IsDefined() {
+			continue
+		}
+		managed = true
+		if cluster.Namespace == "" {
+			cluster.Namespace = "default"
+		}
+		expanded, err := expandCluster(ctx, kinds, cluster, objects)
+		if err != nil {
+			return nil, fmt.Errorf("the Cluster %s: %w", cluster.Name, err)
+		}
+		made = append(made, expanded...)
+	}
+	if !managed {
+		return nil, ErrUnmanaged
+	}
+	return made, nil
+}
+
+// expandCluster makes the objects of one Cluster. What Cluster API's code panics of is an error: the
+// objects come from strangers.
+func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1.Cluster, objects []unstructured.Unstructured) (made []unstructured.Unstructured, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			made, err = nil, fmt.Errorf("the topology can't be read: %v", cause)
+		}
+	}()
+	class, err := classOf(ctx, cluster, objects)
+	if err != nil {
+		return nil, err
+	}
+	if errs := (&admission.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, class); len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrVariables, errs.ToAggregate())
+	}
+	if errs := admission.ValidateClusterForClusterClass(cluster, class); len(errs) > 0 {
+		return nil, fmt.Errorf("the topology does not fit the ClusterClass %s: %w", class.Name, errs.ToAggregate())
+	}
+	blueprint, err := newBlueprint(kinds, class, objects)
+	if err != nil {
+		return nil, err
+	}
+	blueprint.Topology = cluster.Spec.Topology
+	generator, err := desiredstate.NewGenerator(offline{kinds: kinds}, noClusters{}, nil, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := scope.New(cluster)
+	s.Current.ControlPlane = &scope.ControlPlaneState{}
+	s.Blueprint = blueprint
+	state, err := generator.Generate(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return settle(cluster, state)
+}
+
+// classOf returns the class of a Cluster, with the variables that its controller would list.
+func classOf(ctx context.Context, cluster *clusterv1.Cluster, objects []unstructured.Unstructured) (*clusterv1.ClusterClass, error) {
+	name := cluster.Spec.Topology.ClassRef.Name
+	gk := clusterv1.GroupVersion.WithKind("ClusterClass").GroupKind()
+	o := find(objects, gk, name)
+	if o == nil {
+		return nil, fmt.Errorf("%s: %w", name, ErrNoClass)
+	}
+	class, err := Class(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	class.Namespace = cluster.Namespace
+	for _, patch := range class.Spec.Patches {
+		if patch.External != nil {
+			return nil, fmt.Errorf("the patch %s: %w", patch.Name, ErrExternal)
+		}
+	}
+	class.Status.Variables = nil
+	for _, v := range class.Spec.Variables {
+		class.Status.Variables = append(class.Status.Variables, clusterv1.ClusterClassStatusVariable{
+			Name: v.Name,
+			Definitions: []clusterv1.ClusterClassStatusVariableDefinition{
+				{From: clusterv1.VariableDefinitionFromInline, Required: v.Required, Schema: v.Schema},
+			},
+		})
+	}
+	return class, nil
+}
+
+// find returns the object of a kind and name, or nil.
+func find(objects []unstructured.Unstructured, gk schema.GroupKind, name string) *unstructured.Unstructured {
+	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool {
+		return o.GroupVersionKind().GroupKind() == gk && o.GetName() == name
+	})
+	if i < 0 {
+		return nil
+	}
+	return &objects[i]
+}
+
+// settle turns the state that Cluster API wants into objects in an order that stays, with names that stay.
+func settle(cluster *clusterv1.Cluster, state *scope.ClusterState) ([]unstructured.Unstructured, error) {
+	var typed []client.Object
+	add := func(objects ...client.Object) { typed = append(typed, objects...) }
+	add(state.Cluster, state.InfrastructureCluster, state.ControlPlane.Object)
+	if o := state.ControlPlane.InfrastructureMachineTemplate; o != nil {
+		add(o)
+	}
+	if o := state.ControlPlane.MachineHealthCheck; o != nil {
+		add(o)
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.MachineDeployments)) {
+		worker := state.MachineDeployments[name]
+		add(worker.Object, worker.BootstrapTemplate, worker.InfrastructureMachineTemplate)
+		if worker.MachineHealthCheck != nil {
+			add(worker.MachineHealthCheck)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state.MachinePools)) {
+		worker := state.MachinePools[name]
+		add(worker.Object, worker.BootstrapObject, worker.InfrastructureMachinePoolObject)
+	}
+	made := make([]unstructured.Unstructured, 0, len(typed))
+	for _, o := range typed {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return nil, fmt.Errorf("writing an object of the Cluster %s: %w", cluster.Name, err)
+		}
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+		unstructured.RemoveNestedField(content, "metadata", "ownerReferences")
+		unstructured.RemoveNestedField(content, "status")
+		object := unstructured.Unstructured{Object: content}
+		if object.GetKind() == "" { // Cluster API does not write what the Go type says
+			object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(reflect.TypeOf(o).Elem().Name()))
+		}
+		made = append(made, object)
+	}
+	return renamed(made), nil
+}

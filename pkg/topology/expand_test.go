@@ -1,0 +1,106 @@
+package topology_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+// values are those that the topology flavor of this repository's provider asks for.
+var values = map[string]string{
+	"CLUSTER_NAME": "demo", "NAMESPACE": "team-a", "KUBERNETES_VERSION": "v1.36.3",
+	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_IP": "192.168.122.10",
+	"LIBVIRT_IMAGE_URL":      "https://images.example.com/ubuntu-2404-kube-v1.36.3.qcow2",
+	"LIBVIRT_IMAGE_CHECKSUM": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
+
+// ownRelease is this repository's provider: its templates, and its CRDs for components.
+func ownRelease(t *testing.T, edit *strings.Replacer) *release.Release {
+	t.Helper()
+	provider, err := release.ParseLabel("infrastructure-libvirt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(pinned.Root(t), "provider")
+	var crds []string
+	var files []release.File
+	for _, pattern := range []string{"config/crd/bases/*.yaml", "templates/cluster*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no files: %v", pattern, err)
+		}
+		for _, path := range found {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(pattern, "crd") {
+				crds = append(crds, string(data))
+				continue
+			}
+			files = append(files, release.File{Name: filepath.Base(path), Data: []byte(edit.Replace(string(data)))})
+		}
+	}
+	files = append(files, release.File{Name: provider.ComponentsFile(), Data: []byte(strings.Join(crds, "\n---\n"))})
+	r, err := release.New(provider, "v0.1.0", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestExpandFlavor compares what is made of the own topology flavor with what a person has read once.
+func TestExpandFlavor(t *testing.T) {
+	for range 2 { // the same objects every time
+		made, err := topology.ExpandFlavor(t.Context(), ownRelease(t, strings.NewReplacer()), "topology", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := utilyaml.FromUnstructured(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden := filepath.Join("testdata", "topology.yaml")
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			if err := os.WriteFile(golden, append(got, '\n'), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(want) != string(got)+"\n" {
+			t.Errorf("other objects than in %s (UPDATE_GOLDEN=1 writes it again):\n%s", golden, got)
+		}
+	}
+}
+
+func TestExpandErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name, flavor string
+		edit         *strings.Replacer
+		want         error
+		says         string
+	}{
+		{name: "no topology", flavor: "", edit: strings.NewReplacer(), want: topology.ErrUnmanaged},
+		{name: "a variable of the wrong type", flavor: "topology", edit: strings.NewReplacer("host: ${CONTROL_PLANE_ENDPOINT_IP}", "host: 5"), want: topology.ErrVariables},
+		{name: "a worker class that is not there", flavor: "topology", edit: strings.NewReplacer("- class: default-worker\n        name: md-0", "- class: other\n        name: md-0"), says: "other"},
+		{name: "a patch that does not apply", flavor: "topology", edit: strings.NewReplacer("path: /spec/template/spec/controlPlaneEndpoint", "path: /spec/template/spec/a/b/c"), says: "failed to apply patches"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := topology.ExpandFlavor(t.Context(), ownRelease(t, tc.edit), tc.flavor, values)
+			if err == nil || tc.want != nil && !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("the error is %v, want %v %q", err, tc.want, tc.says)
+			}
+		})
+	}
+}
