@@ -58,7 +58,7 @@ func TestCheckStatus(t *testing.T) {
 		"check":                              "name a release to check",
 		"check out/release --format yaml":    "use text, json, sarif",
 		"check out/release --fail-on never":  "use error, warning or note",
-		"check --explain image-cannonical":   `there is no check "image-cannonical"`,
+		"check --explain image-canonicall":   `there is no check "image-canonicall"`,
 		"check --explain image":              "image-canonical",
 		"templates variables out/release -x": "unknown shorthand flag",
 	} {

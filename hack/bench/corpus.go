@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +24,7 @@ func checkOfCorpus(tool, clusterctl, work string) ([]comparison, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the corpus: %w", err)
 	}
-	if _, err := os.Stat(root); err != nil {
+	if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
 		fmt.Printf("check of the corpus: NEEDS THE CORPUS of real providers in %s, or where CORPUS_DIR says\n\n", corpus)
 		return nil, nil
 	}
