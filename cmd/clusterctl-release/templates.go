@@ -25,7 +25,7 @@ func newTemplatesCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTemplatesVariablesCommand(), newTemplatesRenderCommand())
+	cmd.AddCommand(newTemplatesVariablesCommand(), newTemplatesRenderCommand(), newTemplatesExpandCommand())
 	return cmd
 }
 
@@ -163,32 +163,46 @@ environment, as clusterctl takes them.`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runRender(cmd, args[0], flags) },
 	}
-	cmd.Flags().StringVar(&flags.flavor, "flavor", "", "flavor to render (default: cluster-template.yaml)")
-	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "value of a variable, as NAME=VALUE (repeat for more)")
-	cmd.Flags().StringVar(&flags.values, "values", "", "YAML file with values by variable")
+	addRenderFlags(cmd, &flags)
 	return cmd
 }
 
-func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
+// addRenderFlags adds the flags that choose a template and give its values.
+func addRenderFlags(cmd *cobra.Command, flags *renderFlags) {
+	cmd.Flags().StringVar(&flags.flavor, "flavor", "", "flavor to render (default: cluster-template.yaml)")
+	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "value of a variable, as NAME=VALUE (repeat for more)")
+	cmd.Flags().StringVar(&flags.values, "values", "", "YAML file with values by variable")
+}
+
+// templateChoice is a template of a release with the values for its variables.
+type templateChoice struct {
+	release *release.Release
+	file    release.File
+	flavor  string
+	values  map[string]string
+}
+
+// chooseTemplate reads the release, and takes values from flags and then the environment.
+func chooseTemplate(cmd *cobra.Command, location string, flags renderFlags) (*templateChoice, error) {
 	values, err := readValues(flags)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, err := readOneRelease(cmd, location)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file, err := flavorOf(r, flags.flavor)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	flavor, err := release.Flavor(file.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	variables, err := templates.Variables(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, v := range variables {
 		if _, given := values[v.Name]; !given {
@@ -197,9 +211,17 @@ func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
 			}
 		}
 	}
-	rendered, err := templates.Render(cmd.Context(), r, flavor, values)
+	return &templateChoice{release: r, file: file, flavor: flavor, values: values}, nil
+}
+
+func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
+	choice, err := chooseTemplate(cmd, location, flags)
 	if err != nil {
-		return fmt.Errorf("rendering %s of %s: %w", file.Name, r, err)
+		return err
+	}
+	rendered, err := templates.Render(cmd.Context(), choice.release, choice.flavor, choice.values)
+	if err != nil {
+		return fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
 	}
 	_, err = cmd.OutOrStdout().Write(rendered.YAML)
 	return err

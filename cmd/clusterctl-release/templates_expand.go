@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+func newTemplatesExpandCommand() *cobra.Command {
+	var flags renderFlags
+	var diff string
+	cmd := &cobra.Command{
+		Use:   "expand RELEASE",
+		Short: "Make the objects that Cluster API makes of a Cluster with a topology",
+		Long: `Expand renders a flavor whose Cluster names a ClusterClass, and prints the objects that Cluster API's
+topology controller would make of it, by that controller's own code and without any cluster. Names that
+Cluster API makes at random end in -00000. With --diff it prints what another release makes otherwise.`,
+		Example: `  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --values values.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			made, err := expand(cmd, args[0], flags)
+			if err != nil {
+				return err
+			}
+			if diff == "" {
+				yaml, err := utilyaml.FromUnstructured(made)
+				if err != nil {
+					return fmt.Errorf("writing the objects: %w", err)
+				}
+				_, err = cmd.OutOrStdout().Write(append(yaml, '\n'))
+				return err
+			}
+			other, err := expand(cmd, diff, flags)
+			if err != nil {
+				return fmt.Errorf("--diff: %w", err)
+			}
+			printChanges(cmd.OutOrStdout(), made, other)
+			return nil
+		},
+	}
+	addRenderFlags(cmd, &flags)
+	cmd.Flags().StringVar(&diff, "diff", "", "another release: print what its objects have otherwise")
+	return cmd
+}
+
+// expand returns the objects of a flavor of the release that an argument names.
+func expand(cmd *cobra.Command, location string, flags renderFlags) ([]unstructured.Unstructured, error) {
+	choice, err := chooseTemplate(cmd, location, flags)
+	if err != nil {
+		return nil, err
+	}
+	made, err := topology.ExpandFlavor(cmd.Context(), choice.release, choice.flavor, choice.values)
+	if err != nil {
+		return nil, fmt.Errorf("expanding %s of %s: %w", choice.file.Name, choice.release, err)
+	}
+	return made, nil
+}
+
+// printChanges prints a line for each object and field that a second list has otherwise than the first.
+func printChanges(w io.Writer, before, after []unstructured.Unstructured) {
+	name := func(o unstructured.Unstructured) string { return o.GetKind() + " " + o.GetName() }
+	for _, b := range before {
+		i := slices.IndexFunc(after, func(a unstructured.Unstructured) bool { return name(a) == name(b) })
+		if i < 0 {
+			fmt.Fprintf(w, "- %s\n", name(b))
+			continue
+		}
+		printFields(w, name(b), nil, b.Object, after[i].Object)
+	}
+	for _, a := range after {
+		if !slices.ContainsFunc(before, func(b unstructured.Unstructured) bool { return name(a) == name(b) }) {
+			fmt.Fprintf(w, "+ %s\n", name(a))
+		}
+	}
+}
+
+// printFields prints the fields below a path that differ.
+func printFields(w io.Writer, object string, path []any, before, after any) {
+	b, isMap := before.(map[string]any)
+	a, bothMaps := after.(map[string]any)
+	if !isMap || !bothMaps {
+		if !reflect.DeepEqual(before, after) {
+			fmt.Fprintf(w, "~ %s %s: %s -> %s\n", object, manifest.FieldPath(path...), shown(before), shown(after))
+		}
+		return
+	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(b)), maps.Keys(a))
+	slices.Sort(names)
+	for _, field := range slices.Compact(names) {
+		printFields(w, object, append(slices.Clone(path), field), b[field], a[field])
+	}
+}
+
+// shown writes a value in a line; what is not there is none.
+func shown(value any) string {
+	if value == nil {
+		return "none"
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprint(value)
+	}
+	return strings.TrimSpace(b.String())
+}
