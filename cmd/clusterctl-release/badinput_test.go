@@ -134,7 +134,7 @@ func TestBadPlaces(t *testing.T) {
 		{"init file", exitFailed, []string{"file"}},
 		{"init empty --output new.yaml", exitFailed, []string{"no provider found in empty"}},
 		{"init --output file/new.yaml", exitFailed, []string{"file/new.yaml"}},
-		{"init --output missing/new.yaml", exitFailed, []string{"missing/new.yaml", "there is no folder missing: make it first"}},
+		{"init --output missing/new.yaml", exitFailed, []string{"missing/new.yaml", "make the folder missing first"}},
 		{"publish missing --to repository", exitFailed, []string{"missing"}},
 		{"publish empty --to repository", exitFailed, []string{"no release in ", "/empty: expected folders <provider label>/<version>"}},
 		{"publish out/release half --to repository", exitUsage, []string{"half: infrastructure-demo v0.1.0 is named before, with other bytes"}},

@@ -32,7 +32,7 @@ func writeOneFile(d disk, path string, data []byte) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if _, err := os.Stat(filepath.Dir(target)); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("writing %s: there is no folder %s: make it first", path, filepath.Dir(target))
+		return fmt.Errorf("writing %s: %w: make the folder %s first", path, fs.ErrNotExist, filepath.Dir(target))
 	}
 	// One name a process. What is there under it was left by a killed one, which had the same number.
 	staged := filepath.Join(filepath.Dir(target), fmt.Sprintf(".%s.%d", filepath.Base(target), os.Getpid()))
