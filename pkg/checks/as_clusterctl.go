@@ -84,7 +84,7 @@ var asClusterctl = Check{
 		if !ok {
 			return
 		}
-		refusal := refusedBy(s, file.Data)
+		refusal := s.refusal()
 		if refusal == nil || explained(s) {
 			return
 		}
@@ -96,8 +96,19 @@ var asClusterctl = Check{
 	},
 }
 
-// refusedBy returns why clusterctl refuses a components YAML whatever its variables are set to, or nil.
-func refusedBy(s *Subject, raw []byte) error {
+// refusal returns why clusterctl refuses the components YAML whatever its variables are set to, or
+// nil. It reads the release's bytes alone, so it may be worked out while other checks run.
+func (s *Subject) refusal() error {
+	s.refusalOnce.Do(func() {
+		if file, ok := s.Release.Components(); ok {
+			s.refusalErr = s.refusedBy(file.Data)
+		}
+	})
+	return s.refusalErr
+}
+
+// refusedBy works out what refusal returns.
+func (s *Subject) refusedBy(raw []byte) error {
 	defaults, err := s.variableDefaults()
 	if err != nil {
 		return err

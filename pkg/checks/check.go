@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -135,6 +136,10 @@ func Find(id string) (Check, error) {
 // Run holds a release against every check and returns what they found, in the order of files,
 // places and checks. The error is that of the context, where it ends first.
 func Run(ctx context.Context, s *Subject) (*Result, error) {
+	// The dearest part of all begins at once, beside the others: clusterctl's own reading of the file.
+	var ahead sync.WaitGroup
+	ahead.Go(func() { _ = s.refusal() })
+	defer ahead.Wait()
 	var findings []Finding
 	for _, c := range list {
 		if err := ctx.Err(); err != nil {

@@ -19,9 +19,8 @@ var componentsParse = Check{
 		if err != nil {
 			place := s.placeOfLine(err.Line)
 			place.Document = err.Document
-			file, _ := s.Release.Components()
 			severity, who := Error, "clusterctl can't read the file"
-			if refusedBy(s, file.Data) == nil {
+			if s.refusal() == nil {
 				severity, who = Warning, "clusterctl reads the file, and others can't; nothing in it was checked"
 			}
 			report(Finding{

@@ -15,7 +15,7 @@ import (
 )
 
 // Subject is a release that is checked, with what there is to know about it. What its files hold is
-// read once, when the first check asks for it. A Subject is for one goroutine.
+// read once, when the first check asks for it. A Subject is for one Run.
 type Subject struct {
 	Release *release.Release
 	// Previous is the release before this one, or nil.
@@ -55,6 +55,9 @@ type Subject struct {
 	defaultsOnce sync.Once
 	defaults     map[string]*string
 	defaultsErr  error
+
+	refusalOnce sync.Once
+	refusalErr  error
 
 	scopesOnce sync.Once
 	scopes     components.Scopes
