@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,7 +40,7 @@ var clusterClassFileName = Check{
 					names = append(names, o.GetName())
 				}
 			}
-			if contains(names, wanted) {
+			if slices.Contains(names, wanted) {
 				continue
 			}
 			message := fmt.Sprintf("it has no ClusterClass %q, which is what clusterctl looks for in it", wanted)

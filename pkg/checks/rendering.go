@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -132,7 +133,7 @@ func (s *Subject) valueSets(file string) []release.SampleValues {
 	var sets []release.SampleValues
 	if s.Config != nil {
 		for _, set := range s.Config.SampleValues {
-			if len(set.Files) == 0 || contains(set.Files, file) {
+			if len(set.Files) == 0 || slices.Contains(set.Files, file) {
 				sets = append(sets, set)
 			}
 		}
@@ -141,16 +142,6 @@ func (s *Subject) valueSets(file string) []release.SampleValues {
 		sets = append(sets, release.SampleValues{})
 	}
 	return sets
-}
-
-// contains says whether a list has a text.
-func contains(list []string, text string) bool {
-	for _, item := range list {
-		if item == text {
-			return true
-		}
-	}
-	return false
 }
 
 // placed joins rendered objects with the documents of the published file they come from.

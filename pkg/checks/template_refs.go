@@ -54,7 +54,7 @@ func ownReferences(o object) []reference {
 	}
 	var own []reference
 	for _, r := range sortedReferences(o) {
-		if last, _ := r.path[len(r.path)-1].(string); contains(ownedRefs, last) {
+		if last, _ := r.path[len(r.path)-1].(string); slices.Contains(ownedRefs, last) {
 			own = append(own, r)
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Subject) reportRefVersion(t *template, o object, r reference, report Re
 		return
 	}
 	kind, ok := s.knownKinds().Kind(gv.WithKind(r.kind).GroupKind())
-	if !ok || contains(kind.Served(), gv.Version) {
+	if !ok || slices.Contains(kind.Served(), gv.Version) {
 		return
 	}
 	report(Finding{Place: o.place(append(slices.Clone(r.path), "apiVersion")...),
@@ -147,7 +147,7 @@ func (t *template) reportClusterName(o object, clusters []string, report Report)
 			fields = append(fields, step.(string))
 		}
 		name, found, err := unstructured.NestedString(o.Object, fields...)
-		if err != nil || !found || contains(clusters, name) || t.guessedAt(o, schemas.Problem{Path: path}) {
+		if err != nil || !found || slices.Contains(clusters, name) || t.guessedAt(o, schemas.Problem{Path: path}) {
 			continue
 		}
 		report(Finding{Place: o.place(path...),

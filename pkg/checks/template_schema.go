@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -109,7 +110,9 @@ func mutates(d *manifest.Document, group, resource string) bool {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &c); err != nil {
 		return true // nobody knows: what is said must be right
 	}
-	has := func(list []string, wanted string) bool { return contains(list, wanted) || contains(list, "*") }
+	has := func(list []string, wanted string) bool {
+		return slices.Contains(list, wanted) || slices.Contains(list, "*")
+	}
 	for _, webhook := range c.Webhooks {
 		for _, rule := range webhook.Rules {
 			if has(rule.APIGroups, group) && has(rule.Resources, resource) {

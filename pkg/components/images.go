@@ -22,7 +22,7 @@ type ImageError struct {
 }
 
 func (e *ImageError) Error() string {
-	name := imageName(e.Image)
+	name := ImageName(e.Image)
 	return fmt.Sprintf("%s, container %s: image %q: %v: clusterctl refuses the whole file; name the image with its registry, e.g. registry.example.com/%s: under images in %s, or with --image %s=REFERENCE",
 		e.Object, e.Container, e.Image, e.Err, strings.TrimLeft(name, "/"), release.ConfigFile, name)
 }
@@ -42,7 +42,7 @@ func (c *Components) setImages(options Options) error {
 			for _, ctr := range pod.containers() {
 				image, _ := ctr["image"].(string)
 				containerName, _ := ctr["name"].(string)
-				name := imageName(image)
+				name := ImageName(image)
 				present = append(present, name)
 				if target, ok := entries[name]; ok {
 					used[name] = true
@@ -133,8 +133,8 @@ func requireCanonical(image string) error {
 	return err
 }
 
-// imageName returns an image's name, without its tag and digest.
-func imageName(image string) string {
+// ImageName returns an image's name, without its tag and digest.
+func ImageName(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') && !strings.Contains(name, "${") {
 		name = name[:i]

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/container"
 	"sigs.k8s.io/kustomize/api/resmap"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -135,13 +136,7 @@ func nameByModule(t *tree.Tree) string {
 // setImages lists the manager's images, so that they get the release's version as their tag.
 func (p *Provider) setImages(images []string) {
 	for _, image := range images {
-		name := image
-		if i := strings.IndexByte(name, '@'); i >= 0 {
-			name = name[:i]
-		}
-		if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
-			name = name[:i]
-		}
+		name := components.ImageName(image)
 		if name == "" || strings.Contains(image, "$") {
 			continue // set by a variable of clusterctl's when the provider is installed
 		}
