@@ -3,46 +3,15 @@ package checks
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
-
-// byDocument is clusterctl's own processor, which is asked only of the documents in which there is a
-// variable. In the others it would write a single dollar for two, which nothing is refused for.
-// Variables are looked up as one file's, so that a default in one document counts in all.
-type byDocument struct {
-	yamlprocessor.Processor
-	variables []string
-}
-
-// GetVariables returns the variables of the whole file, which are known.
-func (p byDocument) GetVariables([]byte) ([]string, error) { return p.variables, nil }
-
-// Process substitutes the variables of a file.
-func (p byDocument) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	documents := strings.Split(string(raw), documentSeparator)
-	for i, document := range documents {
-		if !strings.Contains(document, "${") {
-			continue
-		}
-		substituted, err := p.Processor.Process([]byte(document), func(name string) (string, error) {
-			value, _ := get(name)
-			return value, nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("substituting variables: %w", err)
-		}
-		documents[i] = string(substituted)
-	}
-	return []byte(strings.Join(documents, documentSeparator)), nil
-}
 
 // asInstalled returns what clusterctl makes of a components YAML before it installs it. target is a
 // namespace to install in, or "" for the file's own. The error is clusterctl's.
@@ -61,7 +30,7 @@ func asInstalled(r *release.Release, raw []byte, target string, values map[strin
 	return repository.NewComponents(repository.ComponentsInput{
 		Provider:     config.NewProvider(r.Provider.Name, "", r.Provider.Type),
 		ConfigClient: client,
-		Processor:    byDocument{yamlprocessor.NewSimpleProcessor(), slices.Collect(maps.Keys(values))},
+		Processor:    templates.NewProcessor(),
 		RawYaml:      raw,
 		Options:      repository.ComponentsOptions{Version: r.Version, TargetNamespace: target},
 	})
@@ -132,6 +101,9 @@ func (s *Subject) refusedBy(raw []byte) error {
 	_, refusal = asInstalled(s.Release, withoutVariables(raw, required), "target", nil)
 	return refusal
 }
+
+// documentSeparator is between the documents of a file.
+const documentSeparator = "\n---"
 
 // withoutVariables returns a file without the documents in which there are variables of these names.
 func withoutVariables(raw []byte, names map[string]string) []byte {

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -91,8 +91,9 @@ func (s *Subject) render(f release.File) *template {
 		t.failures = append(t.failures, failure{err: err})
 		return t
 	}
+	inLines := alone(f.Data)
 	for _, v := range variables {
-		if v.Default == nil && alone(f.Data, v.Name) {
+		if v.Default == nil && inLines[v.Name] {
 			t.blocks = append(t.blocks, v.Name)
 		}
 	}
@@ -102,7 +103,7 @@ func (s *Subject) render(f release.File) *template {
 			values[name] = value
 		}
 		made, err := repository.NewTemplate(repository.TemplateInput{
-			RawArtifact: f.Data, ConfigVariablesClient: given(values), Processor: yamlprocessor.NewSimpleProcessor(),
+			RawArtifact: f.Data, ConfigVariablesClient: given(values), Processor: templates.NewProcessor(),
 			TargetNamespace: "", // what clusterctl moves to the user's namespace is to be seen as it was
 		})
 		if err != nil {
@@ -161,9 +162,20 @@ func placed(f release.File, made []unstructured.Unstructured) []object {
 	return objects
 }
 
-// alone says whether a variable is all there is in some line.
-func alone(data []byte, name string) bool {
-	return regexp.MustCompile(`(?m)^[ \t-]*\$\{\s*` + regexp.QuoteMeta(name) + `\s*\}[ \t]*\r?$`).Match(data)
+var alonePattern = regexp.MustCompile(`^[ \t-]*\$\{\s*(\w+)\s*\}[ \t]*\r?\n?$`)
+
+// alone returns the variables that are all there is in some line.
+func alone(data []byte) map[string]bool {
+	names := map[string]bool{}
+	for line := range bytes.Lines(data) {
+		if !bytes.Contains(line, []byte("${")) {
+			continue
+		}
+		if match := alonePattern.FindSubmatch(line); match != nil {
+			names[string(match[1])] = true
+		}
+	}
+	return names
 }
 
 // given are values as clusterctl's configuration has them.

@@ -3,7 +3,12 @@ package checks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // clusterctl reads Clusters of this version, so they are read here
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -57,17 +62,41 @@ func (t *template) rendersWithoutBlocks() bool {
 	return len(s.render(t.File).failures) == 0
 }
 
-// reportConversion lets clusterctl's client render the template as users do: it reads the Clusters
-// as Go types, which finds fields of the wrong type.
+// reportConversion reports Clusters that clusterctl can't read as the Go types that they are for it,
+// as where a field is of another type. It says so in clusterctl's words: its client then renders the
+// template as users do.
 func (t *template) reportConversion(s *Subject, report Report) {
 	flavor, err := release.Flavor(t.Name)
-	if err != nil {
+	if err != nil || !slices.ContainsFunc(t.objects, object.isUnreadable) {
 		return
 	}
 	if _, err := templates.Render(context.Background(), s.Release, flavor, t.values); err != nil {
 		report(Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "give the field a value of the type that Cluster API has for it"})
 	}
 }
+
+// isUnreadable says whether the object is a Cluster that does not convert to its Go type.
+func (o object) isUnreadable() bool {
+	if o.GroupVersionKind().Group != clusterv1.GroupVersion.Group || o.GetKind() != "Cluster" {
+		return false
+	}
+	typed, err := clusters.New(o.GroupVersionKind())
+	if err != nil {
+		return false // a version that clusterctl does not look into either
+	}
+	return clusters.Convert(&o.Unstructured, typed, nil) != nil
+}
+
+// clusters are the Go types of Clusters.
+var clusters = func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, clusterv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // Cluster API's own types do not fit together
+		}
+	}
+	return scheme
+}()
 
 var topologyClass = Check{
 	ID: "topology-class", Group: Templates, Severity: Error,

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
-
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
@@ -29,32 +27,12 @@ type variableUse struct {
 // errNotSet is what the processor hears of a variable that nobody set.
 var errNotSet = errors.New("not set")
 
-// documentSeparator is between the documents of a file.
-const documentSeparator = "\n---"
-
 // variableDefaults returns the variables of the components with what clusterctl takes for their
-// defaults, which are those of the first place; nil is none. The error is that of clusterctl's own
-// processor. It is asked of the documents in which there is a variable: most of a file is schemas,
-// and a pass over all of them costs more than all the other checks.
+// defaults, which are those of the first place; nil is none. The error is clusterctl's.
 func (s *Subject) variableDefaults() (map[string]*string, error) {
 	s.defaultsOnce.Do(func() {
 		file, _ := s.Release.Components()
-		s.defaults = map[string]*string{}
-		for document := range strings.SplitSeq(string(file.Data), documentSeparator) {
-			if !strings.Contains(document, "${") {
-				continue
-			}
-			found, err := yamlprocessor.NewSimpleProcessor().GetVariableMap([]byte(document))
-			if err != nil {
-				s.defaultsErr = err
-				return
-			}
-			for name, fallback := range found {
-				if _, known := s.defaults[name]; !known {
-					s.defaults[name] = fallback
-				}
-			}
-		}
+		s.defaults, s.defaultsErr = templates.NewProcessor().GetVariableMap(file.Data)
 	})
 	return s.defaults, s.defaultsErr
 }
@@ -83,7 +61,7 @@ var usePattern = regexp.MustCompile(`(\$?)\$\{\s*([A-Za-z0-9_]+)\s*(:?[-=]\}?|\}
 // clusterctl's processor does not take for a variable is none, and its other functions are left out:
 // they say nothing of defaults.
 func variablesOf(line []byte, number int) []variableUse {
-	known, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(line)
+	known, err := templates.NewProcessor().GetVariableMap(line)
 	if err != nil {
 		return nil // a variable that goes over lines
 	}
@@ -110,7 +88,7 @@ func (s *Subject) placeOfLine(line int) manifest.Place {
 // withDefaults returns a file with its variables' defaults, or false where one has none or where
 // clusterctl's processor can't read them.
 func withDefaults(data []byte) ([]byte, bool) {
-	rendered, err := yamlprocessor.NewSimpleProcessor().Process(data, func(string) (string, error) { return "", errNotSet })
+	rendered, err := templates.NewProcessor().Process(data, func(string) (string, error) { return "", errNotSet })
 	return rendered, err == nil
 }
 

@@ -10,11 +10,9 @@ import (
 	"path"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
-
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 // Collect returns the files that a provider's entry in the release file names, each with its name
@@ -110,7 +108,7 @@ func CheckSyntax(source string, data []byte) error {
 	if line, err := VariableError(data); err != nil {
 		return fmt.Errorf("%s:%d: a variable is not written as clusterctl reads it: %w (write $${...} for what is no variable)", source, line, err)
 	}
-	variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(data)
+	variables, err := NewProcessor().GetVariables(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err) // not reached: VariableError would have said so
 	}
@@ -133,17 +131,11 @@ func CheckSyntax(source string, data []byte) error {
 // line in which it stops: the one behind the last that it can read up to. A variable may go over
 // several lines, so no line is judged by itself.
 func VariableError(data []byte) (line int, err error) {
-	processor := yamlprocessor.NewSimpleProcessor()
-	if _, err = processor.GetVariables(data); err == nil {
+	own := newProcessor()
+	if _, err = own.GetVariables(data); err == nil {
 		return 0, nil
 	}
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	end := len(data)
-	for i := len(lines) - 1; i > 0; i-- {
-		end -= len(lines[i])
-		if _, stillWrong := processor.GetVariables(data[:end]); stillWrong == nil {
-			return i + 1, err
-		}
-	}
-	return 1, err
+	text, _, _ := bytes.Cut(data, []byte{0}) // for the processor the file ends there
+	_, readable, _ := own.cut(text)
+	return 1 + bytes.Count(text[:readable], []byte("\n")), err
 }

@@ -1,12 +1,11 @@
 package templates
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -25,29 +24,49 @@ type Variable struct {
 // Variables returns the variables of a file by name, as clusterctl's own processor reads them. The
 // error is the processor's.
 func Variables(f release.File) ([]Variable, error) {
-	defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(f.Data)
+	defaults, err := NewProcessor().GetVariableMap(f.Data)
 	if err != nil {
 		return nil, fmt.Errorf("reading the variables of %s: %w", f.Name, err)
 	}
+	lines, described := uses(f.Data)
 	variables := make([]Variable, 0, len(defaults))
 	for name, value := range defaults {
-		v := Variable{Name: name, Default: value}
-		use := regexp.MustCompile(`\$\{\s*` + regexp.QuoteMeta(name) + `\b`)
-		word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
-		number := 0
-		for line := range strings.Lines(string(f.Data)) {
-			number++
-			switch {
-			case use.MatchString(line):
-				v.Lines = append(v.Lines, number)
-			case strings.HasPrefix(strings.TrimSpace(line), "#") && word.MatchString(line):
-				v.Described = true
-			}
-		}
-		variables = append(variables, v)
+		variables = append(variables, Variable{Name: name, Default: value, Lines: lines[name], Described: described[name]})
 	}
 	slices.SortFunc(variables, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
 	return variables, nil
+}
+
+var (
+	usePattern  = regexp.MustCompile(`\$\{\s*#?(\w+)`)
+	wordPattern = regexp.MustCompile(`\w+`)
+)
+
+// uses returns the lines in which there are variables, by their names, and the words of comments,
+// but for those of a line in which the word is a variable.
+func uses(data []byte) (lines map[string][]int, described map[string]bool) {
+	lines, described = map[string][]int{}, map[string]bool{}
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		used := map[string]bool{}
+		if bytes.Contains(line, []byte("${")) {
+			for _, match := range usePattern.FindAllSubmatch(line, -1) {
+				if name := string(match[1]); !used[name] {
+					used[name] = true
+					lines[name] = append(lines[name], number)
+				}
+			}
+		}
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("#")) {
+			for _, word := range wordPattern.FindAll(line, -1) {
+				if !used[string(word)] {
+					described[string(word)] = true
+				}
+			}
+		}
+	}
+	return lines, described
 }
 
 // Flavors returns the cluster templates of a release, the default one first.
