@@ -161,11 +161,8 @@ var foundIn = map[string][]string{
 	"certificate-dns":            nil,
 	"certificate-issuer":         nil,
 	"crd-name":                   nil, // one has the annotation
-	"crd-list-kind":              nil,
-	"crd-scope":                  nil, // identities and global pools are no resources of a contract
 	"crd-status-subresource":     nil,
 	"crd-storage-version":        nil,
-	"crd-contract-label":         nil, // core, add-on and IPAM CRDs carry none, rightly
 	"as-clusterctl":              nil, // what is refused has a name already
 }
 

@@ -47,33 +47,9 @@ func newest(versions []string) string {
 	})
 }
 
-var crdContractLabel = Check{
-	ID: "crd-contract-label", Group: Components, Severity: Error,
-	Title:  "CRDs that Cluster API works with say their contract",
-	Source: "InfraMachine contract, All resources: version",
-	Run: func(s *Subject, report Report) {
-		for _, crd := range s.CRDs() {
-			resource, _, ok := s.contractKindOf(crd)
-			if !ok || currentLabel(crd) != "" {
-				continue
-			}
-			have := "no label"
-			if old := contractLabels(crd); len(old) > 0 {
-				have = "only labels of contracts that are no more"
-			}
-			report(Finding{
-				Place: crd.Place("metadata", "labels"),
-				Message: fmt.Sprintf("%s is a resource of the %s contract and has %s %s<contract>: core Cluster API can't tell which version to use, and never reconciles what refers to it",
-					crd.Spec.Names.Kind, resource, have, contractPrefix),
-				Fix: fmt.Sprintf("label the CRD with the contract and the versions that implement it, such as %s%s: v1alpha1", contractPrefix, clusterv1.GroupVersion.Version),
-			})
-		}
-	},
-}
-
 var crdContractVersion = Check{
-	ID: "crd-contract-version", Group: Components, Severity: Error,
-	Title:  "Contract labels name versions that the CRD serves",
+	ID: "crd-contract-version", Group: Components, Severity: Warning,
+	Title:  "Contract labels that nobody reads today name versions that the CRD serves",
 	Source: "InfraMachine contract, All resources: version",
 	Run: func(s *Subject, report Report) {
 		var order []staleLabel
@@ -90,14 +66,8 @@ var crdContractVersion = Check{
 				if len(wrong) == 0 {
 					continue
 				}
-				// What core picks must be there; what it passes over is only untrue.
+				// What core picks must be there: the check of the contract's rule on APIVersion says so.
 				if touched && contract == currentLabel(crd) && slices.Contains(wrong, newest(versions)) {
-					report(Finding{
-						Place: crd.Place("metadata", "labels", contractPrefix+contract),
-						Message: fmt.Sprintf("for contract %s the label names %s, which the CRD does not have or does not serve: core Cluster API asks for that version, and never finds the objects",
-							contract, strings.Join(wrong, ", ")),
-						Fix: "name versions that the CRD serves",
-					})
 					continue
 				}
 				key := staleLabel{contract, strings.Join(wrong, ", ")}
@@ -123,7 +93,7 @@ func (l staleLabel) report(crds []CRD, report Report) {
 		names = append(names, crd.Spec.Names.Kind)
 	}
 	report(Finding{
-		Place: crds[0].Place("metadata", "labels", contractPrefix+l.contract), Severity: Warning,
+		Place: crds[0].Place("metadata", "labels", contractPrefix+l.contract),
 		Message: fmt.Sprintf("for contract %s the label names %s, which is not served, on %s: whoever goes by the label looks for what is not there", l.contract, l.wrong, strings.Join(names, ", ")),
 		Fix:     "take the label off where no version implements the contract, and off kinds that Cluster API does not refer to",
 	})

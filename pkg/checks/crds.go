@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	capicontract "sigs.k8s.io/cluster-api/util/contract"
 
@@ -24,6 +23,9 @@ var crdName = Check{
 			if _, skipped := crd.Object.GetAnnotations()[clusterctlv1.SkipCRDNamePreflightCheckAnnotation]; skipped || name == wanted {
 				continue
 			}
+			if _, _, ok := s.contractKindOf(crd); ok {
+				continue // the contract's own check of the resource definition says so
+			}
 			report(Finding{
 				Place:   crd.Place("metadata", "name"),
 				Message: fmt.Sprintf("clusterctl init refuses the CRD: by its group and kind, Cluster API looks for it as %s", wanted),
@@ -34,29 +36,9 @@ var crdName = Check{
 	},
 }
 
-var crdListKind = Check{
-	ID: "crd-list-kind", Group: Components, Severity: Error,
-	Title:  "List kinds are called after their kinds",
-	Source: "InfraMachine contract, resource definition",
-	Run: func(s *Subject, report Report) {
-		for _, crd := range s.CRDs() {
-			_, _, ok := s.contractKindOf(crd)
-			kind, list := crd.Spec.Names.Kind, crd.Spec.Names.ListKind
-			if !ok || list == "" || list == kind+"List" { // "" is what the API server sets so
-				continue
-			}
-			report(Finding{
-				Place:   crd.Place("spec", "names", "listKind"),
-				Message: fmt.Sprintf("the list kind is %s, and the contract asks for %sList: Cluster API lists the objects by that kind", list, kind),
-				Fix:     "rename the Go type of the list",
-			})
-		}
-	},
-}
-
 var crdTemplateKind = Check{
-	ID: "crd-template-kind", Group: Components, Severity: Warning,
-	Title:  "Kinds that are made from templates have a template kind",
+	ID: "crd-template-kind", Group: Components, Severity: Note,
+	Title:  "Kinds that a ClusterClass could make have a template kind",
 	Source: "InfraMachine contract, template resource definition",
 	Run: func(s *Subject, report Report) {
 		kinds := map[string]bool{}
@@ -65,35 +47,14 @@ var crdTemplateKind = Check{
 		}
 		for _, crd := range s.CRDs() {
 			resource, template, ok := s.contractKindOf(crd)
-			if !ok || template || kinds[crd.Spec.Names.Kind+"Template"] {
+			// Of machines and bootstrap configurations the contract asks for templates, and its check says so.
+			if !ok || template || resource == contract.InfraMachine || resource == contract.BootstrapConfig || kinds[crd.Spec.Names.Kind+"Template"] {
 				continue
 			}
-			severity, consequence := Warning, "no MachineDeployment, control plane or ClusterClass can make machines"
-			if resource != contract.InfraMachine {
-				severity, consequence = Note, "no ClusterClass can make such objects"
-			}
 			report(Finding{
-				Place: crd.Place("spec", "names", "kind"), Severity: severity,
-				Message: fmt.Sprintf("there is no %sTemplate: %s", crd.Spec.Names.Kind, consequence),
+				Place:   crd.Place("spec", "names", "kind"),
+				Message: fmt.Sprintf("there is no %sTemplate: no ClusterClass can make such objects", crd.Spec.Names.Kind),
 				Fix:     fmt.Sprintf("define %sTemplate with spec.template.spec, as the contract has it", crd.Spec.Names.Kind),
-			})
-		}
-	},
-}
-
-var crdScope = Check{
-	ID: "crd-scope", Group: Components, Severity: Error,
-	Title:  "Resources that Cluster API works with are namespaced",
-	Source: "InfraMachine contract, All resources: scope",
-	Run: func(s *Subject, report Report) {
-		for _, crd := range s.CRDs() {
-			if _, _, ok := s.contractKindOf(crd); !ok || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
-				continue
-			}
-			report(Finding{
-				Place:   crd.Place("spec", "scope"),
-				Message: fmt.Sprintf("%s is cluster-scoped: Cluster API looks for it in the cluster's namespace, and can't own it", crd.Spec.Names.Kind),
-				Fix:     "make it namespaced, under a new group, kind or CRD: the scope of one that is installed can't change",
 			})
 		}
 	},
