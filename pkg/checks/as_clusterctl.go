@@ -107,13 +107,13 @@ const documentSeparator = "\n---"
 
 // withoutVariables returns a file without the documents in which there are variables of these names.
 func withoutVariables(raw []byte, names map[string]string) []byte {
+	processor := templates.NewProcessor()
 	documents := slices.DeleteFunc(strings.Split(string(raw), documentSeparator), func(document string) bool {
-		for name := range names {
-			if strings.Contains(document, "${") && strings.Contains(document, name) {
-				return true
-			}
-		}
-		return false
+		variables, err := processor.GetVariables([]byte(document))
+		return err != nil || slices.ContainsFunc(variables, func(name string) bool {
+			_, among := names[name]
+			return among
+		})
 	})
 	return []byte(strings.Join(documents, documentSeparator))
 }

@@ -133,6 +133,37 @@ func Find(id string) (Check, error) {
 	return Check{}, fmt.Errorf("there is no check %q: --list has them all", id)
 }
 
+// maxFindings is how many findings of one check are told apart: a file may have more faults than
+// anybody reads.
+const maxFindings = 1000
+
+// findings returns what the check finds. Of more than maxFindings the last says how many there are.
+func (c Check) findings(s *Subject) []Finding {
+	var findings []Finding
+	more := map[Severity]int{}
+	c.Run(s, func(f Finding) {
+		f.ID, f.Source = c.ID, c.Source
+		if f.Severity == "" {
+			f.Severity = c.Severity
+		}
+		if len(findings) >= maxFindings {
+			more[f.Severity]++
+			return
+		}
+		findings = append(findings, f)
+	})
+	for _, severity := range severities {
+		if n := more[severity]; n > 0 {
+			findings = append(findings, Finding{
+				ID: c.ID, Source: c.Source, Severity: severity,
+				Message: fmt.Sprintf("%d more findings of this kind are not listed", n),
+				Fix:     "mend the others first",
+			})
+		}
+	}
+	return findings
+}
+
 // Run holds a release against every check and returns what they found, in the order of files,
 // places and checks. The error is that of the context, where it ends first.
 func Run(ctx context.Context, s *Subject) (*Result, error) {
@@ -145,13 +176,7 @@ func Run(ctx context.Context, s *Subject) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		c.Run(s, func(f Finding) {
-			f.ID, f.Source = c.ID, c.Source
-			if f.Severity == "" {
-				f.Severity = c.Severity
-			}
-			findings = append(findings, f)
-		})
+		findings = append(findings, c.findings(s)...)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

@@ -93,7 +93,7 @@ func (l staleLabel) report(crds []CRD, report Report) {
 		names = append(names, crd.Spec.Names.Kind)
 	}
 	report(Finding{
-		Place: crds[0].Place("metadata", "labels", contractPrefix+l.contract),
+		Place:   crds[0].Place("metadata", "labels", contractPrefix+l.contract),
 		Message: fmt.Sprintf("for contract %s the label names %s, which is not served, on %s: whoever goes by the label looks for what is not there", l.contract, l.wrong, strings.Join(names, ", ")),
 		Fix:     "take the label off where no version implements the contract, and off kinds that Cluster API does not refer to",
 	})

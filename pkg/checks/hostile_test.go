@@ -1,7 +1,9 @@
 package checks_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +85,83 @@ func spoil(random *rand.Rand, value any) {
 			} else {
 				spoil(random, value[i])
 			}
+		}
+	}
+}
+
+// hostileTexts are files that take more than they look like, or are no text at all.
+var hostileTexts = []struct {
+	name, text string
+	// fine says that a template may look like that.
+	fine bool
+}{
+	{name: "aliases of aliases", text: header + "a: &a [x,x,x,x,x,x,x,x,x]\n" + aliases(12)},
+	{name: "megabytes in a line", text: header + "a: " + strings.Repeat("x", 4<<20) + "\n", fine: true},
+	{name: "a million variables in a line", text: header + "a: " + strings.Repeat("${A} ", 1<<20) + "\n"},
+	{name: "a million doubled dollars in a line", text: header + "a: " + strings.Repeat("$$", 1<<20) + "\n"},
+	{name: "variables within variables", text: header + "a: " + strings.Repeat("${A:=", 20_000) + strings.Repeat("}", 20_000) + "\n", fine: true},
+	{name: "a variable that is never closed", text: "a: ${X\n" + strings.Repeat("b: c\n", 100_000)},
+	{name: "a default that is never closed", text: "a: ${X:=\n" + strings.Repeat("b: ${C}\n", 100_000)},
+	{name: "100,000 variables", text: numbered(100_000, "v%d: ${V%d}\n")},
+	{name: "100,000 fields side by side", text: header + numbered(100_000, "v%d: %d\n")},
+	{name: "lists in lists", text: header + "a: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "\n"},
+	{name: "fields in fields", text: strings.Repeat("{a: ", 50_000) + "1" + strings.Repeat("}", 50_000) + "\n"},
+	{name: "no UTF-8", text: header + "a: \xff\xfe\n"},
+	{name: "a NUL", text: header + "a: \x00b\n"},
+	{name: "30,000 documents", text: strings.Repeat("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\n", 30_000)},
+	{name: "a key twice", text: header + "a: b\na: c\n"},
+	{name: "a tab", text: "a:\n\tb: c\n"},
+}
+
+const header = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+
+// aliases returns lists of nine aliases each of the list before.
+func aliases(levels int) string {
+	var text strings.Builder
+	for i := range levels {
+		fmt.Fprintf(&text, "%c: &%c [%s*%c]\n", 'b'+i, 'b'+i, strings.Repeat(fmt.Sprintf("*%c,", 'a'+i), 8), 'a'+i)
+	}
+	return text.String()
+}
+
+// numbered returns a line for each number, which it has twice.
+func numbered(count int, line string) string {
+	var text strings.Builder
+	for i := range count {
+		fmt.Fprintf(&text, line, i, i)
+	}
+	return text.String()
+}
+
+// TestHostileFiles: whatever is in a file, the checks end, and say something of the file.
+func TestHostileFiles(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	components, _ := own.Components()
+	for _, name := range []string{components.Name, release.MetadataFile, "cluster-template.yaml", "clusterclass-hostile.yaml"} {
+		for _, hostile := range hostileTexts {
+			t.Run(name+"/"+hostile.name, func(t *testing.T) {
+				files := slices.DeleteFunc(slices.Clone(own.Files), func(f release.File) bool { return f.Name == name })
+				spoiled, err := release.New(own.Provider, own.Version, append(files, release.File{Name: name, Data: []byte(hostile.text)}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				result, err := checks.Run(t.Context(), &checks.Subject{Release: spoiled})
+				if err != nil {
+					t.Fatal(err)
+				}
+				said := slices.ContainsFunc(result.Findings, func(f checks.Finding) bool { return f.File == name })
+				if fine := hostile.fine && release.IsClusterTemplate(name); !said && !fine {
+					t.Errorf("nothing is said of the file; all findings: %v", result.Findings)
+				}
+				for _, f := range result.Findings {
+					if len(f.Message) > 10_000 {
+						t.Errorf("%s has a message of %d characters", f.ID, len(f.Message))
+					}
+				}
+			})
 		}
 	}
 }

@@ -20,7 +20,10 @@ var componentsParse = Check{
 			place := s.placeOfLine(err.Line)
 			place.Document = err.Document
 			severity, who := Error, "clusterctl can't read the file"
-			if s.refusal() == nil {
+			switch {
+			case err.Beyond:
+				who = "the file is beyond the limits of what is checked"
+			case s.refusal() == nil:
 				severity, who = Warning, "clusterctl reads the file, and others can't; nothing in it was checked"
 			}
 			report(Finding{

@@ -28,6 +28,8 @@ type template struct {
 	// blocks are variables without a default that stand alone in a line: they may be whole blocks of YAML.
 	blocks []string
 	values map[string]string
+	// strict is why a stricter reader than clusterctl refuses the file once it is rendered, or nil.
+	strict *manifest.SyntaxError
 	// guessed are variables that a user must set and that have made-up values in objects.
 	guessed map[string]bool
 }
@@ -111,7 +113,8 @@ func (s *Subject) render(f release.File) *template {
 			continue
 		}
 		if t.objects == nil {
-			t.objects, t.values, t.guessed = placed(f, made.Objs()), values, guessed(variables, set)
+			t.values, t.guessed = values, guessed(variables, set)
+			t.place(made.Objs())
 		}
 	}
 	return t
@@ -145,21 +148,29 @@ func (s *Subject) valueSets(file string) []release.SampleValues {
 	return sets
 }
 
-// placed joins rendered objects with the documents of the published file they come from.
-func placed(f release.File, made []unstructured.Unstructured) []object {
-	documents, err := manifest.Parse(f.Name, f.Data)
-	if err != nil || len(documents) != len(made) {
-		documents = nil // it is YAML only once it is rendered
+// place joins rendered objects with the documents of the published file they come from. Where that is
+// no YAML, or none for a reader that is stricter than clusterctl, the rendered file is read as well.
+func (t *template) place(made []unstructured.Unstructured) {
+	documents, err := manifest.Parse(t.Name, t.Data)
+	if err != nil {
+		// clusterctl takes a NUL for the file's end, so that what it renders has none.
+		if rendered, renderErr := templates.NewProcessor().Process(t.Data, given(t.values).Get); renderErr == nil && bytes.IndexByte(t.Data, 0) < 0 {
+			_, err = manifest.Parse(t.Name, rendered)
+		}
+		errors.As(err, &t.strict)
+		documents = nil
 	}
-	objects := make([]object, 0, len(made))
+	if len(documents) != len(made) {
+		documents = nil
+	}
+	t.objects = make([]object, 0, len(made))
 	for i, o := range made {
-		placed := object{Unstructured: o, file: f.Name, index: i + 1}
+		placed := object{Unstructured: o, file: t.Name, index: i + 1}
 		if documents != nil {
 			placed.raw = documents[i]
 		}
-		objects = append(objects, placed)
+		t.objects = append(t.objects, placed)
 	}
-	return objects
 }
 
 var alonePattern = regexp.MustCompile(`^[ \t-]*\$\{\s*(\w+)\s*\}[ \t]*\r?\n?$`)

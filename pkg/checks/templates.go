@@ -29,6 +29,9 @@ var templateRendered = Check{
 			for _, f := range t.failures {
 				report(t.renderFinding(s, f))
 			}
+			if t.strict != nil {
+				report(t.strictFinding(s))
+			}
 			if len(t.failures) == 0 && release.IsClusterTemplate(t.Name) && s.missingClass(t) == nil {
 				t.reportConversion(s, report)
 			}
@@ -50,6 +53,17 @@ func (t *template) renderFinding(s *Subject, f failure) Finding {
 			Fix:     "give sampleValues in " + release.ConfigFile}
 	}
 	return Finding{Place: place, Message: "clusterctl refuses it: " + cause(f.err), Fix: "mend the template; `clusterctl release templates render` shows what clusterctl makes of it"}
+}
+
+// strictFinding says why a reader that is stricter than clusterctl refuses a file.
+func (t *template) strictFinding(s *Subject) Finding {
+	f := Finding{Place: s.At(t.Name), Severity: Warning,
+		Message: "clusterctl reads the file, and stricter readers don't: once it is rendered, " + t.strict.Error(),
+		Fix:     "mend the YAML; `clusterctl release templates render` shows what clusterctl makes of it"}
+	if t.strict.Beyond {
+		f.Severity, f.Message = Error, "once it is rendered, the file is beyond the limits of what is checked: "+t.strict.Error()
+	}
+	return f
 }
 
 // rendersWithoutBlocks says whether clusterctl takes the file once its block variables are empty.
@@ -213,7 +227,7 @@ var templateVariableDocumented = Check{
 			}
 			if len(missing) > 0 {
 				report(Finding{Place: s.At(t.Name),
-					Message: fmt.Sprintf("no comment of the file says what a user must set %s to", strings.Join(missing, ", ")),
+					Message: fmt.Sprintf("no comment of the file says what a user must set %s to", few(missing)),
 					Fix:     "describe them at the top of the file, by their names without ${}"})
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -158,9 +157,11 @@ var variablePrefix = Check{
 	Source: sourceVariables,
 	Run: func(s *Subject, report Report) {
 		var names []string
+		seen := map[string]bool{}
 		line := 0
 		for _, use := range s.variables() {
-			if !isPrefixed(use.name, s.Release.Provider.Name) && !slices.Contains(names, use.name) {
+			if !seen[use.name] && !isPrefixed(use.name, s.Release.Provider.Name) {
+				seen[use.name] = true
 				names = append(names, use.name)
 				if line == 0 {
 					line = use.line
@@ -170,11 +171,20 @@ var variablePrefix = Check{
 		if len(names) > 0 {
 			report(Finding{
 				Place:   s.placeOfLine(line),
-				Message: fmt.Sprintf("%s: other providers installed with the same configuration may have variables of that name", strings.Join(names, ", ")),
+				Message: fmt.Sprintf("%s: other providers installed with the same configuration may have variables of that name", few(names)),
 				Fix:     "begin the names of variables with the provider's name",
 			})
 		}
 	},
+}
+
+// few lists names, and of many the first and how many more there are.
+func few(names []string) string {
+	const most = 30
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // isPrefixed says whether a variable's name is told from those of other providers: it has the

@@ -16,7 +16,7 @@ import (
 
 // The limits of what is read from a file that strangers made. No release comes near them.
 const (
-	// maxFileSize is in bytes.
+	// maxFileSize is in bytes, as release.MaxFileSize.
 	maxFileSize = 32 << 20
 	// maxDocuments is how many documents a file may have.
 	maxDocuments = 20_000
@@ -24,6 +24,9 @@ const (
 	maxDepth = 200
 	// maxNodes is how many nodes a document may have once its aliases are followed.
 	maxNodes = 5_000_000
+	// maxComparisons is how often two keys of a mapping may be compared: the decoder, which looks for
+	// duplicates, compares each key with each. A mapping of 20,000 keys is within it.
+	maxComparisons = 200_000_000
 )
 
 // Document is one object in a file, with the places of its fields.
@@ -44,6 +47,8 @@ type SyntaxError struct {
 	// Document counts from 1; Line is 0 where it is not known.
 	Document, Line int
 	Message        string
+	// Beyond says that the file goes beyond the limits of what is read here; others may read it.
+	Beyond bool
 }
 
 func (e *SyntaxError) Error() string {
@@ -57,7 +62,7 @@ func (e *SyntaxError) Error() string {
 // error is returned with it; the error is a *SyntaxError.
 func Parse(file string, data []byte) ([]*Document, error) {
 	if len(data) > maxFileSize {
-		return nil, &SyntaxError{File: file, Document: 1, Message: fmt.Sprintf("the file has %d bytes, and more than %d are not read", len(data), maxFileSize)}
+		return nil, &SyntaxError{File: file, Document: 1, Beyond: true, Message: fmt.Sprintf("the file has %d bytes, and more than %d are not read", len(data), maxFileSize)}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		return nil, &SyntaxError{File: file, Document: 1, Line: 1 + bytes.Count(data[:i], []byte("\n")), Message: "there is a NUL byte: this is no YAML"}
@@ -66,7 +71,7 @@ func Parse(file string, data []byte) ([]*Document, error) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
 	for index := 1; ; index++ {
 		if index > maxDocuments {
-			return documents, &SyntaxError{File: file, Document: index, Message: fmt.Sprintf("there are more than %d documents", maxDocuments)}
+			return documents, &SyntaxError{File: file, Document: index, Beyond: true, Message: fmt.Sprintf("there are more than %d documents", maxDocuments)}
 		}
 		var node yamlv3.Node
 		err := decoder.Decode(&node)
@@ -99,9 +104,9 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	if node.Kind != yamlv3.MappingNode {
 		return nil, refuse(node.Line, "the document is no object: it has no apiVersion and kind")
 	}
-	budget := maxNodes
-	if deep := tooDeep(node, 0, &budget); deep > 0 {
-		return nil, refuse(deep, "the document is nested deeper than %d fields, or its aliases make it larger than %d", maxDepth, maxNodes)
+	left := budget{nodes: maxNodes, comparisons: maxComparisons}
+	if line, limit := left.exceeded(node, 0); line > 0 {
+		return nil, &SyntaxError{File: file, Document: index, Line: line, Beyond: true, Message: limit}
 	}
 	object := map[string]any{}
 	if err := node.Decode(&object); err != nil {
@@ -118,21 +123,33 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: value}, node: node}, nil
 }
 
-// tooDeep returns the line at which a node goes beyond the limits, or 0.
-func tooDeep(node *yamlv3.Node, depth int, budget *int) int {
-	*budget--
-	if depth > maxDepth || *budget < 0 {
-		return max(node.Line, 1)
+// budget is what is left of a document's limits.
+type budget struct {
+	nodes, comparisons int
+}
+
+// exceeded returns the line at which a node goes beyond the limits, and which it is; 0 is nowhere.
+func (b *budget) exceeded(node *yamlv3.Node, depth int) (line int, limit string) {
+	b.nodes--
+	if node.Kind == yamlv3.MappingNode {
+		b.comparisons -= len(node.Content) / 2 * (len(node.Content) / 4)
 	}
-	if node.Kind == yamlv3.AliasNode {
-		return tooDeep(node.Alias, depth+1, budget)
+	switch {
+	case depth > maxDepth:
+		return max(node.Line, 1), fmt.Sprintf("the document is nested deeper than %d fields", maxDepth)
+	case b.nodes < 0:
+		return max(node.Line, 1), fmt.Sprintf("the document has more than %d values, once its aliases are followed", maxNodes)
+	case b.comparisons < 0:
+		return max(node.Line, 1), "there are more fields side by side than are read"
+	case node.Kind == yamlv3.AliasNode:
+		return b.exceeded(node.Alias, depth+1)
 	}
 	for _, child := range node.Content {
-		if line := tooDeep(child, depth+1, budget); line > 0 {
-			return line
+		if line, limit := b.exceeded(child, depth+1); line > 0 {
+			return line, limit
 		}
 	}
-	return 0
+	return 0, ""
 }
 
 // yamlError splits the parser's error into its line and its words.

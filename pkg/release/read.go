@@ -68,6 +68,9 @@ func ReadVersion(dir string) (*Release, error) {
 		if !info.Mode().IsRegular() {
 			return nil, fmt.Errorf("reading the release in %s: %s is no plain file: a provider repository has no folders below the version", dir, entry.Name())
 		}
+		if role := (&Release{Provider: provider}).Role(entry.Name()); role != RoleOther && info.Size() > MaxFileSize {
+			return nil, fmt.Errorf("reading the release in %s: %s has %d bytes, and a release's %s of more than %d is not read", dir, entry.Name(), info.Size(), role, MaxFileSize)
+		}
 		data, err := os.ReadFile(path) //nolint:gosec // the user names the folder to read
 		if err != nil {
 			return nil, fmt.Errorf("reading the release in %s: %w", dir, err)

@@ -13,6 +13,10 @@ import (
 // Source: clusterctl provider contract, "Metadata YAML".
 const MetadataFile = "metadata.yaml"
 
+// MaxFileSize is how large, in bytes, a file may be that clusterctl reads. The largest in the field
+// has a 25th of it.
+const MaxFileSize = 32 << 20
+
 // Role says what a file of a release is for.
 type Role string
 

@@ -41,6 +41,8 @@ type text struct {
 	err         error
 	colors      map[checks.Severity]*color.Color
 	bold, faint *color.Color
+	// lines are those of the release's files, split when the first finding of a file is shown.
+	lines map[string][][]byte
 }
 
 func (t *text) printf(format string, args ...any) {
@@ -55,6 +57,7 @@ func (t *text) release(e Entry) {
 		return
 	}
 	t.printf("%s\n", t.bold.Sprint(e.Release))
+	t.lines = map[string][][]byte{}
 	file := ""
 	for _, f := range e.Findings {
 		if f.File != file {
@@ -85,7 +88,7 @@ func (t *text) finding(e Entry, f checks.Finding) {
 	if at := where(f); at != "" {
 		t.printf("      %s\n", at)
 	}
-	if line, caret, ok := excerpt(e, f); ok {
+	if line, caret, ok := t.excerpt(e, f); ok {
 		t.printf("      %s\n", t.faint.Sprint("| "+line))
 		if caret >= 0 {
 			t.printf("      %s%s\n", t.faint.Sprint("| "), strings.Repeat(" ", caret)+t.colors[f.Severity].Sprint("^"))
@@ -96,22 +99,18 @@ func (t *text) finding(e Entry, f checks.Finding) {
 
 // excerpt returns the line of a finding, cut to what a terminal shows, and where the caret goes in
 // it; -1 is nowhere.
-func excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
-	file, found := e.Release.File(f.File)
-	if !found || f.Line <= 0 {
+func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
+	lines, known := t.lines[f.File]
+	if !known {
+		if file, found := e.Release.File(f.File); found {
+			lines = bytes.Split(file.Data, []byte("\n"))
+		}
+		t.lines[f.File] = lines
+	}
+	if f.Line <= 0 || f.Line > len(lines) {
 		return "", 0, false
 	}
-	data := file.Data
-	for range f.Line - 1 {
-		i := bytes.IndexByte(data, '\n')
-		if i < 0 {
-			return "", 0, false
-		}
-		data = data[i+1:]
-	}
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		data = data[:i]
-	}
+	data := lines[f.Line-1]
 	runes := []rune(printable(string(data)))
 	caret = f.Column - 1
 	if caret > maxShown/2 { // far to the right: show what is around it

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"regexp"
@@ -31,13 +32,53 @@ type splitFile struct {
 var hashSeed = maphash.MakeSeed()
 
 // NewProcessor returns a processor that does what clusterctl's own does, in a fraction of its time on
-// files of which variables are a small part.
+// files of which variables are a small part. Its error is ErrTooManyVariables for a text that
+// clusterctl's own would choke on.
 func NewProcessor() yamlprocessor.Processor {
 	return newProcessor()
 }
 
 func newProcessor() processor {
-	return processor{Processor: yamlprocessor.NewSimpleProcessor(), last: &atomic.Pointer[splitFile]{}}
+	return processor{Processor: bounded{yamlprocessor.NewSimpleProcessor()}, last: &atomic.Pointer[splitFile]{}}
+}
+
+// The limits of what is handed to clusterctl's processor at once, a line as a rule. It calls itself
+// for each variable, and copies the text for each doubled dollar: a file made for it takes the stack
+// of the whole process, or hours.
+const (
+	// maxDollars is how many dollars there may be in a part of a file that can't be cut.
+	maxDollars = 50_000
+	// maxCopied is how many bytes it may copy for them.
+	maxCopied = 4 << 30
+)
+
+// ErrTooManyVariables is the error of a file with more variables in a line, or in lines that can't be
+// read one by one, than are read.
+var ErrTooManyVariables = fmt.Errorf("there are more than %d dollars in a line, or in lines that belong together, which is more than is read", maxDollars)
+
+// bounded is clusterctl's processor within the limits.
+type bounded struct {
+	yamlprocessor.Processor
+}
+
+func (b bounded) GetVariableMap(raw []byte) (map[string]*string, error) {
+	if excessive(raw) {
+		return nil, ErrTooManyVariables
+	}
+	return b.Processor.GetVariableMap(raw)
+}
+
+func (b bounded) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
+	if excessive(raw) {
+		return raw, ErrTooManyVariables
+	}
+	return b.Processor.Process(raw, get)
+}
+
+// excessive says whether a text is beyond the limits.
+func excessive(raw []byte) bool {
+	dollars := bytes.Count(raw, []byte("$"))
+	return dollars > maxDollars || dollars*len(raw) > maxCopied && bytes.Count(raw, []byte("$$"))*len(raw) > maxCopied
 }
 
 // GetVariables returns the names of a file's variables, sorted.

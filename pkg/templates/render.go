@@ -48,6 +48,7 @@ func Render(ctx context.Context, r *release.Release, flavor string, values map[s
 		TargetNamespace:   namespace,
 		ClusterName:       values[ClusterNameVariable],
 		KubernetesVersion: values[KubernetesVersionVariable],
+		YamlProcessor:     NewProcessor(),
 		ProviderRepositorySource: &client.ProviderRepositorySourceOptions{
 			InfrastructureProvider: r.Provider.Name + ":" + r.Version, Flavor: flavor,
 		},
