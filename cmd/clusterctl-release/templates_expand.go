@@ -14,22 +14,35 @@ import (
 	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
 func newTemplatesExpandCommand() *cobra.Command {
 	var flags renderFlags
 	var diff string
+	var with []string
 	cmd := &cobra.Command{
 		Use:   "expand RELEASE",
 		Short: "Make the objects that Cluster API makes of a Cluster with a topology",
 		Long: `Expand renders a flavor whose Cluster names a ClusterClass, and prints the objects that Cluster API's
 topology controller would make of it, by that controller's own code and without any cluster. Names that
-Cluster API makes at random end in -00000. With --diff it prints what another release makes otherwise.`,
-		Example: `  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --values values.yaml`,
-		Args:    cobra.ExactArgs(1),
+Cluster API makes at random end in -00000. With --diff it prints what another release makes otherwise.
+
+Cluster API's own kinds and those of its kubeadm providers are known. Where the class is made of other
+providers' kinds, give their releases by --with: templates then get the defaults of their schemas. A
+ClusterClass that the release lacks is taken from them too.`,
+		Example: `  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --values values.yaml
+
+  # A class with the control plane of another provider
+  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor rke2 --values values.yaml --with repository/control-plane-rke2/v1.0.0`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			made, err := expand(cmd, args[0], flags)
+			others, err := readReleases(cmd, with)
+			if err != nil {
+				return fmt.Errorf("--with: %w", err)
+			}
+			made, err := expand(cmd, args[0], flags, others)
 			if err != nil {
 				return err
 			}
@@ -41,7 +54,7 @@ Cluster API makes at random end in -00000. With --diff it prints what another re
 				_, err = cmd.OutOrStdout().Write(append(yaml, '\n'))
 				return err
 			}
-			other, err := expand(cmd, diff, flags)
+			other, err := expand(cmd, diff, flags, others)
 			if err != nil {
 				return fmt.Errorf("--diff: %w", err)
 			}
@@ -50,17 +63,18 @@ Cluster API makes at random end in -00000. With --diff it prints what another re
 		},
 	}
 	addRenderFlags(cmd, &flags)
+	cmd.Flags().StringArrayVar(&with, "with", nil, "release of another provider whose kinds and classes the flavor uses (repeat for more)")
 	cmd.Flags().StringVar(&diff, "diff", "", "another release: print what its objects have otherwise")
 	return cmd
 }
 
-// expand returns the objects of a flavor of the release that an argument names.
-func expand(cmd *cobra.Command, location string, flags renderFlags) ([]unstructured.Unstructured, error) {
+// expand returns the objects of a flavor of the release that an argument names, made with others.
+func expand(cmd *cobra.Command, location string, flags renderFlags, with []*release.Release) ([]unstructured.Unstructured, error) {
 	choice, err := chooseTemplate(cmd, location, flags)
 	if err != nil {
 		return nil, err
 	}
-	made, err := topology.ExpandFlavor(cmd.Context(), choice.release, choice.flavor, choice.values)
+	made, err := topology.ExpandFlavor(cmd.Context(), choice.release, choice.flavor, choice.values, with...)
 	if err != nil {
 		return nil, fmt.Errorf("expanding %s of %s: %w", choice.file.Name, choice.release, err)
 	}

@@ -42,7 +42,9 @@ func libvirtRelease(t *testing.T, edit *strings.Replacer) string {
 	return dir
 }
 
-func TestTemplatesExpand(t *testing.T) {
+// expandValues writes the values that the topology flavor of this repository's provider asks for.
+func expandValues(t *testing.T) string {
+	t.Helper()
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(values, []byte(`CLUSTER_NAME: demo
 NAMESPACE: team-a
@@ -55,6 +57,11 @@ LIBVIRT_IMAGE_CHECKSUM: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return values
+}
+
+func TestTemplatesExpand(t *testing.T) {
+	values := expandValues(t)
 	own := libvirtRelease(t, strings.NewReplacer())
 	want, err := os.ReadFile(filepath.Join(pinned.Root(t), "pkg", "topology", "testdata", "topology.yaml"))
 	if err != nil {
@@ -75,4 +82,46 @@ LIBVIRT_IMAGE_CHECKSUM: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca
 		}
 	}
 	requireFailure(t, execute(t, "templates", "expand", own, "--values", values), exitFailed, "there is no Cluster with a topology")
+}
+
+// TestTemplatesExpandWith expands a flavor of a release whose class and kinds are another provider's.
+func TestTemplatesExpandWith(t *testing.T) {
+	values := expandValues(t)
+	own := libvirtRelease(t, strings.NewReplacer())
+	want := succeed(t, "templates", "expand", own, "--flavor", "topology", "--values", values)
+
+	dir := filepath.Join(t.TempDir(), "infrastructure-other", "v0.1.0")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{
+		"metadata.yaml": "metadata.yaml", "cluster-template-topology.yaml": "cluster-template-topology.yaml",
+		"clusterclass-libvirt-default.yaml": "clusterclass-kept-for-later.yaml",
+	} {
+		data, err := os.ReadFile(filepath.Join(own, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, to), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := []string{"templates", "expand", dir, "--flavor", "topology", "--values", values}
+	requireFailure(t, execute(t, line...), exitFailed, "clusterclass-libvirt-default.yaml")
+	if got := succeed(t, append(line, "--with", own)...); got != want || !strings.Contains(got, "bootstrapFormat: cloud-config") {
+		t.Errorf("with the release that has the class and the kinds:\n%s", got)
+	}
+	// With the class, and without the kinds that it is made of,
+	if err := os.Rename(filepath.Join(dir, "clusterclass-kept-for-later.yaml"), filepath.Join(dir, "clusterclass-libvirt-default.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	// whose schemas give templates their defaults.
+	const fallback = "bootstrapFormat: cloud-config"
+	if got := succeed(t, line...); strings.Contains(got, fallback) {
+		t.Errorf("a kind that is not known has defaults:\n%s", got)
+	}
+	if got := succeed(t, append(line, "--with", own)...); got != want {
+		t.Errorf("with the release that has the kinds:\n%s", got)
+	}
+	requireFailure(t, execute(t, append(line, "--with", "nowhere")...), exitFailed, "--with")
 }

@@ -36,9 +36,14 @@ var (
 
 // ExpandFlavor returns what Cluster API's topology controller makes of the managed Clusters of a
 // flavor of a release, "" being the default one, rendered with these values. Kinds of other providers
-// come from the releases with. The errors are clusterctl's and those of Expand.
+// come from the releases with, and so do ClusterClasses that the release itself lacks, as if they were
+// in the cluster already. The errors are clusterctl's and those of Expand.
 func ExpandFlavor(ctx context.Context, r *release.Release, flavor string, values map[string]string, with ...*release.Release) ([]unstructured.Unstructured, error) {
-	rendered, err := templates.Render(ctx, r, flavor, values)
+	complete, err := withClasses(r, with)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := templates.Render(ctx, complete, flavor, values)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +52,20 @@ func ExpandFlavor(ctx context.Context, r *release.Release, flavor string, values
 		return nil, err
 	}
 	return Expand(ctx, kinds, rendered.Objects)
+}
+
+// withClasses returns a release with the ClusterClass definitions of others that it has not itself.
+// Where several have the same, the first counts.
+func withClasses(r *release.Release, others []*release.Release) (*release.Release, error) {
+	files := slices.Clone(r.Files)
+	for _, other := range others {
+		for _, f := range other.Files {
+			if release.IsClusterClass(f.Name) && !slices.ContainsFunc(files, func(own release.File) bool { return own.Name == f.Name }) {
+				files = append(files, f)
+			}
+		}
+	}
+	return release.New(r.Provider, r.Version, files)
 }
 
 // Expand returns the objects that Cluster API's topology controller makes of the managed Clusters
