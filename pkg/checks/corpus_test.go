@@ -205,8 +205,13 @@ func TestCorpusAgreesWithClusterctl(t *testing.T) {
 
 // TestCorpusFindings looks for every class of defect in its examples, and for silence everywhere else.
 func TestCorpusFindings(t *testing.T) {
-	units := corpusUnits(t)
-	for id, wanted := range foundIn {
+	requireFound(t, corpusUnits(t), foundIn)
+}
+
+// requireFound compares the units in which checks find something with those that are wanted.
+func requireFound(t *testing.T, units map[string]*corpusUnit, wantedIn map[string][]string) {
+	t.Helper()
+	for id, wanted := range wantedIn {
 		var found []string
 		for label, unit := range units {
 			if slices.ContainsFunc(unit.result.Findings, func(f checks.Finding) bool { return f.ID == id }) {

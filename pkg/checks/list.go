@@ -64,14 +64,23 @@ var list = slices.Concat([]Check{
 }, contractChecks, []Check{
 	// templates
 	templateRendered,
+	templateVariableSyntax,
+	templateVariableDefault,
+	templateVariableCommon,
 	topologyClass,
 	templateNamespaceObject,
 	templateObjectNamespace,
+	templateClusterScopedObject,
+	templateRefNamespace,
 	templateVariableDocumented,
 	templateSchema,
+	templateRefKind,
 	templateRefResolves,
 	templateRefVersion,
 	templateClusterName,
+	templateUnreferencedObject,
+	templateResourceSet,
+	templateSecretOwner,
 	// clusterclass
 	clusterClassFileName,
 	clusterClassVariables,
@@ -81,4 +90,5 @@ var list = slices.Concat([]Check{
 	clusterClassShared,
 	clusterClassAdmission,
 	clusterClassTopology,
+	clusterClassDryRunImmutability,
 })

@@ -26,6 +26,9 @@ var templateRendered = Check{
 	Source: sourceTemplates,
 	Run: func(s *Subject, report Report) {
 		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			if _, err := t.variableError(); err != nil {
+				continue // template-variable-syntax says where
+			}
 			for _, f := range t.failures {
 				report(t.renderFinding(s, f))
 			}

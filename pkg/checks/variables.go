@@ -145,10 +145,18 @@ func disagreement(first, later variableUse) string {
 		return fmt.Sprintf("%s has the default %q here, and none in line %d: clusterctl goes by the first place, and asks every user for a value", later.name, *later.fallback, first.line)
 	case later.fallback == nil:
 		return fmt.Sprintf("%s has no default here, and %q in line %d: clusterctl goes by the first place, asks nobody, and leaves this one empty", later.name, *first.fallback, first.line)
-	case *first.fallback != *later.fallback:
+	case unquoted(*first.fallback) != unquoted(*later.fallback):
 		return fmt.Sprintf("%s has the default %q here, and %q in line %d: where nobody sets it, it has two values at once", later.name, *later.fallback, *first.fallback, first.line)
 	}
 	return ""
+}
+
+// unquoted returns a default without YAML's quotes, which are no part of its value.
+func unquoted(text string) string {
+	if n := len(text); n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n-1] == text[0] {
+		return text[1 : n-1]
+	}
+	return text
 }
 
 var variablePrefix = Check{

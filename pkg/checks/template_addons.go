@@ -1,0 +1,182 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+const (
+	sourceResourceSet = "Cluster API book, Tasks, ClusterResourceSet"
+	sourceMove        = "clusterctl provider contract, Additional notes, Move"
+)
+
+// isResourceSet says whether an object is a ClusterResourceSet.
+func isResourceSet(o object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == addonsv1.GroupVersion.Group && gvk.Kind == "ClusterResourceSet"
+}
+
+// resource is what a ClusterResourceSet lists.
+type resource struct {
+	kind, name string
+	path       []any
+}
+
+// resourcesOf returns the resources that a ClusterResourceSet lists, those whose names a user gives aside.
+func (t *template) resourcesOf(o object) []resource {
+	var listed []resource
+	for i, item := range listAt(o.Object, "spec", "resources") {
+		fields, _ := item.(map[string]any)
+		path := []any{"spec", "resources", i, "name"}
+		if !t.guessedAt(o, schemas.Problem{Path: path}) {
+			listed = append(listed, resource{kind: textAt(fields, "kind"), name: textAt(fields, "name"), path: path})
+		}
+	}
+	return listed
+}
+
+var templateResourceSet = Check{
+	ID: "template-resource-set", Group: Templates, Severity: Warning,
+	Title:  "What a ClusterResourceSet lists is in the template, and applies to its Cluster",
+	Source: sourceResourceSet,
+	Run: func(s *Subject, report Report) {
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for _, o := range t.objects {
+				if !isResourceSet(o) {
+					continue
+				}
+				if len(t.blocks) == 0 {
+					for _, r := range t.resourcesOf(o) {
+						t.reportResource(o, r, report)
+					}
+				}
+				t.reportSelector(o, report)
+			}
+		}
+	},
+}
+
+// reportResource looks for a listed resource. A Secret that is not there may be one that a controller
+// makes at run time; nobody makes ConfigMaps so.
+func (t *template) reportResource(o object, r resource, report Report) {
+	find := func(kind string) int {
+		return slices.IndexFunc(t.objects, func(other object) bool {
+			return other.GetAPIVersion() == "v1" && other.GetKind() == kind && other.GetName() == r.name
+		})
+	}
+	if i := find(r.kind); i >= 0 {
+		found := t.objects[i]
+		if kind, _ := found.Object["type"].(string); r.kind == "Secret" && kind != string(addonsv1.ClusterResourceSetSecretType) && !t.guessedAt(found, schemas.Problem{Path: []any{"type"}}) {
+			report(Finding{Place: found.place("type"),
+				Message: fmt.Sprintf("the ClusterResourceSet %s lists the Secret, and Cluster API applies none but those of type %s: this one is %q", o.GetName(), addonsv1.ClusterResourceSetSecretType, kind),
+				Fix:     "write type: " + string(addonsv1.ClusterResourceSetSecretType)})
+		}
+		return
+	}
+	for _, other := range []string{"ConfigMap", "Secret"} {
+		if find(other) >= 0 {
+			report(Finding{Place: o.place(r.path...),
+				Message: fmt.Sprintf("the template has %s as a %s, and not as a %s: Cluster API does not find it", r.name, other, r.kind),
+				Fix:     "name the kind that it has"})
+			return
+		}
+	}
+	if r.kind == "ConfigMap" {
+		report(Finding{Place: o.place(r.path...),
+			Message: fmt.Sprintf("there is no ConfigMap %s in the template: what it has is not applied until somebody makes it", r.name),
+			Fix:     "put the ConfigMap into " + t.Name + ", or mend the name"})
+	}
+}
+
+// reportSelector holds the labels of the template's Clusters against a ClusterResourceSet's selector.
+func (t *template) reportSelector(o object, report Report) {
+	path := []any{"spec", "clusterSelector"}
+	var selector metav1.LabelSelector
+	fields := mapAt(o.Object, "spec", "clusterSelector")
+	if fields == nil || t.guessedAt(o, schemas.Problem{Path: path}) ||
+		runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector) != nil {
+		return // template-schema has the wrong type
+	}
+	chosen, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return
+	}
+	clusters := 0
+	for _, other := range t.objects {
+		if !isCore(other, "Cluster") {
+			continue
+		}
+		clusters++
+		if chosen.Matches(labels.Set(other.GetLabels())) || t.guessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
+			return
+		}
+	}
+	if clusters > 0 {
+		report(Finding{Place: o.place(path...),
+			Message: fmt.Sprintf("the template's Cluster has no labels that %s selects: nothing of the ClusterResourceSet is applied to it", chosen),
+			Fix:     "give the Cluster the labels, or mend the selector"})
+	}
+}
+
+var templateSecretOwner = Check{
+	ID: "template-secret-owner", Group: Templates, Severity: Warning,
+	Title:  "`clusterctl move` takes the Secrets of templates along",
+	Source: sourceMove,
+	Run: func(s *Subject, report Report) {
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for i, o := range t.objects {
+				if o.GetKind() != "Secret" || o.GetAPIVersion() != corev1.SchemeGroupVersion.Version || t.moves(o) {
+					continue
+				}
+				finding := Finding{Place: o.place(),
+					Message: "nothing owns the Secret and no label moves it: `clusterctl move` leaves it behind, and it stays when the Cluster is deleted",
+					Fix:     fmt.Sprintf("label it %s: \"\"", clusterctlv1.ClusterctlMoveLabel)}
+				if t.isNamed(i) && s.mayOwnSecrets() {
+					finding.Severity = Note
+					finding.Message = "nothing in the template owns the Secret and no label moves it: unless the manager, which may update it, makes a Cluster its owner, `clusterctl move` leaves it behind, and it stays when the Cluster is deleted"
+				}
+				report(finding)
+			}
+		}
+	},
+}
+
+// mayOwnSecrets says whether the provider's roles allow to change Secrets, as who makes itself the
+// owner of one must.
+func (s *Subject) mayOwnSecrets() bool {
+	return slices.ContainsFunc(s.rules("Role", "ClusterRole"), func(r rule) bool {
+		return r.grants("", "secrets", "update") || r.grants("", "secrets", "patch")
+	})
+}
+
+// moves says whether `clusterctl move` takes a Secret along: it has one of the labels, an owner, the
+// name of one of the Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
+func (t *template) moves(o object) bool {
+	for _, label := range []string{clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel} {
+		if _, ok := o.GetLabels()[label]; ok {
+			return true
+		}
+	}
+	if len(o.GetOwnerReferences()) > 0 {
+		return true
+	}
+	if cluster, _, err := secret.ParseSecretName(o.GetName()); err == nil && slices.Contains(t.clusterNames(), cluster) {
+		return true
+	}
+	for _, set := range t.objects {
+		if isResourceSet(set) && slices.ContainsFunc(t.resourcesOf(set), func(r resource) bool { return r.kind == "Secret" && r.name == o.GetName() }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+var templateRefNamespace = Check{
+	ID: "template-ref-namespace", Group: Templates, Severity: Warning,
+	Title:  "The references of templates name no fixed namespace",
+	Source: sourceTemplateNamespace,
+	Run: func(s *Subject, report Report) {
+		for _, t := range s.templates() {
+			for _, o := range t.objects {
+				if o.raw == nil {
+					continue // nobody knows what is fixed
+				}
+				eachNamespacedRef(o.raw.Object.Object, nil, func(path []any, namespace string) {
+					if strings.Contains(namespace, "${") {
+						return
+					}
+					report(Finding{Place: o.place(steps(path, "namespace")...),
+						Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", namespace),
+						Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
+				})
+			}
+		}
+	},
+}
+
+// eachNamespacedRef calls do for each reference below a value that names a namespace: a map with a
+// name beside it that has a kind, or that is called as references to Secrets and the like are.
+func eachNamespacedRef(value any, path []any, do func(path []any, namespace string)) {
+	switch v := value.(type) {
+	case map[string]any:
+		namespace, hasNamespace := v["namespace"].(string)
+		_, hasName := v["name"].(string)
+		if hasNamespace && hasName && namespace != "" && isReference(v, path) {
+			do(path, namespace)
+		}
+		for field, below := range v {
+			if field != "metadata" { // an object's own, or that of one it makes
+				eachNamespacedRef(below, steps(path, field), do)
+			}
+		}
+	case []any:
+		for i, below := range v {
+			eachNamespacedRef(below, steps(path, i), do)
+		}
+	}
+}
+
+// isReference says whether a map with a name and a namespace refers to an object.
+func isReference(fields map[string]any, path []any) bool {
+	if _, hasKind := fields["kind"].(string); hasKind {
+		return true
+	}
+	for i := len(path) - 1; i >= 0; i-- {
+		if field, ok := path[i].(string); ok {
+			return slices.ContainsFunc([]string{"Ref", "Refs", "Reference", "Secret", "ConfigMap"}, func(ending string) bool { return strings.HasSuffix(field, ending) })
+		}
+	}
+	return false
+}
+
+var templateRefKind = Check{
+	ID: "template-ref-kind", Group: Templates, Severity: Warning,
+	Title:  "The kinds of objects and references are defined by the release, or by Cluster API",
+	Source: sourceInfraRefs,
+	Run: func(s *Subject, report Report) {
+		if len(s.CRDs()) == 0 {
+			return // components-present and components-parse say so
+		}
+		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			for _, o := range t.objects {
+				s.reportKind(t, o, report)
+			}
+		}
+	},
+}
+
+// reportKind looks up the kind of an object and those that it refers to.
+func (s *Subject) reportKind(t *template, o object, report Report) {
+	if gk := o.GroupVersionKind().GroupKind(); s.isUndefined(gk) && !o.variableAt("apiVersion") && !o.variableAt("kind") {
+		report(Finding{Place: o.place("kind"),
+			Message: s.undefined(gk) + ": the API server refuses the object",
+			Fix:     "mend the kind, or check the release --with that of the provider that it belongs to"})
+	}
+	for _, r := range sortedReferences(o) {
+		gk := schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}
+		if s.isUndefined(gk) && !t.guessedAt(o, schemas.Problem{Path: steps(r.path, "kind")}) {
+			report(Finding{Place: o.place(steps(r.path, "kind")...),
+				Message: s.undefined(gk) + ": Cluster API never finds what the reference names",
+				Fix:     "mend the reference, or check the release --with that of the provider that it belongs to"})
+		}
+	}
+}
+
+// groupOf returns the API group of a reference, which v1beta2 and v1beta1 write differently.
+func groupOf(o object, r reference) string {
+	var fields any = o.Object
+	for _, step := range r.path {
+		fields, _ = childOf(fields, step)
+	}
+	if group, ok := childOf(fields, "apiGroup"); ok {
+		text, _ := group.(string)
+		return text
+	}
+	return schema.FromAPIVersionAndKind(r.apiVersion, r.kind).Group
+}
+
+// sharedGroups are those in which providers that are not here have kinds as well.
+var sharedGroups = []string{
+	"bootstrap." + clusterv1.GroupVersion.Group, "controlplane." + clusterv1.GroupVersion.Group,
+	"addons." + clusterv1.GroupVersion.Group, "ipam." + clusterv1.GroupVersion.Group,
+}
+
+// isUndefined says whether a kind is in a group whose kinds are all known, Cluster API's own or one of
+// this provider's, and is none of them.
+func (s *Subject) isUndefined(gk schema.GroupKind) bool {
+	if _, known := s.knownKinds().Kind(gk); known || gk.Group == "" {
+		return false
+	}
+	if slices.Contains(sharedGroups, gk.Group) {
+		return strings.HasPrefix(gk.Kind, "Kubeadm")
+	}
+	return gk.Group == clusterv1.GroupVersion.Group || slices.ContainsFunc(s.CRDs(), func(crd CRD) bool { return crd.Spec.Group == gk.Group })
+}
+
+// undefined says that a kind is not defined, and where one that is called alike is.
+func (s *Subject) undefined(gk schema.GroupKind) string {
+	text := fmt.Sprintf("neither this release nor Cluster API has a kind %s in group %s", gk.Kind, gk.Group)
+	for _, k := range s.knownKinds().All() {
+		if strings.EqualFold(k.Kind, gk.Kind) {
+			return text + fmt.Sprintf(", but %s in %s", k.Kind, k.Group)
+		}
+	}
+	return text
+}
