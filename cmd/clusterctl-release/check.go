@@ -8,14 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
 type checkFlags struct {
@@ -127,6 +130,7 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	if err != nil {
 		return nil, nil, err
 	}
+	sources := newSources(cmd.Context(), config)
 	previous, err := readPrevious(cmd, flags.previous)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +147,7 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 			return nil, nil, err
 		}
 		for _, r := range releases {
-			subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[r.Provider.Label()], With: with, Config: configOf(config, r)})
+			subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[r.Provider.Label()], With: with, Config: configOf(config, r), Source: sources.of(r)})
 			folders = append(folders, folderOf(arg, r))
 		}
 	}
@@ -173,6 +177,41 @@ func configOf(config *release.Config, r *release.Release) *release.ProviderConfi
 		}
 	}
 	return nil
+}
+
+// sources tells which releases the tree of a release file is for.
+type sources struct {
+	source *checks.Source
+	// tags are all of the tree's repository, and here are those of what is checked out.
+	tags, here []string
+}
+
+// newSources opens the tree of a release file, nil being none.
+func newSources(ctx context.Context, config *release.Config) sources {
+	if config == nil {
+		return sources{}
+	}
+	t, err := tree.Open(filepath.Dir(config.Path))
+	if err != nil {
+		return sources{} // the file itself was read: its folder is not there any more
+	}
+	s := sources{source: &checks.Source{Tree: t, Config: config}}
+	// Where there is no repository to ask, the tree is the only one there is.
+	if s.tags, err = metadata.Tags(ctx, t.Root()); err == nil {
+		if s.here, err = metadata.TagsHere(ctx, t.Root()); err != nil {
+			s.here = nil
+		}
+	}
+	return s
+}
+
+// of returns the tree if a release is made from it: one of a version that is tagged elsewhere is not,
+// and lacks what was added since.
+func (s sources) of(r *release.Release) *checks.Source {
+	if slices.Contains(s.tags, r.Version) && !slices.Contains(s.here, r.Version) {
+		return nil
+	}
+	return s.source
 }
 
 // readPrevious reads the releases before, by their providers' labels.
@@ -240,8 +279,9 @@ func requireChecked(cmd *cobra.Command, releases []*release.Release, config *rel
 		return nil
 	}
 	subjects := make([]*checks.Subject, 0, len(releases))
+	sources := newSources(cmd.Context(), config)
 	for _, r := range releases {
-		subjects = append(subjects, &checks.Subject{Release: r, With: releases, Config: configOf(config, r)})
+		subjects = append(subjects, &checks.Subject{Release: r, With: releases, Config: configOf(config, r), Source: sources.of(r)})
 	}
 	found, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
 	if err != nil {

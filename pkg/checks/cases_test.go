@@ -39,6 +39,8 @@ type checkCase struct {
 	Edits []edit `json:"edits"`
 	// Previous are the edits that make the release before of the own one.
 	Previous []edit `json:"previous"`
+	// Tree has files of a source tree by path, the release file among them, that the release is made of.
+	Tree map[string]string `json:"tree"`
 	// Want has a text for each finding of the check: "<severity> <file> | <object> | <path> | <part of the message>".
 	// Parts at the end may be left out.
 	Want []string `json:"want"`
@@ -154,7 +156,39 @@ func (c checkCase) subject(t *testing.T) *checks.Subject {
 	if len(c.Previous) > 0 {
 		subject.Previous = checkCase{Edits: c.Previous}.apply(t)
 	}
+	if len(c.Tree) > 0 {
+		c.setSource(t, subject)
+	}
 	return subject
+}
+
+// setSource writes the case's tree and gives it to a subject, with its provider's entry in the release file.
+func (c checkCase) setSource(t *testing.T, subject *checks.Subject) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range c.Tree {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := release.Load(filepath.Join(dir, release.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := tree.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject.Source = &checks.Source{Tree: source, Config: config}
+	for i, p := range config.Providers {
+		if p.Provider() == subject.Release.Provider {
+			subject.Config = &config.Providers[i]
+		}
+	}
 }
 
 // isFinding says whether a finding is the wanted one: all parts are equal, and the last of four is contained.

@@ -9,6 +9,7 @@ var list = slices.Concat([]Check{
 	componentsPresent,
 	metadataPresent,
 	defaultTemplate,
+	assetsComplete,
 	version,
 	providerName,
 	// metadata

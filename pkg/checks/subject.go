@@ -12,6 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
 // Subject is a release that is checked, with what there is to know about it. What its files hold is
@@ -24,6 +25,8 @@ type Subject struct {
 	With []*release.Release
 	// Config is the provider's entry in its tree's release file, or nil where that is not known.
 	Config *release.ProviderConfig
+	// Source is the tree that the release is made from, or nil where that is not known.
+	Source *Source
 
 	componentsOnce sync.Once
 	components     []*manifest.Document
@@ -61,6 +64,12 @@ type Subject struct {
 
 	scopesOnce sync.Once
 	scopes     components.Scopes
+}
+
+// Source is a source tree with its release file.
+type Source struct {
+	Tree   *tree.Tree
+	Config *release.Config
 }
 
 // Components returns the objects of the components YAML; what was read before a syntax error is

@@ -16,9 +16,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// skipped are folders in which nothing that a tree releases is kept.
-var skipped = []string{"vendor", "node_modules", "testdata", "_artifacts", "out", "bin", "e2e"}
-
 // scanned is what is in a tree, by paths with forward slashes.
 type scanned struct {
 	// kustomizations are the folders that each folder with a kustomization takes as a base.
@@ -37,7 +34,7 @@ func scan(t *tree.Tree) (*scanned, error) {
 		}
 		base := path.Base(name)
 		if entry.IsDir() {
-			if name != "." && (strings.HasPrefix(base, ".") || slices.Contains(skipped, base)) {
+			if name != "." && tree.IsAside(base) {
 				return fs.SkipDir
 			}
 			return nil

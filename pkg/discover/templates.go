@@ -2,17 +2,11 @@ package discover
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
-)
-
-var (
-	clusterKind      = regexp.MustCompile(`(?m)^kind: *["']?Cluster["']? *$`)
-	clusterClassKind = regexp.MustCompile(`(?m)^kind: *["']?ClusterClass["']? *$`)
-	coreGroup        = regexp.MustCompile(`(?m)^apiVersion: *["']?cluster\.x-k8s\.io/`)
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
 // addTemplates gives the infrastructure providers the templates and classes of the tree.
@@ -26,14 +20,14 @@ func (l *look) addTemplates() {
 		byName[name] = file
 		return true
 	}
-	var templates, classes []string
+	var flavors, classes []string
 	for _, file := range l.byDepth(l.scan.files) {
 		base := path.Base(file)
 		template, class := release.IsClusterTemplate(base), release.IsClusterClass(base)
 		isCluster, isClass := l.kinds(file)
 		switch {
 		case template && isCluster && take(file, base):
-			templates = append(templates, file)
+			flavors = append(flavors, file)
 		case class && isClass && take(file, base):
 			classes = append(classes, file)
 		case !template && !class && isClass && !l.isPart(file):
@@ -42,7 +36,7 @@ func (l *look) addTemplates() {
 			l.doubt("%s has a Cluster: release it with 'path: %s' and 'as: cluster-template-FLAVOR.yaml' under templates", file, file)
 		}
 	}
-	for _, group := range byFolder(templates) {
+	for _, group := range byFolder(flavors) {
 		l.assign(group[0], func(p *Provider) { p.Templates = append(p.Templates, l.entries(group, "cluster-template*.yaml")...) })
 	}
 	for _, group := range byFolder(classes) {
@@ -88,10 +82,10 @@ func (l *look) addFlavors(take func(file, name string) bool) {
 // kinds says whether a file has a Cluster and a ClusterClass of Cluster API's.
 func (l *look) kinds(file string) (isCluster, isClass bool) {
 	data, err := l.tree.ReadFile(file)
-	if err != nil || !coreGroup.Match(data) {
+	if err != nil {
 		return false, false // a link out of the tree, say: a build would refuse it
 	}
-	return clusterKind.Match(data), clusterClassKind.Match(data)
+	return templates.Kinds(data)
 }
 
 // isPart says whether a file lies in a folder that kustomizations are made of, or has no place in

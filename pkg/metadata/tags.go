@@ -55,6 +55,16 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	return tags, nil
 }
 
+// TagsHere returns the tags of what is checked out of the git repository that holds a folder, sorted by
+// name. The errors are those of git, ErrNoGit among them.
+func TagsHere(ctx context.Context, dir string) ([]string, error) {
+	out, err := git(ctx, dir, "tag", "--points-at", "HEAD", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
+	if err != nil {
+		return nil, fmt.Errorf("listing the git tags of what is checked out in %s: %w", dir, err)
+	}
+	return slices.DeleteFunc(strings.Split(out, "\n"), func(tag string) bool { return tag == "" }), nil
+}
+
 // git runs git in a folder and returns its output. The error is ErrNoGit where there is no git.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	path, err := exec.LookPath("git")

@@ -76,6 +76,22 @@ func TestTagsOfARepositoryWithoutAny(t *testing.T) {
 	}
 }
 
+func TestTagsHere(t *testing.T) {
+	dir := tagged(t, "v0.1.0")
+	run(t, dir, "commit", "-q", "--allow-empty", "-m", "more")
+	if tags, err := metadata.TagsHere(t.Context(), dir); err != nil || len(tags) > 0 {
+		t.Errorf("after the tag there are %v, %v", tags, err)
+	}
+	run(t, dir, "tag", "v0.2.0")
+	run(t, dir, "tag", "api/v0.2.0")
+	if tags, err := metadata.TagsHere(t.Context(), dir); err != nil || !slices.Equal(tags, []string{"api/v0.2.0", "v0.2.0"}) {
+		t.Errorf("at the tags there are %v, %v", tags, err)
+	}
+	if _, err := metadata.TagsHere(t.Context(), t.TempDir()); err == nil {
+		t.Error("a folder outside of a repository has tags")
+	}
+}
+
 func TestTagsRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := exec.LookPath("git"); err == nil {

@@ -47,6 +47,15 @@ func Open(dir string) (*Tree, error) {
 // Root returns the tree's folder, absolute and free of symbolic links.
 func (t *Tree) Root() string { return t.root }
 
+// aside are folders in which nothing that a tree releases is kept.
+var aside = []string{"vendor", "node_modules", "testdata", "_artifacts", "out", "bin", "e2e"}
+
+// IsAside says whether nothing that a tree releases is kept in folders of a name: those that tools
+// make, those of tests, and hidden ones.
+func IsAside(folder string) bool {
+	return strings.HasPrefix(folder, ".") || slices.Contains(aside, folder)
+}
+
 // Display returns how messages name a path of the tree: the way the user would type it.
 func (t *Tree) Display(rel string) string {
 	return filepath.Join(t.name, filepath.FromSlash(rel))

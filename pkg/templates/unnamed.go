@@ -1,0 +1,138 @@
+package templates
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/kustomize/api/konfig"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// Forgotten is a template or class of a tree that no entry of its release file names.
+type Forgotten struct {
+	// Path is relative to the tree's root.
+	Path string
+	// Field is that of the release file that it belongs to: templates or clusterClasses.
+	Field string
+	// Provider is the infrastructure provider that it most likely belongs to: the one whose
+	// kustomization shares most folders with it.
+	Provider release.Provider
+}
+
+var (
+	coreGroup        = regexp.MustCompile(`(?m)^apiVersion: *["']?cluster\.x-k8s\.io/`)
+	clusterKind      = regexp.MustCompile(`(?m)^kind: *["']?Cluster["']? *$`)
+	clusterClassKind = regexp.MustCompile(`(?m)^kind: *["']?ClusterClass["']? *$`)
+)
+
+// Kinds says whether a file of a tree has a Cluster and a ClusterClass of Cluster API's, whether or not
+// it is YAML before its variables are replaced.
+func Kinds(data []byte) (isCluster, isClass bool) {
+	if !coreGroup.Match(data) {
+		return false, false
+	}
+	return clusterKind.Match(data), clusterClassKind.Match(data)
+}
+
+// partFolders are folders of what templates are made of, and of what only shows something.
+var partFolders = []string{"base", "bases", "samples", "examples", "docs"}
+
+// Unnamed returns the files of a tree that are cluster templates or ClusterClasses by their names and
+// by what they hold, and that no entry of the release file names, in the order of their paths. Those in
+// folders of tests and documents are left out, and those that kustomizations are made of. The error
+// is that of a folder which can't be read.
+func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
+	kustomized := map[string]bool{}
+	var candidates []string
+	err := fs.WalkDir(os.DirFS(t.Root()), ".", func(name string, entry fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("looking at %s: %w", t.Display(name), err)
+		case entry.IsDir() && name != "." && (tree.IsAside(base) || slices.Contains(partFolders, base)):
+			return fs.SkipDir
+		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
+			kustomized[path.Dir(name)] = true
+		case !entry.IsDir() && fieldOf(base) != "":
+			candidates = append(candidates, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found []Forgotten
+	for _, name := range candidates {
+		if isBelow(name, kustomized) || isNamed(config, name) {
+			continue
+		}
+		data, err := t.ReadFile(name)
+		if isCluster, isClass := Kinds(data); err != nil || !isCluster && !isClass {
+			continue // a link out of the tree, which no build takes, or something else of that name
+		}
+		if provider, ok := nearest(config, name); ok {
+			found = append(found, Forgotten{Path: name, Field: fieldOf(path.Base(name)), Provider: provider})
+		}
+	}
+	return found, nil
+}
+
+// fieldOf returns the field of the release file for files of a name, or "".
+func fieldOf(name string) string {
+	switch {
+	case release.IsClusterTemplate(name):
+		return "templates"
+	case release.IsClusterClass(name):
+		return "clusterClasses"
+	}
+	return ""
+}
+
+// isBelow says whether a path is in or below one of some folders, the root aside.
+func isBelow(name string, folders map[string]bool) bool {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if folders[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// isNamed says whether an entry of the release file takes a file.
+func isNamed(config *release.Config, name string) bool {
+	for _, p := range config.Providers {
+		for _, asset := range slices.Concat(p.Templates, p.ClusterClasses, p.Files) {
+			if ok, err := path.Match(path.Clean(asset.Path), name); asset.Path != "" && err == nil && ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nearest returns the infrastructure provider of a release file whose kustomization shares most
+// folders with a path, or false where there is none.
+func nearest(config *release.Config, name string) (release.Provider, bool) {
+	best, shared := release.Provider{}, -1
+	for _, p := range config.Providers {
+		n := 0
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if p.Kustomize == dir || strings.HasPrefix(p.Kustomize, dir+"/") {
+				n = strings.Count(dir, "/") + 1
+				break
+			}
+		}
+		if p.Type == clusterctlv1.InfrastructureProviderType && n > shared {
+			best, shared = p.Provider(), n
+		}
+	}
+	return best, shared >= 0
+}
