@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
@@ -89,7 +90,7 @@ var templateUnreferencedObject = Check{
 				continue // the variable may stand for what names it
 			}
 			for i, o := range t.objects {
-				if !s.onlyServes(o) || t.isNamed(i) {
+				if !s.onlyServes(o) || t.isNamed(i) || s.isMissed(t, o) {
 					continue
 				}
 				report(Finding{Place: o.place("metadata", "name"),
@@ -115,6 +116,19 @@ func (s *Subject) onlyServes(o object) bool {
 		if crd.Spec.Group == gvk.Group && crd.Spec.Names.Kind == gvk.Kind {
 			resource, template, ok := s.contractKindOf(crd)
 			return ok && (template || resource == contract.InfraCluster || resource == contract.ControlPlane)
+		}
+	}
+	return false
+}
+
+// isMissed says whether a reference to nothing may be meant for an object, of which other checks speak:
+// one to its kind by another name, or to its name by a kind that there is not.
+func (s *Subject) isMissed(t *template, wanted object) bool {
+	for _, o := range t.objects {
+		for _, r := range sortedReferences(o) {
+			if r.kind == wanted.GetKind() && !t.has(r) || r.name == wanted.GetName() && s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
+				return true
+			}
 		}
 	}
 	return false

@@ -22,7 +22,7 @@ var templateRefNamespace = Check{
 					continue // nobody knows what is fixed
 				}
 				eachNamespacedRef(o.raw.Object.Object, nil, func(path []any, namespace string) {
-					if strings.Contains(namespace, "${") {
+					if strings.Contains(namespace, "${") || s.isDropped(o, steps(path, "namespace")) {
 						return
 					}
 					report(Finding{Place: o.place(steps(path, "namespace")...),
@@ -32,6 +32,13 @@ var templateRefNamespace = Check{
 			}
 		}
 	},
+}
+
+// isDropped says whether the API server drops a field that the kind does not have, of which
+// template-schema speaks.
+func (s *Subject) isDropped(o object, path []any) bool {
+	kind, ok := s.knownKinds().Kind(o.GroupVersionKind().GroupKind())
+	return ok && !slices.Contains(kind.VersionsWith(path), o.GroupVersionKind().Version)
 }
 
 // eachNamespacedRef calls do for each reference below a value that names a namespace: a map with a

@@ -34,7 +34,8 @@ var templateRefResolves = Check{
 			}
 			for _, o := range t.objects {
 				for _, r := range ownReferences(o) {
-					if !t.has(r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) {
+					// Of a kind that there is not, template-ref-kind speaks.
+					if !t.has(r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
 						report(Finding{Place: o.place(append(r.path, "name")...),
 							Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.kind, r.name, o.GetKind()),
 							Fix:     "put the object into " + t.Name + ", or mend the reference"})

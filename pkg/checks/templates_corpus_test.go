@@ -77,7 +77,7 @@ var foundInTemplates = map[string][]string{
 	"template-cluster-scoped-object": {"infrastructure-aws"},
 	"template-ref-namespace":         {"infrastructure-kubevirt"},
 	"template-ref-kind":              nil, // add-ons of another provider are in a group of the core's
-	"template-unreferenced-object":   {"infrastructure-linode-linode"},
+	"template-unreferenced-object":   nil, // Linode's class misses its templates by their names, and clusterclass-ref-resolves says so
 	"template-resource-set":          nil, // a Secret that a controller makes is listed in one
 	"template-secret-owner": {
 		"infrastructure-harvester-harvester", "infrastructure-ionoscloud", "infrastructure-k8sproxmox", "infrastructure-scaleway-scaleway",
