@@ -62,6 +62,70 @@ func TestHostileComponents(t *testing.T) {
 	}
 }
 
+// TestHostileTemplates does the same with templates and classes.
+func TestHostileTemplates(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range 60 {
+		spoiled := &release.Release{Provider: own.Provider, Version: own.Version}
+		for _, f := range own.Files {
+			if release.IsClusterTemplate(f.Name) || release.IsClusterClass(f.Name) {
+				f.Data = spoilDocuments(t, random, f.Data)
+			}
+			spoiled.Files = append(spoiled.Files, f)
+		}
+		subject := &checks.Subject{Release: spoiled}
+		for _, check := range checks.All() {
+			if check.Group == checks.Templates || check.Group == checks.ClusterClass {
+				func() {
+					defer func() {
+						if r := recover(); r != nil {
+							t.Errorf("round %d: %s: %v", round, check.ID, r)
+						}
+					}()
+					check.Run(subject, func(checks.Finding) {})
+				}()
+			}
+		}
+	}
+}
+
+// spoilDocuments spoils the objects of a file with a ClusterResourceSet and a Secret more.
+func spoilDocuments(t *testing.T, random *rand.Rand, data []byte) []byte {
+	t.Helper()
+	const more = `
+---
+apiVersion: addons.cluster.x-k8s.io/v1beta2
+kind: ClusterResourceSet
+metadata: {name: a}
+spec:
+  clusterSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+  resources: [{kind: Secret, name: b}, {kind: ConfigMap, name: c}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: b, namespace: c, labels: {a: b}}
+type: Opaque
+`
+	var documents []string
+	for document := range strings.SplitSeq(string(data)+more, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		spoil(random, object)
+		edited, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(edited))
+	}
+	return []byte(strings.Join(documents, "---\n"))
+}
+
 // spoil puts an odd value in the place of a random field.
 func spoil(random *rand.Rand, value any) {
 	switch value := value.(type) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
-
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
@@ -80,7 +78,7 @@ var templateVariableDefault = Check{
 // variableUses returns the uses of variables in a template, line by line; none where clusterctl
 // can't read them.
 func (t *template) variableUses() []variableUse {
-	if known, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(t.Data); err != nil || len(known) == 0 {
+	if known, err := templates.NewProcessor().GetVariableMap(t.Data); err != nil || len(known) == 0 {
 		return nil
 	}
 	var uses []variableUse
