@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"pkg/release", "pkg/manifest"},
 	{"pkg/schemas", "pkg/tree"},
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/ownership", "pkg/templates"},
-	{"pkg/topology"},
+	{"pkg/compare", "pkg/topology"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/publish"},
 	{"pkg/report"},
 }

@@ -55,6 +55,8 @@ const (
 	Contract     Group = "contract"
 	Templates    Group = "templates"
 	ClusterClass Group = "clusterclass"
+	// Upgrade checks need the release before; without it they are silent.
+	Upgrade Group = "upgrade"
 )
 
 // Check is one rule.

@@ -64,6 +64,9 @@ type Subject struct {
 
 	scopesOnce sync.Once
 	scopes     components.Scopes
+
+	upgradeOnce  sync.Once
+	upgradeKnown *upgrade
 }
 
 // Source is a source tree with its release file.

@@ -31,7 +31,7 @@ func (s *Subject) suppress(findings []Finding) *Result {
 		}
 	}
 	for i, suppression := range s.Config.Suppress {
-		if used[i] {
+		if used[i] || s.cantTell(suppression.Check) {
 			continue
 		}
 		what := suppression.Check
@@ -48,6 +48,12 @@ func (s *Subject) suppress(findings []Finding) *Result {
 		})
 	}
 	return result
+}
+
+// cantTell says whether a check has nothing to go by: those of an upgrade need the release before.
+func (s *Subject) cantTell(id string) bool {
+	check, err := Find(id)
+	return err == nil && check.Group == Upgrade && s.Previous == nil
 }
 
 // matches says whether a suppression is for a finding.

@@ -92,6 +92,11 @@ func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]Problem, error
 		class.Namespace = "default" // clusterctl sets that of its user
 	}
 	_, err := (&admission.ClusterClass{}).ValidateCreate(ctx, class)
+	return problemsOf(class, err)
+}
+
+// problemsOf takes apart what the webhook says of a class.
+func problemsOf(class *clusterv1.ClusterClass, err error) ([]Problem, error) {
 	if err == nil {
 		return nil, nil
 	}

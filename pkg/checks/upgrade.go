@@ -1,0 +1,61 @@
+package checks
+
+import (
+	"sync"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+const (
+	sourceUpgrade        = "clusterctl upgrade apply"
+	sourceCRDUpdate      = "Kubernetes, API server, update of a CustomResourceDefinition"
+	sourceStoredVersions = "Kubernetes, CustomResourceDefinition versioning, Upgrade existing objects to a new stored version"
+	sourceAPIChanges     = "Kubernetes, Deprecation Policy and Changing the API, On compatibility"
+)
+
+// upgrade is what the checks of an upgrade know of the release before and of what changed since.
+type upgrade struct {
+	// before is the release before, read as this one is.
+	before *Subject
+	crds   []compare.CRDChange
+
+	refusedOnce sync.Once
+	refused     []refusedUpdate
+}
+
+// upgrade returns what changed since the release before, or nil where there is none.
+func (s *Subject) upgrade() *upgrade {
+	s.upgradeOnce.Do(func() {
+		if s.Previous == nil {
+			return
+		}
+		u := &upgrade{before: &Subject{Release: s.Previous, With: s.With, Config: s.Config}}
+		_, err := s.Components()
+		_, errBefore := u.before.Components()
+		if err == nil && errBefore == nil {
+			u.crds = compare.CRDs(u.before.CRDs(), s.CRDs())
+		}
+		s.upgradeKnown = u
+	})
+	return s.upgradeKnown
+}
+
+// upgradeCheck returns a check that runs where there is a release before.
+func upgradeCheck(id string, severity Severity, title, source string, run func(s *Subject, u *upgrade, report Report)) Check {
+	return Check{
+		ID: id, Group: Upgrade, Severity: severity, Title: title, Source: source,
+		Run: func(s *Subject, report Report) {
+			if u := s.upgrade(); u != nil {
+				run(s, u, report)
+			}
+		},
+	}
+}
+
+// placeOfGone returns the place of an object that only the release before has: the file that it was in.
+func (s *Subject) placeOfGone(d *manifest.Document) manifest.Place {
+	place := s.At(s.Release.Provider.ComponentsFile())
+	place.Object = d.Place().Object
+	return place
+}

@@ -1,0 +1,244 @@
+package checks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// pairs calls a function with the objects of some kinds that both releases have.
+func (s *Subject) pairs(u *upgrade, each func(before, after *manifest.Document), kinds ...string) {
+	for _, after := range s.Objects(kinds...) {
+		if before := u.before.object(after.Object.GetKind(), after.Object.GetName()); before != nil {
+			each(before, after)
+		}
+	}
+}
+
+var namespaceChanged = upgradeCheck("namespace-changed", Warning, "The provider stays in its namespace", sourceUpgrade,
+	func(s *Subject, u *upgrade, report Report) {
+		before, after := u.before.targetNamespace(), s.targetNamespace()
+		if before == "" || after == "" || before == after {
+			return
+		}
+		report(Finding{Place: s.Objects("Namespace")[0].Place("metadata", "name"),
+			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider beside the first%s", before, s.mentions(after)),
+			Fix:     "keep the namespace " + before})
+	})
+
+// mentions says which arguments and variables of containers name a namespace: clusterctl does not
+// rewrite these.
+func (s *Subject) mentions(namespace string) string {
+	var found []string
+	for _, c := range s.containers() {
+		texts := append(textsAt(c.fields, "command"), textsAt(c.fields, "args")...)
+		for _, item := range listAt(c.fields, "env") {
+			fields, _ := item.(map[string]any)
+			texts = append(texts, textAt(fields, "value"))
+		}
+		for _, text := range texts {
+			if strings.Contains(text, namespace) {
+				found = append(found, text)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; container arguments go on naming %s (%s), which clusterctl does not rewrite", namespace, strings.Join(found, ", "))
+}
+
+// selecting are the kinds whose selectors never change.
+var selecting = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}
+
+var selectorChanged = upgradeCheck("selector-changed", Warning, "Selectors of workloads stay as they are", "Kubernetes, Deployments, Label selector updates",
+	func(s *Subject, u *upgrade, report Report) {
+		s.pairs(u, func(before, after *manifest.Document) {
+			old, now := mapAt(before.Object.Object, "spec", "selector"), mapAt(after.Object.Object, "spec", "selector")
+			if equality.Semantic.DeepEqual(old, now) {
+				return
+			}
+			f := Finding{Place: after.Place("spec", "selector"),
+				Message: "the selector is another, and that of a workload can't be changed: clusterctl upgrade makes the workload anew, and kubectl apply and GitOps tools are refused",
+				Fix:     "keep the selector of the release before, or give the workload a new name"}
+			if equality.Semantic.DeepEqual(withoutOwnLabels(old), withoutOwnLabels(now)) {
+				f.Severity = Note
+				f.Message = "the selector differs in a label that is meant for objects only: clusterctl upgrade makes the workload anew, and who uses kubectl apply has to delete it before"
+				f.Fix = "say so in the release notes: it is a change for the better, made once"
+			}
+			report(f)
+		}, selecting...)
+	})
+
+// withoutOwnLabels returns a selector without the labels that clusterctl puts on objects.
+func withoutOwnLabels(selector map[string]any) map[string]any {
+	labels := maps.Clone(mapAt(selector, "matchLabels"))
+	delete(labels, clusterv1.ProviderNameLabel)
+	delete(labels, clusterctlv1.ClusterctlLabel)
+	return map[string]any{"matchLabels": labels, "matchExpressions": selector["matchExpressions"]}
+}
+
+var roleRefChanged = upgradeCheck("role-ref-changed", Error, "Bindings stay with their roles", "Kubernetes, Using RBAC Authorization, RoleBinding and ClusterRoleBinding",
+	func(s *Subject, u *upgrade, report Report) {
+		s.pairs(u, func(before, after *manifest.Document) {
+			old, now := mapAt(before.Object.Object, "roleRef"), mapAt(after.Object.Object, "roleRef")
+			if equality.Semantic.DeepEqual(old, now) {
+				return
+			}
+			f := Finding{Place: after.Place("roleRef"),
+				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
+					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name")),
+				Fix: "give the binding a new name, or the role its old one"}
+			if after.Object.GetKind() == "RoleBinding" || strings.HasPrefix(after.Object.GetName(), u.before.targetNamespace()+"-") {
+				f.Severity = Warning
+				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
+					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name"))
+			}
+			report(f)
+		}, "RoleBinding", "ClusterRoleBinding")
+	})
+
+var imageRegistryChanged = upgradeCheck("image-registry-changed", Warning, "Images stay in their registry", "clusterctl configuration, Image overrides",
+	func(s *Subject, u *upgrade, report Report) {
+		for _, after := range s.containers() {
+			for _, before := range u.before.containers() {
+				if before.name() != after.name() || before.init != after.init || before.pod.Object.GetName() != after.pod.Object.GetName() || before.pod.Object.GetKind() != after.pod.Object.GetKind() {
+					continue
+				}
+				oldImage, known := before.image()
+				newImage, alsoKnown := after.image()
+				oldRegistry, oldPath := compare.Repository(oldImage)
+				newRegistry, newPath := compare.Repository(newImage)
+				if !known || !alsoKnown || oldRegistry == newRegistry && oldPath == newPath {
+					continue
+				}
+				f := Finding{Place: after.place("image"),
+					Message: fmt.Sprintf("the image was at %s and is at %s: where only known registries may be reached, or where images are mirrored, pods can't start", oldRegistry, newRegistry),
+					Fix:     "publish to both for a while, and say so in the release notes"}
+				if oldRegistry == newRegistry {
+					f.Severity = Note
+					f.Message = fmt.Sprintf("the image was %s and is %s: mirrors and image overrides go by the name", oldPath, newPath)
+				}
+				report(f)
+			}
+		}
+	})
+
+// call is what the API server calls a webhook for.
+type call struct{ group, version, resource, operation string }
+
+// calls returns what the webhooks of a kind of configuration are called for, with the first that is.
+func (s *Subject) calls(kind string) (map[call]string, []call) {
+	names := map[call]string{}
+	var order []call
+	for _, d := range s.Objects(kind) {
+		for _, item := range listAt(d.Object.Object, "webhooks") {
+			fields, _ := item.(map[string]any)
+			for _, item := range listAt(fields, "rules") {
+				rule, _ := item.(map[string]any)
+				for _, group := range textsAt(rule, "apiGroups") {
+					for _, version := range textsAt(rule, "apiVersions") {
+						for _, resource := range textsAt(rule, "resources") {
+							for _, operation := range textsAt(rule, "operations") {
+								c := call{group, version, resource, operation}
+								if _, known := names[c]; !known {
+									names[c] = textAt(fields, "name")
+									order = append(order, c)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return names, order
+}
+
+// covered says whether some webhook is called for the same; * stands for all.
+func covered(c call, calls []call) bool {
+	return slices.ContainsFunc(calls, func(o call) bool {
+		return (o.group == c.group || o.group == "*") && (o.resource == c.resource || o.resource == "*" || o.resource == "*/*") &&
+			(o.operation == c.operation || o.operation == "*") && (o.version == c.version || o.version == "*")
+	})
+}
+
+var webhookRemoved = upgradeCheck("webhook-removed", Warning, "What was defaulted and validated still is", "Kubernetes, Dynamic Admission Control",
+	func(s *Subject, u *upgrade, report Report) {
+		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+			names, before := u.before.calls(kind)
+			_, after := s.calls(kind)
+			lost := map[string][]string{}
+			var order []string
+			for _, c := range before {
+				if covered(c, after) || !s.serves(u, c) || calledAtAnotherVersion(c, after) {
+					continue
+				}
+				if lost[names[c]] == nil {
+					order = append(order, names[c])
+				}
+				lost[names[c]] = append(lost[names[c]], fmt.Sprintf("%s of %s %s", c.operation, c.resource, c.version))
+			}
+			for _, name := range order {
+				f := Finding{Place: s.At(s.Release.Provider.ComponentsFile()),
+					Message: fmt.Sprintf("the webhook %s of the release before saw %s, and none does now: what it filled in stays empty", name, strings.Join(lost[name], ", ")),
+					Fix:     "keep the webhook, or move its defaults into the CRD's schema"}
+				f.Object = manifest.Object{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, Name: configurationOf(u.before, kind, name)}
+				if kind == "ValidatingWebhookConfiguration" {
+					f.Severity = Note
+					f.Message = fmt.Sprintf("the webhook %s of the release before saw %s, and none does now: what it refused is taken", name, strings.Join(lost[name], ", "))
+					f.Fix = "keep the webhook, or move its rules into the CRD's schema"
+				}
+				report(f)
+			}
+		}
+	})
+
+// calledAtAnotherVersion says whether a webhook of the same resource and operation is registered at
+// another version: the API server converts and calls it all the same.
+// Source: Kubernetes, Dynamic Admission Control, "Matching requests: matchPolicy", whose default is Equivalent.
+func calledAtAnotherVersion(c call, calls []call) bool {
+	return slices.ContainsFunc(calls, func(o call) bool {
+		return o.group == c.group && o.resource == c.resource && (o.operation == c.operation || o.operation == "*")
+	})
+}
+
+// serves says whether what a webhook was called for is still there: another's resource always is.
+func (s *Subject) serves(u *upgrade, c call) bool {
+	resource, _, _ := strings.Cut(c.resource, "/")
+	isOf := func(crd CRD) bool { return crd.Spec.Group == c.group && crd.Spec.Names.Plural == resource }
+	if !slices.ContainsFunc(u.before.CRDs(), isOf) {
+		return true
+	}
+	return slices.ContainsFunc(s.CRDs(), func(crd CRD) bool {
+		if !isOf(crd) {
+			return false
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Served && (v.Name == c.version || c.version == "*") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// configurationOf returns the configuration that a webhook is in.
+func configurationOf(s *Subject, kind, webhook string) string {
+	for _, d := range s.Objects(kind) {
+		for _, item := range listAt(d.Object.Object, "webhooks") {
+			if fields, _ := item.(map[string]any); textAt(fields, "name") == webhook {
+				return d.Object.GetName()
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,235 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	k8sversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/ptr"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// refusedUpdate is what the API server says of a definition in place of the one before.
+type refusedUpdate struct {
+	after CRD
+	err   *field.Error
+}
+
+// refusedUpdates lets the API server's own code judge what clusterctl makes of each installed
+// definition: it patches it by JSON merge, so what is left out of the new one stays as it was. A
+// definition that is installed stores its storage version, and has stored it.
+func (u *upgrade) refusedUpdates() []refusedUpdate {
+	u.refusedOnce.Do(func() {
+		for _, c := range u.crds {
+			if c.Before == nil || c.After == nil || equality.Semantic.DeepEqual(c.Before.Spec, c.After.Spec) {
+				continue
+			}
+			for _, err := range updateErrors(*c.Before, *c.After) {
+				u.refused = append(u.refused, refusedUpdate{*c.After, err})
+			}
+		}
+	})
+	return u.refused
+}
+
+// updateErrors returns why the API server refuses a definition in place of another, schemas aside;
+// none where one of them is no definition at all.
+func updateErrors(before, after CRD) field.ErrorList {
+	old, err := json.Marshal(withoutSchemas(before))
+	if err != nil {
+		return nil
+	}
+	patch, err := json.Marshal(withoutSchemas(after)) // clusterctl reads it as its Go type too, so nulls are lost
+	if err != nil {
+		return nil
+	}
+	merged, err := jsonpatch.MergePatch(old, patch)
+	if err != nil {
+		return nil
+	}
+	installed, readOld := internalCRD(old)
+	fresh, readNew := internalCRD(patch)
+	updated, readMerged := internalCRD(merged)
+	if !readOld || !readNew || !readMerged {
+		return nil
+	}
+	stored := storedVersion(installed)
+	installed.Status = apiextensions.CustomResourceDefinitionStatus{
+		StoredVersions: []string{stored}, AcceptedNames: installed.Spec.Names,
+		Conditions: []apiextensions.CustomResourceDefinitionCondition{{Type: apiextensions.Established, Status: apiextensions.ConditionTrue}},
+	}
+	updated.Status = *installed.Status.DeepCopy()
+	if now := storedVersion(updated); now != stored {
+		updated.Status.StoredVersions = append(updated.Status.StoredVersions, now) // as the API server does before it validates
+	}
+	fresh.Status.StoredVersions = []string{storedVersion(fresh)}
+	// What is wrong with the new one by itself is not about the upgrade.
+	alone := validation.ValidateCustomResourceDefinition(context.Background(), fresh)
+	return slices.DeleteFunc(validation.ValidateCustomResourceDefinitionUpdate(context.Background(), updated, installed), func(e *field.Error) bool {
+		return slices.ContainsFunc(alone, func(a *field.Error) bool { return a.Field == e.Field && a.Detail == e.Detail })
+	})
+}
+
+// withoutSchemas returns a definition whose versions take anything: their schemas have checks of
+// their own, and to compile them takes longest.
+func withoutSchemas(crd CRD) *apiextensionsv1.CustomResourceDefinition {
+	plain := crd.DeepCopy()
+	for i := range plain.Spec.Versions {
+		v := &plain.Spec.Versions[i]
+		v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}}
+		v.SelectableFields, v.AdditionalPrinterColumns = nil, nil
+	}
+	return plain
+}
+
+// storedVersion returns the version that a definition stores, or "".
+func storedVersion(crd *apiextensions.CustomResourceDefinition) string {
+	for _, v := range crd.Spec.Versions {
+		if v.Storage {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// internalCRD reads a definition as the API server validates it, with its defaults.
+func internalCRD(data []byte) (*apiextensions.CustomResourceDefinition, bool) {
+	crd, internal := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
+	if err := json.Unmarshal(data, crd); err != nil {
+		return nil, false
+	}
+	crd.ResourceVersion, crd.Status = "1", apiextensionsv1.CustomResourceDefinitionStatus{}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+		return nil, false
+	}
+	return internal, true
+}
+
+// reportRefused reports, once for a definition, what the API server refuses for the fields that a
+// check is about; at is where in the definition that is said.
+func (u *upgrade) reportRefused(report Report, isOwn func(path string) bool, at func(path string) []any, fix string) {
+	said := map[string]bool{}
+	for _, r := range u.refusedUpdates() {
+		if !isOwn(r.err.Field) || said[r.after.Name] {
+			continue
+		}
+		said[r.after.Name] = true
+		report(Finding{Place: r.after.Place(at(r.err.Field)...),
+			Message: "the API server refuses the CRD in place of the one before, and clusterctl upgrade stops there, with the old manager deleted: " + r.err.Error(),
+			Fix:     fix})
+	}
+}
+
+func aboutStored(path string) bool     { return strings.HasPrefix(path, "status.storedVersions") }
+func aboutConversion(path string) bool { return strings.HasPrefix(path, "spec.conversion") }
+func aboutIdentity(path string) bool {
+	return path == "spec.scope" || strings.HasPrefix(path, "spec.names") || path == "spec.group"
+}
+
+var crdRemoved = upgradeCheck("crd-removed", Warning, "No CRD of the release before is gone", sourceUpgrade,
+	func(s *Subject, u *upgrade, report Report) {
+		for _, c := range u.crds {
+			if c.After != nil {
+				continue
+			}
+			report(Finding{Place: s.placeOfGone(c.Before.Document),
+				Message: fmt.Sprintf("the release before defines %s %s: clusterctl upgrade leaves the CRD and its objects in the cluster, and no controller looks after them any more: those with a finalizer can't be deleted", c.Before.Spec.Names.Kind, c.Name),
+				Fix:     "keep the CRD until its objects have been migrated, or say in the release notes how to remove them"})
+		}
+	})
+
+var crdVersionRemoved = upgradeCheck("crd-version-removed", Error, "No version is gone that objects may be stored in", sourceStoredVersions,
+	func(_ *Subject, u *upgrade, report Report) {
+		u.reportRefused(report, aboutStored, func(string) []any { return []any{"spec", "versions"} }, "keep the version in the CRD, unserved if need be; drop it one release after another version became the stored one and the manager migrated the objects (Cluster API's crdmigrator)")
+		for _, c := range u.crds {
+			if c.Before != nil && c.After != nil {
+				u.reportVersions(c, report)
+			}
+		}
+	})
+
+// reportVersions reports the versions of a kind that went and that were not the stored one.
+func (u *upgrade) reportVersions(c compare.CRDChange, report Report) {
+	for _, v := range c.Before.Spec.Versions {
+		at := compare.VersionIndex(c.After, v.Name)
+		switch {
+		case at >= 0 && v.Served && !c.After.Spec.Versions[at].Served:
+			report(Finding{Place: c.After.Place("spec", "versions", at, "served"), Severity: Note,
+				Message: fmt.Sprintf("%s %s is no longer served: manifests and clients of that version are refused", c.After.Spec.Names.Kind, v.Name),
+				Fix:     "say so in the release notes"})
+		case at >= 0 || v.Storage:
+		case v.Served:
+			report(Finding{Place: c.After.Place("spec", "versions"), Severity: Warning,
+				Message: fmt.Sprintf("%s %s is served by the release before and is gone: manifests and clients of that version are refused%s", c.After.Spec.Names.Kind, v.Name, u.storedOnce(c.Before, v.Name)),
+				Fix:     "stop to serve a version one release before it goes"})
+		default:
+			severity := Warning
+			if u.migrates() {
+				severity = Note
+			}
+			if stored := u.storedOnce(c.Before, v.Name); stored != "" {
+				report(Finding{Place: c.After.Place("spec", "versions"), Severity: severity,
+					Message: fmt.Sprintf("%s %s is gone%s", c.After.Spec.Names.Kind, v.Name, stored),
+					Fix:     "let a release migrate the objects and status.storedVersions first (Cluster API's crdmigrator), and say from which release users may upgrade"})
+			}
+		}
+	}
+}
+
+// storedOnce says what comes of it where objects were stored in a version by an older release: a
+// version that is older than the stored one has most likely been stored itself.
+func (u *upgrade) storedOnce(before *CRD, version string) string {
+	for _, v := range before.Spec.Versions {
+		if v.Storage && k8sversion.CompareKubeAwareVersionStrings(version, v.Name) < 0 {
+			return fmt.Sprintf("; a cluster that has stored objects in it lists it in status.storedVersions, and the API server refuses the CRD there until they are migrated, which clusterctl upgrade does not do%s", u.migrator())
+		}
+	}
+	return ""
+}
+
+// migrator says what is known of the manager of the release before.
+func (u *upgrade) migrator() string {
+	if u.migrates() {
+		return " (the manager of the release before may write it, and may have)"
+	}
+	return " (the manager of the release before has no right to)"
+}
+
+// migrates says whether a manager of the release before may take a version out of status.storedVersions.
+func (u *upgrade) migrates() bool {
+	const group, resource = "apiextensions.k8s.io", "customresourcedefinitions/status"
+	return slices.ContainsFunc(u.before.rules("ClusterRole"), func(r rule) bool {
+		return r.grants(group, resource, "update") || r.grants(group, resource, "patch")
+	})
+}
+
+var crdScopeChanged = upgradeCheck("crd-scope-changed", Error, "CRDs keep their scope and their kind", sourceCRDUpdate,
+	func(_ *Subject, u *upgrade, report Report) {
+		u.reportRefused(report, aboutIdentity, func(path string) []any { return schemas.Steps(nil, path) }, "define another kind under another name, and migrate: scope and kind of a CRD that is installed can't change")
+	})
+
+var conversionRemoved = upgradeCheck("conversion-removed", Error, "A CRD's conversion webhook does not go by leaving it out", sourceUpgrade,
+	func(_ *Subject, u *upgrade, report Report) {
+		u.reportRefused(report, aboutConversion, func(string) []any { return []any{"spec", "conversion", "strategy"} }, "keep the strategy Webhook and serve it: clusterctl upgrade can't take it away; only `kubectl replace` by users, before the upgrade, can")
+		for _, c := range u.crds {
+			if c.Before == nil || c.After == nil || c.After.Spec.Conversion != nil || c.Before.Spec.Conversion == nil ||
+				c.Before.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+				continue
+			}
+			report(Finding{Place: c.After.Place("spec"), Severity: Warning,
+				Message: fmt.Sprintf("the CRD had a conversion webhook and says nothing of one now: clusterctl upgrade patches, so the webhook stays, and what is stored in another version of %s can't be read once its Service answers no more", c.After.Spec.Names.Kind),
+				Fix:     "keep the conversion in the CRD, and serve it"})
+		}
+	})

@@ -1,0 +1,213 @@
+package checks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// schemaChange is a change of the schema of a version of a kind that is in use.
+type schemaChange struct {
+	compare.SchemaChange
+	crd *CRD
+	// version is the version's name, and index its place in the newer definition.
+	version string
+	index   int
+	stored  bool
+}
+
+// schemaChanges returns the changes in versions that are served or stored.
+func (u *upgrade) schemaChanges() []schemaChange {
+	var all []schemaChange
+	for _, c := range u.crds {
+		for _, fields := range c.Fields {
+			v := c.After.Spec.Versions[fields.Index]
+			if !v.Served && !v.Storage {
+				continue
+			}
+			for _, change := range fields.Changes {
+				all = append(all, schemaChange{change, c.After, fields.Version, fields.Index, v.Storage})
+			}
+		}
+	}
+	return all
+}
+
+// place returns where in the definition the field is, or its parent where it is gone.
+func (c schemaChange) place(more ...any) manifest.Place {
+	path := []any{"spec", "versions", c.index, "schema", "openAPIV3Schema"}
+	return c.crd.Place(steps(steps(path, c.At...), more...)...)
+}
+
+// name names the field.
+func (c schemaChange) name() string {
+	field := c.Field
+	if field == "" {
+		field = "the object"
+	}
+	return fmt.Sprintf("%s of %s %s", field, c.crd.Spec.Names.Kind, c.version)
+}
+
+// inStatus says whether the manager itself writes the field.
+func (c schemaChange) inStatus() bool { return c.Under("status") }
+
+var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone that users have set", sourceAPIChanges,
+	func(_ *Subject, u *upgrade, report Report) {
+		for _, c := range u.schemaChanges() {
+			if !c.Closes() {
+				continue
+			}
+			what := fmt.Sprintf("%s is gone", c.name())
+			switch {
+			case c.Kind == compare.FieldRemoved && fieldIsTaken(c):
+				continue // a map, or an object that keeps what it does not name
+			case c.Kind == compare.FieldOpen:
+				what = fmt.Sprintf("%s takes no fields any more that the schema does not name", c.name())
+			}
+			f := Finding{Place: c.place(), Message: what + ": the API server drops it from what is stored at the next write, whatever users have set",
+				Fix: "keep the field, deprecated, as long as this version is there; what has no effect any more may stay without one"}
+			switch {
+			case c.inStatus():
+				f.Severity, f.Message = Note, what+": who reads it finds nothing"
+				f.Fix = "say so in the release notes"
+			case !c.stored:
+				f.Severity, f.Message = Warning, what+": the API server drops it from what users write in this version"
+			}
+			report(f)
+		}
+	})
+
+// fieldIsTaken says whether the parent of a field that is gone still takes it.
+func fieldIsTaken(c schemaChange) bool {
+	v := c.crd.Spec.Versions[c.index]
+	if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		return true
+	}
+	parent := v.Schema.OpenAPIV3Schema
+	for i := 0; i < len(c.At); i++ {
+		switch c.At[i] {
+		case "properties":
+			i++
+			name, _ := c.At[i].(string)
+			next := parent.Properties[name]
+			parent = &next
+		case "items":
+			parent = parent.Items.Schema
+		case "additionalProperties":
+			parent = parent.AdditionalProperties.Schema
+		}
+	}
+	return compare.Keeps(parent) || parent.AdditionalProperties != nil && (parent.AdditionalProperties.Allows || parent.AdditionalProperties.Schema != nil)
+}
+
+var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is required that existing objects lack", sourceAPIChanges,
+	func(_ *Subject, u *upgrade, report Report) {
+		for _, c := range u.schemaChanges() {
+			if c.Kind != compare.FieldRequired && c.Kind != compare.FieldAdded || c.Narrows == compare.Widens {
+				continue
+			}
+			f := Finding{Place: c.place(),
+				Message: fmt.Sprintf("%s is required now and has no default: users' manifests without it are refused, and so is every change of an object beside it", c.name()),
+				Fix:     "give the field a default, or leave it optional and let the controller say what is missing"}
+			if c.inStatus() {
+				f.Severity = Note
+				f.Message = fmt.Sprintf("%s is required now and has no default: what was stored without it is refused until the manager has written it", c.name())
+			}
+			report(f)
+		}
+	})
+
+var crdEnumNarrowed = upgradeCheck("crd-enum-narrowed", Error, "No value is gone that a field could have", sourceAPIChanges,
+	func(_ *Subject, u *upgrade, report Report) {
+		for _, c := range u.schemaChanges() {
+			if c.Kind != compare.FieldEnum || c.Narrows == compare.Widens {
+				continue
+			}
+			gone, all := c.GoneValues()
+			f := Finding{Place: c.place("enum"),
+				Message: fmt.Sprintf("%s can't be %s any more: users' manifests with it are refused, and so are existing objects where they are made again, as clusterctl move does", c.name(), strings.Join(gone, " or ")),
+				Fix:     "keep the value, deprecated, as long as this version is there"}
+			if all {
+				f.Severity = Warning
+				f.Message = fmt.Sprintf("%s could be anything and is one of %s now: users' manifests with other values are refused", c.name(), c.After)
+			}
+			if c.inStatus() {
+				f.Severity = Note
+			}
+			report(f)
+		}
+	})
+
+var crdValidationNarrowed = upgradeCheck("crd-validation-narrowed", Warning, "What was right before is right now", sourceAPIChanges,
+	func(_ *Subject, u *upgrade, report Report) {
+		for _, c := range u.schemaChanges() {
+			severity, what := c.narrowing()
+			if what == "" {
+				continue
+			}
+			report(Finding{Place: c.place(), Severity: severity,
+				Message: fmt.Sprintf("%s: %s: what users have set before may be refused now", c.name(), what),
+				Fix:     "leave what existing objects may have valid; say in the release notes what has to be changed before the upgrade"})
+		}
+	})
+
+// narrowing says what a change asks for that was not asked for before, and how much that weighs; ""
+// is nothing, or what another check says.
+func (c schemaChange) narrowing() (Severity, string) {
+	if c.Narrows == compare.Widens {
+		return "", ""
+	}
+	severity, what := narrowing(c.SchemaChange)
+	if c.inStatus() && what != "" {
+		if c.Kind != compare.FieldType {
+			return "", "" // only the manager writes it
+		}
+		severity = Note
+	}
+	return severity, what
+}
+
+// narrowing words a change of a field by which values that were right may be refused.
+func narrowing(c compare.SchemaChange) (Severity, string) {
+	reworded := Warning
+	if c.Before != "" {
+		reworded = Note // whether it takes less than before, only values can tell
+	}
+	switch c.Kind {
+	case compare.FieldType:
+		return Error, fmt.Sprintf("the type is %s, and was %s", c.After, c.Before)
+	case compare.FieldLimit, compare.FieldNullable:
+		if c.Before == "" {
+			return Warning, fmt.Sprintf("it has the limit %s, and had none", c.After)
+		}
+		return Warning, fmt.Sprintf("the limit is %s, and was %s", c.After, c.Before)
+	case compare.FieldPattern:
+		return reworded, fmt.Sprintf("it has to match %s%s", c.After, instead(c.Before))
+	case compare.FieldFormat:
+		return Note, fmt.Sprintf("its format is %s%s", c.After, instead(c.Before))
+	case compare.FieldList:
+		return Warning, fmt.Sprintf("its items have to be unique: the list is a %s%s", c.After, instead(c.Before))
+	case compare.FieldCombination:
+		return reworded, fmt.Sprintf("it has to fit %s%s", c.After, instead(c.Before))
+	case compare.FieldRule:
+		switch {
+		case c.HoldsForOld(context.Background()):
+			return "", ""
+		case c.Reworded():
+			return Note, "the rule is another: " + c.After
+		}
+		return Warning, "it has a new rule: " + c.After
+	}
+	return "", ""
+}
+
+// instead tells of what was there before.
+func instead(before string) string {
+	if before == "" {
+		return ""
+	}
+	return ", and before " + before
+}

@@ -1,0 +1,237 @@
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+const sourceClassChange = "Cluster API book, ClusterClass, Changing a ClusterClass"
+
+var variableAdded = upgradeCheck("variable-added", Error, "An upgrade asks for no values that were not asked for before", sourceVariables,
+	func(s *Subject, u *upgrade, report Report) {
+		before, errBefore := u.before.variableDefaults()
+		after, err := s.variableDefaults()
+		if err == nil && errBefore == nil && hasComponents(s) && hasComponents(u.before) {
+			for _, c := range compare.Variables(s.Release.Provider.ComponentsFile(), before, after) {
+				if !c.Demanded() {
+					continue
+				}
+				report(Finding{Place: s.placeOfLine(s.lineOf(c.Name)),
+					Message: fmt.Sprintf("%s has to be set now: clusterctl upgrade fails without it, with the managers already scaled down", c.Name),
+					Fix:     fmt.Sprintf("give it the default that stands for how it was, as ${%s:=...}", c.Name)})
+			}
+		}
+		s.reportTemplateVariables(report)
+	})
+
+func hasComponents(s *Subject) bool {
+	_, ok := s.Release.Components()
+	return ok
+}
+
+// lineOf returns the line of the first use of a variable in the components, or 0.
+func (s *Subject) lineOf(variable string) int {
+	for _, use := range s.variables() {
+		if use.name == variable {
+			return use.line
+		}
+	}
+	return 0
+}
+
+// reportTemplateVariables reports what the templates ask for that they did not ask for before.
+func (s *Subject) reportTemplateVariables(report Report) {
+	for _, f := range s.Release.Files {
+		previous, ok := s.Previous.File(f.Name)
+		if !ok || !release.IsClusterTemplate(f.Name) {
+			continue
+		}
+		now, err := templates.Variables(f)
+		old, errBefore := templates.Variables(previous)
+		if err != nil || errBefore != nil {
+			continue // template-rendered says so
+		}
+		known := templates.Guess(nil)
+		for _, c := range compare.Variables(f.Name, defaultsOf(old), defaultsOf(now)) {
+			if _, common := known[c.Name]; common || !c.Demanded() {
+				continue
+			}
+			place := s.At(f.Name)
+			if i := slices.IndexFunc(now, func(v templates.Variable) bool { return v.Name == c.Name }); len(now[i].Lines) > 0 {
+				place.Line = now[i].Lines[0]
+			}
+			report(Finding{Place: place, Severity: Warning,
+				Message: fmt.Sprintf("%s has to be set now: who generates clusters by a script with the values of before is refused", c.Name),
+				Fix:     fmt.Sprintf("give it a default, as ${%s:=...}, or publish the template as another flavor", c.Name)})
+		}
+	}
+}
+
+// defaultsOf returns variables by their names.
+func defaultsOf(variables []templates.Variable) map[string]*string {
+	defaults := map[string]*string{}
+	for _, v := range variables {
+		defaults[v.Name] = v.Default
+	}
+	return defaults
+}
+
+var flavorRemoved = upgradeCheck("flavor-removed", Warning, "No flavor and no ClusterClass is gone", sourceTemplates,
+	func(s *Subject, _ *upgrade, report Report) {
+		for _, f := range s.Previous.Files {
+			if _, ok := s.Release.File(f.Name); ok {
+				continue
+			}
+			var what string
+			if flavor, err := release.Flavor(f.Name); err == nil {
+				what = fmt.Sprintf("flavor %s (%s)", flavor, f.Name)
+				if flavor == "" {
+					what = "the default flavor (" + f.Name + ")"
+				}
+			} else if class, err := release.ClusterClassName(f.Name); err == nil {
+				what = fmt.Sprintf("ClusterClass %s (%s)", class, f.Name)
+			} else {
+				continue
+			}
+			report(Finding{Place: s.At(""),
+				Message: fmt.Sprintf("%s is in the release before and is gone: clusterctl generate cluster fails for who uses it, unless they name the older version", what),
+				Fix:     "keep the file for a release or two, or say in the release notes what takes its place"})
+		}
+	})
+
+var classChanged = upgradeCheck("class-changed", Error, "A ClusterClass can take the place of the one before", sourceClassChange,
+	func(s *Subject, u *upgrade, report Report) {
+		for _, t := range s.clusterClasses() {
+			before := slices.IndexFunc(u.before.clusterClasses(), func(o *template) bool { return o.Name == t.Name })
+			if before < 0 {
+				continue
+			}
+			for _, o := range t.objects {
+				for _, old := range u.before.clusterClasses()[before].objects {
+					if old.GetName() != o.GetName() || old.GroupVersionKind().GroupKind() != o.GroupVersionKind().GroupKind() {
+						continue
+					}
+					if isClass(o) {
+						t.reportClassChange(old, o, report)
+					} else if strings.HasSuffix(o.GetKind(), clusterv1.TemplateSuffix) && !equality.Semantic.DeepEqual(old.Object["spec"], o.Object["spec"]) {
+						report(Finding{Place: o.place("spec"), Severity: Warning,
+							Message: "the template is another under the name of before: who applies the new class is refused where the kind is immutable, and else all machines of all Clusters of the class roll over",
+							Fix:     "give a changed template a new name, and let the class refer to that one"})
+					}
+				}
+			}
+		}
+	})
+
+// reportClassChange lets the webhook judge a class as it would where the one before is installed, and
+// compares the variables that Clusters of the class may have set.
+func (t *template) reportClassChange(before, after object, report Report) {
+	ctx := context.Background()
+	old, errBefore := topology.Class(ctx, &before.Unstructured)
+	now, err := topology.Class(ctx, &after.Unstructured)
+	if err != nil || errBefore != nil {
+		return // template-schema says so
+	}
+	always, inUse, err := topology.AdmitUpdate(ctx, old, now)
+	if err != nil {
+		return
+	}
+	say := func(problems []topology.Problem, severity Severity, when string) {
+		for _, p := range problems {
+			report(Finding{Place: after.place(schemas.Steps(after.Object, p.Path)...), Severity: severity,
+				Message: fmt.Sprintf("Cluster API's webhook refuses the class in place of the one before%s: %s", when, strings.TrimSuffix(p.Message, ".")),
+				Fix:     "publish it under another name (and file name): a class is changed by a new one, to which users rebase their Clusters"})
+		}
+	}
+	say(always, Error, "")
+	say(inUse, Warning, " while Clusters use what is gone")
+	for _, f := range classVariables(old, now) {
+		f.Place = after.place("spec", "variables")
+		f.Severity = Warning
+		f.Fix = "keep what Clusters may have set valid, or publish the class under another name"
+		report(f)
+	}
+}
+
+// classVariables says by which variables Clusters of a class are refused in the next form of it.
+func classVariables(before, after *clusterv1.ClusterClass) []Finding {
+	var found []Finding
+	say := func(format string, args ...any) {
+		found = append(found, Finding{Message: fmt.Sprintf(format, args...)})
+	}
+	old := map[string]*clusterv1.ClusterClassVariable{}
+	for i, v := range before.Spec.Variables {
+		old[v.Name] = &before.Spec.Variables[i]
+	}
+	for _, v := range after.Spec.Variables {
+		was := old[v.Name]
+		delete(old, v.Name)
+		required := ptr.Deref(v.Required, false) && v.Schema.OpenAPIV3Schema.Default == nil
+		if required && (was == nil || !ptr.Deref(was.Required, false) || was.Schema.OpenAPIV3Schema.Default != nil) {
+			say("the variable %s is required now and has no default: Clusters of the class that lack it are not reconciled any more", v.Name)
+		}
+		if was == nil {
+			continue
+		}
+		for _, c := range compare.Schemas(asProps(was.Schema.OpenAPIV3Schema), asProps(v.Schema.OpenAPIV3Schema)) {
+			name := strings.TrimSuffix(v.Name+"."+c.Field, ".")
+			if what := variableNarrowing(c); what != "" {
+				say("the variable %s: %s: Clusters that have set it otherwise are not reconciled any more", name, what)
+			}
+		}
+	}
+	for _, v := range before.Spec.Variables {
+		if old[v.Name] != nil {
+			say("the variable %s is gone: Clusters that have set it are not reconciled any more", v.Name)
+		}
+	}
+	return found
+}
+
+// variableNarrowing says what a variable's schema refuses that it took before; "" is nothing.
+func variableNarrowing(c compare.SchemaChange) string {
+	switch {
+	case c.Closes() && c.Kind == compare.FieldRemoved:
+		return "the field is gone"
+	case c.Narrows == compare.Widens:
+		return ""
+	case c.Kind == compare.FieldRequired, c.Kind == compare.FieldAdded:
+		return "the field is required now and has no default"
+	case c.Kind == compare.FieldEnum:
+		if gone, all := c.GoneValues(); !all {
+			return "it can't be " + strings.Join(gone, " or ") + " any more"
+		}
+		return "it has to be one of " + c.After
+	}
+	if severity, what := narrowing(c); severity != Note {
+		return what
+	}
+	return ""
+}
+
+// asProps returns a variable's schema as that of a CRD, which has the same fields.
+func asProps(schema clusterv1.JSONSchemaProps) *apiextensionsv1.JSONSchemaProps {
+	props := &apiextensionsv1.JSONSchemaProps{}
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return props
+	}
+	if err := json.Unmarshal(data, props); err != nil {
+		return &apiextensionsv1.JSONSchemaProps{}
+	}
+	return props
+}

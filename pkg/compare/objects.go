@@ -1,0 +1,200 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// ObjectChange is what became of an object of a file.
+type ObjectChange struct {
+	Object manifest.Object
+	Kind   Kind
+	// Fields are those that changed, where both releases have the object.
+	Fields []FieldChange
+}
+
+// Kind says whether something came, went, or is another.
+type Kind string
+
+// The kinds of changes.
+const (
+	Added   Kind = "added"
+	Removed Kind = "removed"
+	Changed Kind = "changed"
+)
+
+// objectKey tells objects from each other once clusterctl has put them into one namespace.
+type objectKey struct{ group, kind, name string }
+
+func keyOf(o unstructured.Unstructured) objectKey {
+	gvk := o.GroupVersionKind()
+	return objectKey{gvk.Group, gvk.Kind, o.GetName()}
+}
+
+// Objects returns the objects of components that changed, by their kinds and names, without what
+// CRDs, Permissions and Images say. An object that is there twice counts once, the last of its likes.
+func Objects(before, after []*manifest.Document) []ObjectChange {
+	return objects(withoutCRDs(before), withoutCRDs(after), besides)
+}
+
+// withoutCRDs leaves the custom resource definitions out.
+func withoutCRDs(documents []*manifest.Document) []*manifest.Document {
+	var others []*manifest.Document
+	for _, d := range documents {
+		if d.Object.GetKind() != "CustomResourceDefinition" {
+			others = append(others, d)
+		}
+	}
+	return others
+}
+
+// objects compares the part of each object that a function returns.
+func objects(before, after []*manifest.Document, part func(unstructured.Unstructured) map[string]any) []ObjectChange {
+	old, now := byKey(before), byKey(after)
+	var changes []ObjectChange
+	for key, d := range old {
+		other, ok := now[key]
+		if !ok {
+			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Removed})
+			continue
+		}
+		var w fieldWalk
+		w.hide = key.kind == "Secret" && key.group == ""
+		w.values(part(d.Object), part(other.Object), "")
+		if len(w.changes) > 0 {
+			changes = append(changes, ObjectChange{Object: other.Place().Object, Kind: Changed, Fields: w.changes})
+		}
+	}
+	for key, d := range now {
+		if _, ok := old[key]; !ok {
+			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Added})
+		}
+	}
+	slices.SortFunc(changes, func(a, b ObjectChange) int {
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Object.APIVersion, b.Object.APIVersion))
+	})
+	return changes
+}
+
+func byKey(documents []*manifest.Document) map[objectKey]*manifest.Document {
+	all := map[objectKey]*manifest.Document{}
+	for _, d := range documents {
+		all[keyOf(d.Object)] = d
+	}
+	return all
+}
+
+// wholly returns all of an object.
+func wholly(o unstructured.Unstructured) map[string]any { return o.Object }
+
+// besides returns what of an object has no comparison of its own, as rules of roles and images have.
+func besides(o unstructured.Unstructured) map[string]any {
+	fields := maps.Clone(o.Object)
+	delete(fields, "status")
+	if isRole(o) {
+		delete(fields, "rules")
+	}
+	if path, ok := podSpecs[o.GetKind()]; ok {
+		return withoutImages(fields, path)
+	}
+	return fields
+}
+
+// fieldWalk goes through two values side by side.
+type fieldWalk struct {
+	changes []FieldChange
+	// hide leaves values out of what is said.
+	hide bool
+}
+
+// values compares two values of a field.
+func (w *fieldWalk) values(before, after any, path string) {
+	oldFields, isMap := before.(map[string]any)
+	newFields, alsoMap := after.(map[string]any)
+	if isMap && alsoMap {
+		for _, name := range unionKeys(oldFields, newFields) {
+			w.values(oldFields[name], newFields[name], join(path, name))
+		}
+		return
+	}
+	oldNames, named := itemsByName(before)
+	newNames, alsoNamed := itemsByName(after)
+	if named && alsoNamed && len(oldNames)+len(newNames) > 0 {
+		for _, name := range unionKeys(oldNames, newNames) {
+			w.values(oldNames[name], newNames[name], path+"["+name+"]")
+		}
+		return
+	}
+	if old, now := compact(before), compact(after); old != now {
+		if before == nil {
+			old = ""
+		}
+		if after == nil {
+			now = ""
+		}
+		w.add(path, old, now)
+	}
+}
+
+func (w *fieldWalk) add(path, before, after string) {
+	if w.hide && !strings.HasPrefix(path, "metadata") {
+		if before != "" {
+			before = "(not shown)"
+		}
+		if after != "" {
+			after = "(not shown, changed)"
+		}
+	}
+	w.changes = append(w.changes, FieldChange{path, before, after})
+}
+
+// join adds a field's name to a path as Kubernetes writes it.
+func join(path, name string) string {
+	step := manifest.FieldPath(name)
+	if path == "" || strings.HasPrefix(step, "[") {
+		return path + step
+	}
+	return path + "." + step
+}
+
+// itemsByName returns the items of a list whose items are told apart by their names; false is no such
+// list. Nothing is one with no items.
+func itemsByName(value any) (map[string]any, bool) {
+	if value == nil {
+		return nil, true
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, ok
+	}
+	items := map[string]any{}
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		name, _ := fields["name"].(string)
+		if _, taken := items[name]; name == "" || taken {
+			return nil, false
+		}
+		items[name] = item
+	}
+	return items, true
+}
+
+// unionKeys returns the keys of two maps in order.
+func unionKeys[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	if all == nil {
+		all = map[string]V{}
+	}
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// String names an object change for errors and tests.
+func (c ObjectChange) String() string { return fmt.Sprintf("%s %s", c.Object, c.Kind) }

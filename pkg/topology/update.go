@@ -1,0 +1,103 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AdmitUpdate returns what Cluster API's webhook refuses a new form of a ClusterClass for where the
+// old one is installed: for itself, and, in inUse, where there are Clusters that use all of the old
+// class. What it would be refused for as a new class, as Admit says, is left out. The error says that
+// the webhook could not judge it.
+//
+// Source: Cluster API book, ClusterClass, "Changing a ClusterClass".
+func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (always, inUse []Problem, err error) {
+	known, err := Admit(ctx, after)
+	if err != nil {
+		return nil, nil, err
+	}
+	if always, err = admitUpdate(ctx, before, after, nil); err != nil {
+		return nil, nil, err
+	}
+	always = besides(always, known)
+	if inUse, err = admitUpdate(ctx, before, after, usersOf(before, after)); err != nil {
+		return nil, nil, err
+	}
+	return always, besides(besides(inUse, known), always), nil
+}
+
+// besides returns the problems that are not among others.
+func besides(problems, others []Problem) []Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return slices.Contains(others, p) })
+}
+
+// admitUpdate lets the webhook judge an update in a cluster with the given Clusters of the class.
+func admitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass, clusters []clusterv1.Cluster) ([]Problem, error) {
+	before, after = before.DeepCopy(), after.DeepCopy()
+	before.Namespace, after.Namespace = "default", "default"
+	_, err := (&admission.ClusterClass{Client: clustersOnly{clusters}}).ValidateUpdate(ctx, before, after)
+	return problemsOf(after, err)
+}
+
+// usersOf returns Clusters that between them use all of a class: each of its workers, its health
+// checks, and each of its Kubernetes versions.
+func usersOf(class, next *clusterv1.ClusterClass) []clusterv1.Cluster {
+	versions := class.Spec.KubernetesVersions
+	if len(versions) == 0 {
+		versions = []string{""}
+		if len(next.Spec.KubernetesVersions) > 0 {
+			versions = next.Spec.KubernetesVersions[:1] // which one a Cluster has is not known
+		}
+	}
+	clusters := make([]clusterv1.Cluster, 0, len(versions))
+	for _, version := range versions {
+		cluster := clusterv1.Cluster{}
+		cluster.Name, cluster.Namespace = "of-the-class", "default"
+		cluster.Spec.Topology.ClassRef.Name, cluster.Spec.Topology.Version = class.Name, version
+		if class.Spec.ControlPlane.HealthCheck.IsDefined() {
+			cluster.Spec.Topology.ControlPlane.HealthCheck.Enabled = ptr.To(true)
+		}
+		for _, md := range class.Spec.Workers.MachineDeployments {
+			topology := clusterv1.MachineDeploymentTopology{Class: md.Class, Name: md.Class}
+			if md.HealthCheck.IsDefined() {
+				topology.HealthCheck.Enabled = ptr.To(true)
+			}
+			cluster.Spec.Topology.Workers.MachineDeployments = append(cluster.Spec.Topology.Workers.MachineDeployments, topology)
+		}
+		for _, mp := range class.Spec.Workers.MachinePools {
+			cluster.Spec.Topology.Workers.MachinePools = append(cluster.Spec.Topology.Workers.MachinePools, clusterv1.MachinePoolTopology{Class: mp.Class, Name: mp.Class})
+		}
+		clusters = append(clusters, cluster)
+	}
+	return clusters
+}
+
+// clustersOnly is a cluster that has some Clusters and nothing else.
+type clustersOnly struct{ clusters []clusterv1.Cluster }
+
+// errOther says that something else than Clusters was asked for.
+var errOther = errors.New("only Clusters can be listed here")
+
+// Get implements client.Reader.
+func (clustersOnly) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// List implements client.Reader. All Clusters are of the class that is looked for.
+func (c clustersOnly) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	clusters, ok := list.(*clusterv1.ClusterList)
+	if !ok {
+		return fmt.Errorf("listing %T: %w", list, errOther)
+	}
+	clusters.Items = c.clusters
+	return nil
+}
