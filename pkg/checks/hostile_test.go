@@ -58,6 +58,8 @@ func TestHostileComponents(t *testing.T) {
 			if _, err := checks.Run(t.Context(), &checks.Subject{Release: spoiled}); err != nil {
 				t.Error(err)
 			}
+			upgradeFindings(t, &checks.Subject{Release: spoiled, Previous: own})
+			upgradeFindings(t, &checks.Subject{Release: own, Previous: spoiled})
 		}()
 	}
 }

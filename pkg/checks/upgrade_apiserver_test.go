@@ -1,0 +1,179 @@
+package checks_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// refusedUpgrades are the checks whose errors say that an API server refuses what clusterctl upgrade
+// does to an object that stays, with the kinds that they are about.
+var refusedUpgrades = map[string][]string{
+	"crd-version-removed": {"CustomResourceDefinition"},
+	"crd-scope-changed":   {"CustomResourceDefinition"},
+	"conversion-removed":  {"CustomResourceDefinition"},
+	"role-ref-changed":    {"ClusterRoleBinding"},
+}
+
+// TestRefusedUpgradesAreTheAPIServers plays, for all cases of these checks, what clusterctl upgrade
+// does to the objects that it does not delete, on a real API server: the components of the release
+// before are created, those of the new one are patched over them by JSON merge, both as clusterctl's
+// own code makes them. The API server refuses something where there is an error, and only there.
+func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
+		if os.Getenv("CI") != "" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	environment := &envtest.Environment{}
+	restConfig, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = environment.Stop() })
+	c, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, kinds := range refusedUpgrades {
+		data, err := os.ReadFile(filepath.Join(pinned.Root(t), "testdata", "checks", id+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cases caseFile
+		if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+			t.Fatal(err)
+		}
+		for _, tc := range append(cases.Bad, cases.Good...) {
+			t.Run(id+"/"+tc.Name, func(t *testing.T) {
+				subject := tc.subject(t)
+				before, after := installable(t, subject.Previous), installable(t, subject.Release)
+				var refusal error
+				for _, o := range after {
+					i := slices.IndexFunc(before, func(b unstructured.Unstructured) bool {
+						return b.GetName() == o.GetName() && b.GetKind() == o.GetKind()
+					})
+					if i < 0 || !slices.Contains(kinds, o.GetKind()) || deletedByClusterctl(o) || equality.Semantic.DeepEqual(before[i].Object, o.Object) {
+						continue
+					}
+					if refused := patched(t, c, before[i], o); refused != nil {
+						refusal = refused
+					}
+				}
+				predicted := false
+				check, err := checks.Find(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				check.Run(subject, func(f checks.Finding) {
+					predicted = predicted || f.Severity == checks.Error || f.Severity == "" && check.Severity == checks.Error
+				})
+				if predicted != (refusal != nil) {
+					t.Errorf("the check predicts a refusal: %v; the API server says %v", predicted, refusal)
+				}
+			})
+		}
+	}
+}
+
+// deletedByClusterctl says whether clusterctl upgrade deletes a cluster-scoped object before it makes
+// the new one.
+// Source: clusterctl, client/cluster components.go, Delete.
+func deletedByClusterctl(o unstructured.Unstructured) bool {
+	return o.GetKind() != "CustomResourceDefinition" && strings.HasPrefix(o.GetName(), "caplv-system-")
+}
+
+// installable returns the objects that clusterctl makes of a release's components.
+func installable(t *testing.T, r *release.Release) []unstructured.Unstructured {
+	t.Helper()
+	reader := config.NewMemoryReader()
+	if err := reader.Init(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	client, err := config.New(t.Context(), "", config.InjectReader(reader))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := r.Components()
+	components, err := repository.NewComponents(repository.ComponentsInput{
+		Provider: config.NewProvider(r.Provider.Name, "", r.Provider.Type), ConfigClient: client,
+		Processor: yamlprocessor.NewSimpleProcessor(), RawYaml: file.Data, Options: repository.ComponentsOptions{Version: r.Version},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return components.Objs()
+}
+
+// patched creates an object, patches another over it as clusterctl does, and returns what the API
+// server says to that.
+func patched(t *testing.T, c client.Client, before, after unstructured.Unstructured) error {
+	t.Helper()
+	before, after = *before.DeepCopy(), *after.DeepCopy()
+	if err := c.Create(t.Context(), &before); err != nil {
+		t.Fatalf("creating %s %s: %v", before.GetKind(), before.GetName(), err)
+	}
+	waitEstablished(t, c, before)
+	after.SetResourceVersion("")
+	err := c.Patch(t.Context(), &after, client.Merge)
+	if err != nil && !apierrors.IsInvalid(err) {
+		t.Fatalf("patching %s %s: %v", after.GetKind(), after.GetName(), err)
+	}
+	if gone := client.IgnoreNotFound(c.Delete(t.Context(), &before, client.PropagationPolicy(metav1.DeletePropagationBackground))); gone != nil {
+		t.Fatal(gone)
+	}
+	waitFor(t, func() bool {
+		found := before.DeepCopy()
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(found), found))
+	})
+	return err
+}
+
+// waitEstablished waits until a definition is in force: what can't be changed can be until then.
+func waitEstablished(t *testing.T, c client.Client, o unstructured.Unstructured) {
+	t.Helper()
+	if o.GetKind() != "CustomResourceDefinition" {
+		return
+	}
+	waitFor(t, func() bool {
+		found := o.DeepCopy()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
+			t.Fatal(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(item any) bool {
+			condition, _ := item.(map[string]any)
+			return condition["type"] == "Established" && condition["status"] == "True"
+		})
+	})
+}
+
+// waitFor waits until something is so.
+func waitFor(t *testing.T, isSo func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !isSo(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it takes too long")
+		}
+	}
+}
