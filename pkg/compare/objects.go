@@ -132,6 +132,9 @@ func (w *fieldWalk) values(before, after any, path string) {
 		}
 		return
 	}
+	if w.texts(before, after, path) {
+		return
+	}
 	if old, now := compact(before), compact(after); old != now {
 		if before == nil {
 			old = ""
@@ -141,6 +144,48 @@ func (w *fieldWalk) values(before, after any, path string) {
 		}
 		w.add(path, old, now)
 	}
+}
+
+// texts compares two lists of texts, such as arguments, item by item; false is that they are none, or
+// have the same items in another order.
+func (w *fieldWalk) texts(before, after any, path string) bool {
+	old, areTexts := textItems(before)
+	now, alsoTexts := textItems(after)
+	gone, come := without(old, now), without(now, old)
+	if !areTexts || !alsoTexts || len(gone)+len(come) == 0 {
+		return false
+	}
+	for i := range max(len(gone), len(come)) {
+		var was, is string
+		if i < len(gone) {
+			was = gone[i]
+		}
+		if i < len(come) {
+			is = come[i]
+		}
+		w.add(path+"[]", was, is)
+	}
+	return true
+}
+
+// textItems returns the items of a list of texts; nothing is one with no items.
+func textItems(value any) ([]string, bool) {
+	if value == nil {
+		return nil, true
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, false
+	}
+	var items []string
+	for _, item := range list {
+		text, isText := item.(string)
+		if !isText {
+			return nil, false
+		}
+		items = append(items, text)
+	}
+	return items, true
 }
 
 func (w *fieldWalk) add(path, before, after string) {

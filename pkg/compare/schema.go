@@ -53,6 +53,9 @@ const (
 	Narrows
 )
 
+// String is the answer in a word: no, perhaps, yes.
+func (n Narrowing) String() string { return [...]string{"no", "perhaps", "yes"}[n] }
+
 // SchemaChange is one change between the schemas of two releases of a version of a kind.
 type SchemaChange struct {
 	// Field is the path of the field in an object, with [] for the items of lists and [*] for the

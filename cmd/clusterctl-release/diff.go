@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+)
+
+func newDiffCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Show what changed between two releases",
+		Long: `Diff shows what changed from one release of a provider to another: the contract and the release series,
+kinds with their schemas field by field, images, variables, permissions, objects, flavors and
+ClusterClasses. What it would break for users is a matter of check --previous.
+
+OLD and NEW are version folders (<label>/<version>), folders with one version of each of several
+providers, or clusterctl's own URLs of a provider.
+
+It ends with status 0 whether there are differences or not; the JSON report says whether there are any.`,
+		Example: `  # What is new since the last release?
+  clusterctl release diff out/repository/infrastructure-demo/v0.4.0 out/release/infrastructure-demo/v0.5.0
+
+  # For the release notes
+  clusterctl release diff \
+    https://github.com/example/cluster-api-provider-demo/releases/v0.4.0/infrastructure-components.yaml \
+    out/release/infrastructure-demo/v0.5.0 --format markdown`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := compare.ParseFormat(format); err != nil {
+				return &usageError{err: fmt.Errorf("--format: %w", err)}
+			}
+			before, err := readReleases(cmd, args[:1])
+			if err != nil {
+				return err
+			}
+			after, err := readReleases(cmd, args[1:])
+			if err != nil {
+				return err
+			}
+			differences, err := compare.Sets(before, after)
+			if errors.Is(err, compare.ErrSeveral) {
+				return &usageError{err: err}
+			}
+			if err != nil {
+				return err
+			}
+			if len(differences.Differences) == 0 {
+				return &usageError{err: fmt.Errorf("%s and %s have no provider in common: there is nothing to compare", args[0], args[1])}
+			}
+			return differences.Write(format, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to show the differences, one of %v", compare.Formats()))
+	return cmd
+}

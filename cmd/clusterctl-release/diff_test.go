@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inTwoReleases builds the demo provider twice, the second time with an edit of the release's files, and
+// returns the folders of the releases.
+func inTwoReleases(t *testing.T, file, old, with string) (before, after string) {
+	t.Helper()
+	inDemo(t)
+	succeed(t, "build", "--version", "v0.1.0")
+	succeed(t, "build", "--version", "v0.1.1")
+	before, after = filepath.Join("out", "release", "infrastructure-demo", "v0.1.0"), filepath.Join("out", "release", "infrastructure-demo", "v0.1.1")
+	path := filepath.Join(after, file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("%s has no %q", file, old)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), old, with, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return before, after
+}
+
+func TestDiff(t *testing.T) {
+	before, after := inTwoReleases(t, "infrastructure-components.yaml", "maxLength: 64", "maxLength: 63")
+	for _, tc := range []struct {
+		line string
+		says []string
+	}{
+		{"diff " + before + " " + before, []string{"infrastructure-demo, v0.1.0 to v0.1.0", "no differences"}},
+		{"diff " + before + " " + after, []string{"infrastructure-demo, v0.1.0 to v0.1.1", "spec.size", "maxLength 63", "Images", ":v0.1.1"}},
+		{"diff " + after + " " + before, []string{"v0.1.1 to v0.1.0"}},
+		{"diff " + before + " " + after + " --format markdown", []string{"## infrastructure-demo: changes from v0.1.0 to v0.1.1", "| limit | maxLength 64 | maxLength 63 |"}},
+	} {
+		t.Run(tc.line, func(t *testing.T) {
+			out := succeed(t, strings.Fields(tc.line)...)
+			for _, text := range tc.says {
+				if !strings.Contains(out, text) {
+					t.Errorf("it does not say %q:\n%s", text, out)
+				}
+			}
+		})
+	}
+	var decoded struct {
+		Differences []struct {
+			Empty bool
+			Kinds []struct {
+				Fields []struct{ Change, Narrows string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(succeed(t, "diff", before, after, "--format", "json")), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	if d := decoded.Differences; len(d) != 1 || d[0].Empty || len(d[0].Kinds) != 1 || d[0].Kinds[0].Fields[0].Change != "limit" || d[0].Kinds[0].Fields[0].Narrows != "yes" {
+		t.Errorf("the JSON report is %+v", decoded)
+	}
+}
+
+func TestDiffRefuses(t *testing.T) {
+	before, after := inTwoReleases(t, "metadata.yaml", "releaseSeries:", "series:")
+	for line, says := range map[string]string{
+		"diff":           "accepts 2 arg(s)",
+		"diff " + before: "accepts 2 arg(s)",
+		"diff " + before + " " + before + " --format x": "use text, markdown, json",
+		"diff out/release " + before:                    "name one version's folder",
+	} {
+		t.Run(line, func(t *testing.T) { requireFailure(t, execute(t, strings.Fields(line)...), exitUsage, says) })
+	}
+	requireFailure(t, execute(t, "diff", before, "nowhere"), exitFailed, "nowhere")
+	requireFailure(t, execute(t, "diff", before, after), exitFailed, "metadata.yaml")
+}
+
+// TestCheckPrevious: what an upgrade refuses is found, and without the release before nothing is said.
+func TestCheckPrevious(t *testing.T) {
+	before, after := inTwoReleases(t, "infrastructure-components.yaml", "maxLength: 64", "maxLength: 63")
+	got := execute(t, "check", after, "--previous", before, "--fail-on", "warning")
+	if got.status != exitFindings || !strings.Contains(got.stdout, "crd-validation-narrowed") {
+		t.Errorf("status %d:\n%s", got.status, got.stdout)
+	}
+	if out := succeed(t, "check", after); strings.Contains(out, "crd-validation-narrowed") {
+		t.Errorf("an upgrade is judged without the release before:\n%s", out)
+	}
+	config, err := os.ReadFile("clusterctl-release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	suppress := append(config, "  suppress:\n  - {check: crd-validation-narrowed, reason: nobody has set it}\n"...)
+	if err := os.WriteFile("clusterctl-release.yaml", suppress, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := succeed(t, "check", after, "--previous", before, "--fail-on", "warning"); !strings.Contains(out, "nobody has set it") {
+		t.Errorf("the finding is not turned off:\n%s", out)
+	}
+	if out := succeed(t, "check", after); strings.Contains(out, "suppression-unused") {
+		t.Errorf("a check that did not run has its suppression reported:\n%s", out)
+	}
+}

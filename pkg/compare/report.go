@@ -1,0 +1,105 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Report is what changed between two sets of releases.
+type Report struct {
+	// Differences are those of the providers that both sets have, by label; one that is Empty says
+	// that nothing changed.
+	Differences []*Difference
+	// Added and Removed are releases of providers that only one set has.
+	Added, Removed []*release.Release
+}
+
+// ErrSeveral says that a set has two releases of one provider, so that it is not clear which to compare.
+var ErrSeveral = errors.New("name one version's folder")
+
+// Sets compares two sets of releases, provider by provider. The error is ErrSeveral, or that of Releases.
+func Sets(before, after []*release.Release) (*Report, error) {
+	old, err := byProvider(before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := byProvider(after)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	for _, label := range unionKeys(old, now) {
+		switch {
+		case now[label] == nil:
+			r.Removed = append(r.Removed, old[label])
+		case old[label] == nil:
+			r.Added = append(r.Added, now[label])
+		default:
+			d, err := Releases(old[label], now[label])
+			if err != nil {
+				return nil, err
+			}
+			r.Differences = append(r.Differences, d)
+		}
+	}
+	return r, nil
+}
+
+func byProvider(releases []*release.Release) (map[string]*release.Release, error) {
+	all := map[string]*release.Release{}
+	for _, r := range releases {
+		label := r.Provider.Label()
+		if other := all[label]; other != nil {
+			return nil, fmt.Errorf("there are %s and %s: %w", other, r, ErrSeveral)
+		}
+		all[label] = r
+	}
+	return all, nil
+}
+
+// Empty says whether nothing changed at all.
+func (r *Report) Empty() bool {
+	return len(r.Added)+len(r.Removed) == 0 && !slices.ContainsFunc(r.Differences, func(d *Difference) bool { return !d.Empty() })
+}
+
+// formats are the ways to show a report, in the order of help texts. A new one is a file and a line here.
+var formats = []struct {
+	name  string
+	write func(r *Report, w io.Writer) error
+}{
+	{"text", writeText},
+	{"markdown", writeMarkdown},
+	{"json", writeJSON},
+}
+
+// Formats returns the names of the formats.
+func Formats() []string {
+	var names []string
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// ParseFormat returns an error for what is no format's name.
+func ParseFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Write shows the report in a format of Formats.
+func (r *Report) Write(format string, w io.Writer) error {
+	for _, f := range formats {
+		if f.name == format {
+			return f.write(r, w)
+		}
+	}
+	return ParseFormat(format)
+}
