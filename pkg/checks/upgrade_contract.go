@@ -23,6 +23,9 @@ var contractSkipped = upgradeCheck("contract-skipped", Error, "Contracts follow 
 		if !found || !foundBefore || from < 0 || to < 0 {
 			return // series-present and contract-known say so
 		}
+		if newest.Major == oldest.Major && newest.Minor == oldest.Minor {
+			return // series-contract-changed says so
+		}
 		place := s.At(release.MetadataFile)
 		if to < from {
 			report(Finding{Place: place, Severity: Warning,
