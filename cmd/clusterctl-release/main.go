@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 )
@@ -32,6 +34,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	boundFetches()
 	boundMemory()
+	log.SetLogger(logr.Discard()) // Cluster API's own code logs through it, and complains where there is none
 	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
