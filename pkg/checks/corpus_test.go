@@ -160,6 +160,7 @@ var foundIn = map[string][]string{
 	"aggregated-role":            nil, // all are in groups that core knows, or that it has nothing to do with
 	"certificate-dns":            nil,
 	"certificate-issuer":         nil,
+	"crd-valid":                  nil,
 	"crd-name":                   nil, // one has the annotation
 	"crd-status-subresource":     nil,
 	"crd-storage-version":        nil,

@@ -54,6 +54,7 @@ var list = slices.Concat([]Check{
 	certificateDNS,
 	certificateIssuer,
 	placeholder,
+	crdValid,
 	crdName,
 	crdTemplateKind,
 	crdStatusSubresource,

@@ -140,7 +140,7 @@ func (s *Subject) Metadata() (*metadata.File, error) {
 type CRD = contract.CRD
 
 // CRDs returns the custom resource definitions of the components. One that does not fit its own
-// Go type is left out; the API server would refuse it, and as-clusterctl says so.
+// Go type is left out; the API server would refuse it, and crd-valid says so.
 func (s *Subject) CRDs() []CRD {
 	s.crdsOnce.Do(func() { s.crds = contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
 	return s.crds
