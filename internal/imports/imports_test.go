@@ -24,8 +24,9 @@ const module = "github.com/clusterctl-release/clusterctl-release"
 var layers = [][]string{
 	{"pkg/release", "pkg/manifest"},
 	{"pkg/schemas", "pkg/tree"},
-	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/ownership", "pkg/templates"},
+	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/templates"},
 	{"pkg/compare", "pkg/topology"},
+	{"pkg/ownership"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/publish"},
 	{"pkg/report"},
 }
