@@ -52,7 +52,7 @@ func bench(ctx context.Context, runs int) error {
 		return fmt.Errorf("making a folder to work in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	comparisons, err := prepare(ctx, work)
+	comparisons, programs, err := prepare(ctx, work)
 	if err != nil {
 		return err
 	}
@@ -61,43 +61,52 @@ func bench(ctx context.Context, runs int) error {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
 	}
+	if err := planOfDumps(ctx, programs.tool, programs.module, work, runs); err != nil {
+		return fmt.Errorf("plans of dumps: %w", err)
+	}
+	if err := planOfLive(ctx, programs.tool, programs.clusterctl, programs.module, work); err != nil {
+		return fmt.Errorf("plans of live namespaces: %w", err)
+	}
 	return nil
 }
 
+// built is where the programs are, and Cluster API's module.
+type built struct{ tool, clusterctl, module string }
+
 // prepare builds the programs, copies the tree, and returns what is to be measured.
-func prepare(ctx context.Context, work string) ([]comparison, error) {
+func prepare(ctx context.Context, work string) ([]comparison, built, error) {
 	tool := filepath.Join(work, "clusterctl-release")
 	if _, err := output(ctx, "", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", tool, "./cmd/clusterctl-release"); err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	kustomize, err := output(ctx, "", "hack/tools/tool", "kustomize")
 	if err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	clusterctl, err := output(ctx, "", "hack/tools/tool", "clusterctl")
 	if err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	module, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
 	if err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	source := filepath.Join(work, "cluster-api")
 	if err := os.CopyFS(filepath.Join(source, "core", "config"), os.DirFS(filepath.Join(module, "core", "config"))); err != nil {
-		return nil, fmt.Errorf("copying Cluster API's tree: %w", err)
+		return nil, built{}, fmt.Errorf("copying Cluster API's tree: %w", err)
 	}
 	if _, err := output(ctx, "", "cp", filepath.Join(module, "metadata.yaml"), source); err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	if _, err := output(ctx, source, tool, "init"); err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	const version = "v1.14.2"
 	released, repository := filepath.Join(work, "release"), filepath.Join(work, "repository")
 	peerRepository := filepath.Join(work, "peer")
 	components := filepath.Join(peerRepository, "cluster-api", version, "core-components.yaml")
 	if err := layOutPeer(peerRepository, components, filepath.Join(source, "metadata.yaml")); err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
 	build := []string{tool, "build", "--version", version, "--config", filepath.Join(source, "clusterctl-release.yaml"), "--output", released}
 	kustomizeBuild := []string{kustomize, "build", filepath.Join(source, "core", "config", "default"), "-o", components}
@@ -123,9 +132,9 @@ func prepare(ctx context.Context, work string) ([]comparison, error) {
 	}
 	corpus, err := checkOfCorpus(tool, clusterctl, work)
 	if err != nil {
-		return nil, err
+		return nil, built{}, err
 	}
-	return append(comparisons, corpus...), nil
+	return append(comparisons, corpus...), built{tool: tool, clusterctl: clusterctl, module: module}, nil
 }
 
 // layOutPeer makes the local repository that clusterctl reads the kustomize binary's result from.
@@ -182,7 +191,7 @@ func (c comparison) run(ctx context.Context, work string, runs int) error {
 	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.ours, median(ours, func(u usage) float64 { return u.wall.Seconds() }), median(ours, func(u usage) float64 { return u.peak }))
 	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.peers, median(peers, func(u usage) float64 { return u.wall.Seconds() }), median(peers, func(u usage) float64 { return u.peak }))
 	itself := func(f float64) float64 { return f }
-	fmt.Printf("  %-48s %7.2f    %6.2f      aim: at most %.1f of the time\n\n", "ratio, pair by pair", median(wallRatios, itself), median(peakRatios, itself), c.aim)
+	fmt.Printf("  %-48s %7.2f    %6.2f      aim: at most %.2f of the time\n\n", "ratio, pair by pair", median(wallRatios, itself), median(peakRatios, itself), c.aim)
 	return nil
 }
 

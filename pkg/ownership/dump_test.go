@@ -56,6 +56,30 @@ metadata:
   resourceVersion: ""
 `
 
+// crdText is a CRD with a list of versions before a field that is written in braces.
+const crdText = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  labels:
+    clusterctl.cluster.x-k8s.io: ""
+%[3]s
+  name: x
+spec:
+  versions:
+  - additionalPrinterColumns:
+    - name: Age
+    name: v1beta1
+    storage: true
+  - additionalPrinterColumns:
+    - name: Age
+    name: v1alpha1
+    storage: false
+  scope: Namespaced
+  group: %[2]s
+  names: {kind: %[1]s}
+`
+
 // summary says in a line each what a plan does.
 func summary(p *ownership.Plan) []string {
 	lines := []string{}
@@ -133,6 +157,11 @@ func TestDump(t *testing.T) {
 		{
 			name: "two dumps in one", files: map[string]string{"a.yaml": cluster, "b.yaml": strings.Replace(cluster, `"1"`, `"9"`, 1)},
 			want: []string{"1 Cluster team/a"}, problems: []string{"Cluster team/a is there twice with different UIDs"},
+		},
+		{
+			name: "CRDs", files: map[string]string{"all.yaml": cluster + "---\n" + object("DemoDisk", "d", "5", "") + "---\n" + object("DemoHidden", "h", "6", owned),
+				"crds.yaml": fmt.Sprintf(crdText, "Cluster", "cluster.x-k8s.io", "    a: b") + fmt.Sprintf(crdText, "DemoDisk", "infrastructure.cluster.x-k8s.io", "    clusterctl.cluster.x-k8s.io/move: \"\"")},
+			want: []string{"1 Cluster team/a", "1 DemoDisk team/d", "left DemoHidden team/h: its owner Cluster team/a is moved, and it is not read, as its CRD has no label clusterctl.cluster.x-k8s.io"},
 		},
 		{name: "the same twice", files: map[string]string{"a.yaml": cluster, "b.yaml": cluster}, want: []string{"1 Cluster team/a"}},
 		{name: "no objects", files: map[string]string{"a.yaml": cluster, "b.yaml": "a: b\n", "c.yaml": "# nothing\n", "d.yaml": "- a\n"}, want: []string{"1 Cluster team/a"}, problems: []string{

@@ -120,19 +120,15 @@ func (r *yamlReader) document(lines []line, at int, last bool) {
 	if from == to {
 		return
 	}
-	var items [][]line
-	ok := isItem(lines[from])
-	if ok {
-		items, ok = itemsOf(lines[from:to])
-	}
+	number, end := at+from, at+to
+	ok := isItem(lines[from]) && eachItem(lines[from:to], func(item []line) bool {
+		next := number + len(item)
+		r.object(item, number, next < end)
+		number = next
+		return true
+	})
 	if !ok {
-		r.problem(r.file, at+from+1, "the items of the list are not written one below the other; dump them with `kubectl get -o yaml` or `-o json`")
-		return
-	}
-	line := at + from
-	for i, item := range items {
-		r.object(item, line, i+1 < len(items))
-		line += len(item)
+		r.problem(r.file, number+1, "what comes next is no item of the list; dump it with `kubectl get -o yaml` or `-o json`")
 	}
 }
 

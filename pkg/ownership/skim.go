@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"bytes"
+	"slices"
 )
 
 // fields says which fields of a mapping are kept; nil under a name keeps all that is below it.
@@ -139,18 +140,12 @@ func skimBelow(to *bytes.Buffer, lines []line, keep fields) bool {
 	if len(lines) == 0 || !isItem(lines[0]) {
 		return skim(to, lines, keep)
 	}
-	items, ok := itemsOf(lines)
-	if !ok {
-		return false
-	}
-	for _, item := range items {
-		to.Write(bytes.Repeat([]byte(" "), lines[0].indent))
+	indent := lines[0].indent
+	return eachItem(lines, func(item []line) bool {
+		to.Write(bytes.Repeat([]byte(" "), indent))
 		to.WriteString("-\n")
-		if !skim(to, item, keep) {
-			return false
-		}
-	}
-	return true
+		return skim(to, item, keep)
+	})
 }
 
 // isItem says whether a line begins an item of a block list.
@@ -159,29 +154,30 @@ func isItem(l line) bool {
 	return text[0] == '-' && (len(text) == 1 || text[1] == ' ')
 }
 
-// itemsOf splits the lines of a block list into its items, with spaces in place of the dashes.
-func itemsOf(lines []line) ([][]line, bool) {
-	var items [][]line
+// eachItem calls for each item of a block list with its lines, with a space in place of the dash, until
+// one returns false. It returns false itself where the lines are something else, too.
+func eachItem(lines []line, do func([]line) bool) bool {
 	indent, start := lines[0].indent, 0
-	for i, l := range lines {
-		switch {
-		case l.indent < 0 || l.indent > indent:
-		case l.indent < indent || !isItem(l):
-			return nil, false
-		default:
-			if i > 0 {
-				items = append(items, lines[start:i])
+	for i := 1; i <= len(lines); i++ {
+		if i < len(lines) {
+			l := lines[i]
+			if l.indent < 0 || l.indent > indent {
+				continue
 			}
-			start = i
-			text := bytes.Clone(l.text)
-			text[indent] = ' '
-			lines[i] = newLine(text)
-			if lines[i].indent < 0 {
-				continue // a dash alone: the item begins in the next line
+			if l.indent < indent || !isItem(l) {
+				return false
 			}
 		}
+		item := slices.Clone(lines[start:i]) // whoever has to read them all needs the dashes
+		text := bytes.Clone(item[0].text)
+		text[indent] = ' '
+		item[0] = newLine(text)
+		if !do(item) {
+			return false
+		}
+		start = i
 	}
-	return append(items, lines[start:]), true
+	return true
 }
 
 func writeLines(to *bytes.Buffer, lines []line) {
