@@ -107,6 +107,9 @@ func TestCases(t *testing.T) {
 		if len(cases.Bad) == 0 {
 			t.Errorf("check %s has no bad case", check.ID)
 		}
+		if len(cases.Good) == 0 {
+			t.Errorf("check %s has no good case", check.ID)
+		}
 		for _, c := range cases.Bad {
 			t.Run(check.ID+"/bad/"+c.Name, func(t *testing.T) {
 				if len(c.Want) == 0 {
