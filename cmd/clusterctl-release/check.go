@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
@@ -29,16 +30,20 @@ type checkFlags struct {
 	failOn   string
 	list     bool
 	explain  string
+	world    worldFlags
 }
 
 func newCheckCommand() *cobra.Command {
 	var flags checkFlags
 	cmd := &cobra.Command{
-		Use:   "check RELEASE...",
+		Use:   "check [RELEASE...]",
 		Short: "Check releases against clusterctl's rules and the provider contracts",
 		Long: `Check holds releases against what clusterctl refuses, what the contracts ask for, and what is known to
 bite users later. A RELEASE is a version folder (<label>/<version>), a folder with several of them, or
 clusterctl's own URL of a provider: your own before it is published, or anybody's after.
+
+With --dump or --live, it holds a namespace of a management cluster against the checks of ownership instead:
+what ` + "`clusterctl move`" + ` would lose, and why. No contents of Secrets are read of live clusters.
 
 It ends with status 1 where there is a finding of the severity that --fail-on names, or a graver one.`,
 		Example: `  # What was built
@@ -46,6 +51,9 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
 
   # As annotations of a pull request
   clusterctl release check out/release --format github --fail-on warning
+
+  # A management cluster, before it is moved
+  clusterctl release check --live --kubeconfig mgmt.yaml --namespace team-a --fail-on warning
 
   # What is a check about?
   clusterctl release check --explain image-canonical`,
@@ -56,6 +64,7 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
 	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
 	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats()))
 	cmd.Flags().StringVar(&flags.failOn, "fail-on", string(checks.Error), "severity to fail on: error, warning or note")
+	addWorldFlags(cmd, &flags.world)
 	cmd.Flags().BoolVar(&flags.list, "list", false, "list all checks")
 	cmd.Flags().StringVar(&flags.explain, "explain", "", "print the page of a check, by its id")
 	return cmd
@@ -72,7 +81,7 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 		}
 		fmt.Fprint(cmd.OutOrStdout(), page)
 		return nil
-	case len(args) == 0:
+	case len(args) == 0 && !flags.world.asked():
 		return &usageError{err: errors.New("name a release to check"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
 	}
 	failOn, err := checks.ParseSeverity(flags.failOn)
@@ -82,14 +91,7 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	if err := report.ParseFormat(flags.format); err != nil {
 		return &usageError{err: fmt.Errorf("--format: %w", err)}
 	}
-	subjects, folders, err := readSubjects(cmd, args, flags)
-	if err != nil {
-		return err
-	}
-	progress := newProgress(cmd.ErrOrStderr())
-	progress.show("checking")
-	found, err := runChecks(cmd.Context(), subjects, folders)
-	progress.close()
+	found, problems, err := checkAll(cmd, args, flags)
 	if err != nil {
 		return err
 	}
@@ -97,10 +99,29 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	if err := found.Write(flags.format, cmd.OutOrStdout()); err != nil {
 		return err
 	}
+	if err := incomplete(cmd, problems); err != nil {
+		return err
+	}
 	if found.Fails(failOn) {
 		return &findingsError{}
 	}
 	return nil
+}
+
+// checkAll checks releases, or a dump or a cluster, of which it says what could not be read.
+func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Report, []ownership.Problem, error) {
+	if flags.world.asked() {
+		return checkWorld(cmd, args, flags.world)
+	}
+	subjects, folders, err := readSubjects(cmd, args, flags)
+	if err != nil {
+		return nil, nil, err
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	progress.show("checking")
+	found, err := runChecks(cmd.Context(), subjects, folders)
+	progress.close()
+	return found, nil, err
 }
 
 // listChecks prints a line for each check.

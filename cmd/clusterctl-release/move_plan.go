@@ -32,10 +32,15 @@ type sourceFlags struct {
 func addSourceFlags(cmd *cobra.Command, flags *sourceFlags) {
 	addRenderFlags(cmd, &flags.render)
 	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
+	addLiveFlags(cmd, flags)
+}
+
+// addLiveFlags adds the flags that say which cluster is read, and which namespace.
+func addLiveFlags(cmd *cobra.Command, flags *sourceFlags) {
 	cmd.Flags().BoolVar(&flags.live, "live", false, "read a management cluster")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "with --live: the kubeconfig (default: as kubectl)")
 	cmd.Flags().StringVar(&flags.context, "context", "", "with --live: the context of the kubeconfig (default: the current one)")
-	cmd.Flags().StringVar(&flags.namespace, "namespace", "", "namespace to move (default: that of the context, or the only one with Clusters)")
+	cmd.Flags().StringVar(&flags.namespace, "namespace", "", "with --live or a dump: namespace to move (default: that of the context, or the only one with Clusters)")
 }
 
 func newMovePlanCommand() *cobra.Command {

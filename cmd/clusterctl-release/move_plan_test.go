@@ -126,3 +126,39 @@ func TestMovePlanAsJSON(t *testing.T) {
 		t.Errorf("the plan is %+v", plan)
 	}
 }
+
+// TestCheckWorld: check of a dump tells what a move would lose, in every format.
+func TestCheckWorld(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dump.yaml")
+	if err := os.WriteFile(file, []byte(clusterDump+orphanDump), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	if err := os.WriteFile(broken, []byte(clusterDump+"---\na: [\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args           []string
+		status         int
+		stdout, stderr string
+	}{
+		{args: []string{"--dump", file}, status: exitFine, stdout: "DemoDisk team/lost"},
+		{args: []string{"--dump", file, "--fail-on", "warning"}, status: exitFindings, stdout: "0 errors, 1 warning, 0 notes in the namespace team of the dump"},
+		{args: []string{"--dump", file, "--format", "json"}, status: exitFine, stdout: `"id": "orphan"`},
+		{args: []string{"--dump", file, "--format", "github"}, status: exitFine, stdout: "::warning title=orphan,file=" + file},
+		{args: []string{"--dump", file, "--format", "gitlab"}, status: exitFine, stdout: `"check_name": "orphan"`},
+		{args: []string{"--dump", file, "--format", "sarif"}, status: exitFine, stdout: `"ruleId": "orphan"`},
+		{args: []string{"--dump", file, "--format", "junit"}, status: exitFine, stdout: `<testcase classname="ownership" name="secret-unlinked">`},
+		{args: []string{"--dump", broken}, status: exitFailed, stdout: "0 errors", stderr: "not read: " + broken + ":"},
+		{args: []string{"--dump", file, "release"}, status: exitUsage, stderr: "leave out one of them"},
+		{args: []string{"--dump", file, "--live"}, status: exitUsage, stderr: "use one of them"},
+		{args: []string{"--namespace", "a"}, status: exitUsage, stderr: "are for --live or --dump"},
+		{args: []string{"--dump", filepath.Join(filepath.Dir(file), "missing")}, status: exitFailed, stderr: "no such file"},
+	} {
+		var stdout, stderr strings.Builder
+		status := run(t.Context(), append([]string{"check"}, tc.args...), &stdout, &stderr)
+		if status != tc.status || !strings.Contains(stdout.String(), tc.stdout) || !strings.Contains(stderr.String(), tc.stderr) {
+			t.Errorf("check %v: status %d, want %d; printed is %q, want %q in it; the error is %q, want %q in it", tc.args, status, tc.status, stdout.String(), tc.stdout, stderr.String(), tc.stderr)
+		}
+	}
+}

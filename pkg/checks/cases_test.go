@@ -15,6 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -41,6 +42,8 @@ type checkCase struct {
 	Previous []edit `json:"previous"`
 	// Tree has files of a source tree by path, the release file among them, that the release is made of.
 	Tree map[string]string `json:"tree"`
+	// Dump is what is checked instead of a release: the objects of the namespace default of a dump.
+	Dump string `json:"dump"`
 	// Want has a text for each finding of the check: "<severity> <file> | <object> | <path> | <part of the message>".
 	// Parts at the end may be left out.
 	Want []string `json:"want"`
@@ -132,7 +135,7 @@ func compareFindings(t *testing.T, id string, c checkCase) {
 		t.Fatal(err)
 	}
 	wanted := slices.Clone(c.Want)
-	check.Run(c.subject(t), func(f checks.Finding) {
+	c.run(t, check, func(f checks.Finding) {
 		if f.Severity == "" {
 			f.Severity = check.Severity
 		}
@@ -150,6 +153,42 @@ func compareFindings(t *testing.T, id string, c checkCase) {
 	for _, want := range wanted {
 		t.Errorf("not found: %s", want)
 	}
+}
+
+// run runs a check on the edited release, or on the dump.
+func (c checkCase) run(t *testing.T, check checks.Check, report checks.Report) {
+	t.Helper()
+	if c.Dump == "" {
+		check.Run(c.subject(t), report)
+		return
+	}
+	for _, f := range c.world(t).Findings {
+		if f.ID == check.ID {
+			f.File = filepath.Base(f.File)
+			report(f)
+		}
+	}
+}
+
+// world checks the dump.
+func (c checkCase) world(t *testing.T) *checks.Result {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "dump.yaml")
+	if err := os.WriteFile(file, []byte(c.Dump), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	world, err := ownership.Dump(t.Context(), true, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(world.Problems) > 0 {
+		t.Fatalf("the dump has problems: %v", world.Problems)
+	}
+	result, err := checks.RunWorld(t.Context(), world, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
 }
 
 // subject returns the edited release, with the one before where the case has one.

@@ -55,6 +55,8 @@ const (
 	Contract     Group = "contract"
 	Templates    Group = "templates"
 	ClusterClass Group = "clusterclass"
+	// Ownership checks are about what `clusterctl move` takes: of releases, of dumps and of clusters.
+	Ownership Group = "ownership"
 	// Upgrade checks need the release before; without it they are silent.
 	Upgrade Group = "upgrade"
 )
@@ -70,7 +72,7 @@ type Check struct {
 	Title string
 	// Source is the document and heading that the rule comes from.
 	Source string
-	// Run reports what is wrong in a release.
+	// Run reports what is wrong in a release; nil is a check of dumps and clusters alone.
 	Run func(s *Subject, report Report)
 }
 
@@ -97,9 +99,11 @@ type Suppressed struct {
 	Reason string
 }
 
-// Result is what the checks found in one release.
+// Result is what the checks found in one release, or in one dump or cluster.
 type Result struct {
+	// Release is nil where something else was checked, which Source names for people.
 	Release    *release.Release
+	Source     string
 	Findings   []Finding
 	Suppressed []Suppressed
 }
@@ -178,7 +182,9 @@ func Run(ctx context.Context, s *Subject) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		findings = append(findings, c.findings(s)...)
+		if c.Run != nil {
+			findings = append(findings, c.findings(s)...)
+		}
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

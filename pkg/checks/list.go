@@ -93,6 +93,18 @@ var list = slices.Concat([]Check{
 	clusterClassAdmission,
 	clusterClassTopology,
 	clusterClassDryRunImmutability,
+	// ownership
+	orphan,
+	danglingOwner,
+	ownerCycle,
+	ownerScope,
+	ownerVersion,
+	twoControllers,
+	identityMove,
+	secretUnlinked,
+	classInOtherNamespace,
+	moveBlocked,
+	notPaused,
 	// upgrade
 	crdRemoved,
 	crdVersionRemoved,

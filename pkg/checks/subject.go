@@ -49,6 +49,9 @@ type Subject struct {
 	kindsOnce sync.Once
 	kinds     *schemas.Kinds
 
+	risksOnce sync.Once
+	risks     []templateRisk
+
 	podsOnce sync.Once
 	podList  []*pod
 

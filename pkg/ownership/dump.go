@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // maxDumpFile is how large a file of a dump may be, in bytes.
@@ -157,6 +159,11 @@ func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 	}
 	for i := range w.Objects {
 		w.Kinds.assume(&w.Objects[i])
+	}
+	for i := range w.Objects { // after all objects: those tell whether their kinds have namespaces
+		for _, r := range w.Objects[i].Owners {
+			w.Kinds.assume(&Object{Object: manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: w.Objects[i].Namespace}})
+		}
 	}
 	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are taken for kinds that clusterctl installed, those whose objects have no namespace for cluster-scoped ones, and none for one with a label to move it (add the output of `kubectl get crds -o yaml` to the dump to know)")
 	if !w.isBackup() {

@@ -30,6 +30,8 @@ type Kind struct {
 	schema.GroupKind
 	// Version is the one that is stored: clusterctl reads the objects in it. "" is not known.
 	Version string
+	// Served are the versions that the API server serves; none is not known.
+	Served []string
 	// Plural is the resource's name in URLs; "" is not known.
 	Plural string
 	// ClusterScoped says that its objects have no namespace.
@@ -69,8 +71,14 @@ func (k Kinds) add(crd *apiextensionsv1.CustomResourceDefinition, version string
 	_, hierarchy := crd.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
 	hierarchy = hierarchy || hierarchiesOfCore[gk]
 	_, move := crd.Labels[clusterctlv1.ClusterctlMoveLabel]
+	var served []string
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
 	k[gk] = Kind{
-		GroupKind: gk, Version: version, Plural: crd.Spec.Names.Plural, ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
+		GroupKind: gk, Version: version, Served: served, Plural: crd.Spec.Names.Plural, ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
 		Move: move || hierarchy, MoveHierarchy: hierarchy,
 	}
 }
@@ -112,6 +120,7 @@ type slimCRD struct {
 		Versions []struct {
 			Name    string `json:"name" yaml:"name"`
 			Storage bool   `json:"storage" yaml:"storage"`
+			Served  bool   `json:"served" yaml:"served"`
 		} `json:"versions" yaml:"versions"`
 	} `json:"spec" yaml:"spec"`
 }
@@ -123,7 +132,7 @@ func (s *slimCRD) crd() *apiextensionsv1.CustomResourceDefinition {
 	crd.Spec.Group, crd.Spec.Scope = s.Spec.Group, s.Spec.Scope
 	crd.Spec.Names.Kind, crd.Spec.Names.Plural = s.Spec.Names.Kind, s.Spec.Names.Plural
 	for _, v := range s.Spec.Versions {
-		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Storage: v.Storage})
+		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Storage: v.Storage, Served: v.Served})
 	}
 	return crd
 }

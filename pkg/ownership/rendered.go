@@ -31,18 +31,22 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 	if err != nil {
 		return nil, err
 	}
-	releases := append([]*release.Release{r}, with...)
 	var crds []*apiextensionsv1.CustomResourceDefinition
-	for _, r := range releases {
+	for _, r := range append([]*release.Release{r}, with...) {
 		found, err := schemas.CRDs(r)
 		if err != nil {
 			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
 		}
 		crds = append(crds, found...)
 	}
+	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), crds, rendered.Objects), nil
+}
+
+// OfTemplate makes the world that the objects of a rendered template and of the classes that it names
+// become, as Rendered does. Owner references that the objects bring themselves stay.
+func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.CustomResourceDefinition, objects []unstructured.Unstructured) *World {
 	kinds := schemas.Of(crds...)
-	w := &World{Source: fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), Desired: true}
-	objects := rendered.Objects
+	w := &World{Source: source, Desired: true}
 	made, err := topology.Expand(ctx, kinds, objects)
 	switch {
 	case err == nil:
@@ -56,7 +60,6 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 			objects[i].SetNamespace("") // clusterctl sets one on what it does not know
 		}
 		o := FromUnstructured(&objects[i], manifest.Place{})
-		o.Owners = nil
 		if _, known := w.Kinds[o.GroupKind()]; !known && !isOfKubernetes(o.GroupKind().Group) {
 			w.Kinds[o.GroupKind()] = Kind{GroupKind: o.GroupKind(), Unknown: true}
 			w.assume("%s is of a provider that is not here: it is taken for a namespaced kind that clusterctl installed (--with takes its release)", o.GroupKind())
@@ -64,7 +67,7 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 		w.Objects = append(w.Objects, o)
 	}
 	w.own()
-	return w, nil
+	return w
 }
 
 // replaced returns objects with those of a second list in place of the first's of the same names.
@@ -92,7 +95,7 @@ func (w *World) setKindsOfReleases(kinds *schemas.Kinds, crds []*apiextensionsv1
 	for _, kind := range kinds.All() {
 		if _, known := w.Kinds[kind.GroupKind]; kind.Core && !known {
 			w.Kinds[kind.GroupKind] = Kind{
-				GroupKind: kind.GroupKind, ClusterScoped: kind.Scope == apiextensionsv1.ClusterScoped,
+				GroupKind: kind.GroupKind, Served: kind.Served(), ClusterScoped: kind.Scope == apiextensionsv1.ClusterScoped,
 				Move: hierarchiesOfCore[kind.GroupKind], MoveHierarchy: hierarchiesOfCore[kind.GroupKind],
 			}
 		}

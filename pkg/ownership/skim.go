@@ -23,7 +23,7 @@ var (
 		"Machine":                   {"status": {"nodeRef": nil}},
 		"Provider":                  {"type": nil},
 		"CustomResourceDefinition": {"spec": {
-			"group": nil, "scope": nil, "names": {"kind": nil, "plural": nil}, "versions": {"name": nil, "storage": nil},
+			"group": nil, "scope": nil, "names": {"kind": nil, "plural": nil}, "versions": {"name": nil, "storage": nil, "served": nil},
 		}},
 	}
 )

@@ -36,7 +36,7 @@ func writeGitHub(r *Report, w io.Writer) error {
 
 // sentence says all of a finding in one text.
 func sentence(e Entry, f checks.Finding) string {
-	lead := e.Release.String()
+	lead := e.title()
 	if at := where(f); at != "" {
 		lead += ", " + at
 	}
@@ -78,7 +78,7 @@ func writeGitLab(r *Report, w io.Writer) error {
 		for _, f := range e.Findings {
 			// Not the line: an issue stays the same one while lines above it change. A second one
 			// of the same content is told by its number.
-			content := strings.Join([]string{e.Release.Provider.Label(), f.ID, f.File, f.Object.String(), f.Path, f.Message}, "\x00")
+			content := strings.Join([]string{e.label(), f.ID, f.File, f.Object.String(), f.Path, f.Message}, "\x00")
 			seen[content]++
 			sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", content, seen[content]))
 			issue := gitLabIssue{

@@ -18,10 +18,10 @@ type jsonReport struct {
 }
 
 type jsonRelease struct {
-	// The provider's label, e.g. infrastructure-libvirt.
+	// The provider's label, e.g. infrastructure-libvirt; of a dump or a cluster, what it is.
 	Label string `json:"label"`
 
-	// The release's version.
+	// The release's version; empty for a dump or a cluster.
 	Version string `json:"version"`
 
 	// What is wrong, in the order of files and lines.
@@ -86,8 +86,11 @@ func writeJSON(r *Report, w io.Writer) error {
 	}
 	for _, e := range r.Entries {
 		entry := jsonRelease{
-			Label: e.Release.Provider.Label(), Version: e.Release.Version,
+			Label:    e.label(),
 			Findings: make([]jsonFinding, 0, len(e.Findings)), Suppressed: make([]jsonSuppressed, 0, len(e.Suppressed)),
+		}
+		if e.Release != nil {
+			entry.Version = e.Release.Version
 		}
 		for _, f := range e.Findings {
 			entry.Findings = append(entry.Findings, newJSONFinding(f))

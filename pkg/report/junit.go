@@ -37,12 +37,15 @@ type (
 func writeJUnit(r *Report, w io.Writer) error {
 	out := junitSuites{}
 	for _, e := range r.Entries {
-		suite := junitSuite{Name: e.Release.String()}
+		suite := junitSuite{Name: e.title()}
 		byID := map[string][]checks.Finding{}
 		for _, f := range e.Findings {
 			byID[f.ID] = append(byID[f.ID], f)
 		}
 		for _, check := range checks.All() {
+			if e.Release == nil && check.Group != checks.Ownership || e.Release != nil && check.Run == nil {
+				continue // it was not run
+			}
 			suite.add(e, string(check.Group), check.ID, byID[check.ID])
 			delete(byID, check.ID)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 )
 
-// Entry is what the checks found in one release.
+// Entry is what the checks found in one release, or in one dump or cluster.
 type Entry struct {
 	*checks.Result
 	// Folder is where the release's files are, as a path that a pipeline knows; "" where they are
@@ -19,8 +19,30 @@ type Entry struct {
 	Folder string
 }
 
+// title names what was checked, for people.
+func (e Entry) title() string {
+	if e.Release == nil {
+		return e.Source
+	}
+	return e.Release.String()
+}
+
+// label is the provider's label, or what else was checked.
+func (e Entry) label() string {
+	if e.Release == nil {
+		return e.Source
+	}
+	return e.Release.Provider.Label()
+}
+
 // path returns how a pipeline names a file of the release.
 func (e Entry) path(file string) string {
+	switch {
+	case e.Release == nil && file == "":
+		return "cluster" // a live one: pipelines want a path all the same
+	case e.Release == nil:
+		return file
+	}
 	folder := e.Folder
 	if folder == "" {
 		folder = path.Join(e.Release.Provider.Label(), e.Release.Version)

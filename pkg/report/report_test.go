@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,8 +213,9 @@ func TestJUnit(t *testing.T) {
 	if first.Failures == 0 || first.Tests != len(first.Cases) {
 		t.Errorf("the first suite has %d failures and %d tests for %d cases", first.Failures, first.Tests, len(first.Cases))
 	}
-	if second.Failures != 0 || second.Tests != len(checks.All()) {
-		t.Errorf("the clean release has %d failures in %d tests, want 0 in %d", second.Failures, second.Tests, len(checks.All()))
+	ofReleases := len(slices.DeleteFunc(checks.All(), func(c checks.Check) bool { return c.Run == nil }))
+	if second.Failures != 0 || second.Tests != ofReleases {
+		t.Errorf("the clean release has %d failures in %d tests, want 0 in %d", second.Failures, second.Tests, ofReleases)
 	}
 }
 

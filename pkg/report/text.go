@@ -30,8 +30,12 @@ func writeText(r *Report, w io.Writer) error {
 	for _, e := range r.Entries {
 		t.release(e)
 	}
+	checked := plural(len(r.Entries), "release")
+	if len(r.Entries) == 1 && r.Entries[0].Release == nil {
+		checked = r.Entries[0].title()
+	}
 	t.printf("%s, %s, %s in %s\n", plural(r.Count(checks.Error), "error"), plural(r.Count(checks.Warning), "warning"),
-		plural(r.Count(checks.Note), "note"), plural(len(r.Entries), "release"))
+		plural(r.Count(checks.Note), "note"), checked)
 	return t.err
 }
 
@@ -56,7 +60,7 @@ func (t *text) release(e Entry) {
 	if len(e.Findings) == 0 && len(e.Suppressed) == 0 {
 		return
 	}
-	t.printf("%s\n", t.bold.Sprint(e.Release))
+	t.printf("%s\n", t.bold.Sprint(e.title()))
 	t.lines = map[string][][]byte{}
 	file := ""
 	for _, f := range e.Findings {
@@ -102,8 +106,10 @@ func (t *text) finding(e Entry, f checks.Finding) {
 func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
 	lines, known := t.lines[f.File]
 	if !known {
-		if file, found := e.Release.File(f.File); found {
-			lines = bytes.Split(file.Data, []byte("\n"))
+		if e.Release != nil {
+			if file, found := e.Release.File(f.File); found {
+				lines = bytes.Split(file.Data, []byte("\n"))
+			}
 		}
 		t.lines[f.File] = lines
 	}
