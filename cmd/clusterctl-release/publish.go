@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,9 @@ type publishFlags struct {
 	replace          bool
 	clusterctlConfig string
 	skipChecks       bool
+	tokenFile        string
+	commit           string
+	notes            string
 }
 
 func newPublishCommand() *cobra.Command {
@@ -30,23 +34,32 @@ them, or clusterctl's own URL of a provider.
 A version is visible as a whole or not at all. Publishing the same bytes again does nothing; a
 version that is published with other bytes is refused.
 
-PLACE is a folder (or its file:// URL), which becomes a local repository with a clusterctl.yaml, or
-"overrides", which is clusterctl's overrides folder.`,
+PLACE is one of
+  DIR or file:///DIR            a local repository, with a clusterctl.yaml at its root
+  overrides                     clusterctl's overrides folder
+  https://github.com/OWNER/REPO the releases of a repository on GitHub; the token is read from
+                                GITHUB_TOKEN or --token-file, and needs contents: write`,
 		Example: `  # A local repository of what was built
   clusterctl release publish out/release --to out/repository
 
   # What would happen?
   clusterctl release publish out/release --to out/repository --plan
 
+  # A release on GitHub; the token is in GITHUB_TOKEN
+  clusterctl release publish out/release --to https://github.com/example/cluster-api-provider-demo --notes NOTES.md
+
   # Let clusterctl take the files of this version instead of the published ones
   clusterctl release publish out/release/infrastructure-libvirt/v0.1.0 --to overrides`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runPublish(cmd, args, flags) },
 	}
-	cmd.Flags().StringVar(&flags.to, "to", "", "where to publish to: a folder, a file:// URL or \"overrides\" (required)")
+	cmd.Flags().StringVar(&flags.to, "to", "", "where to publish to: a folder, a file:// URL, \"overrides\" or a server's URL (required)")
 	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, and change nothing")
 	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
 	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
+	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
+	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
+	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown")
 	addSkipChecksFlag(cmd, &flags.skipChecks)
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
@@ -62,9 +75,18 @@ func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
 
 // publishTo publishes, or plans to, and returns the report.
 func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
-	publisher, err := publish.Open(flags.to, publish.Options{
+	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
-	})
+		TokenFile: flags.tokenFile, Commit: flags.commit,
+	}
+	if flags.notes != "" {
+		notes, err := os.ReadFile(flags.notes)
+		if err != nil {
+			return "", fmt.Errorf("reading the notes (--notes): %w", err)
+		}
+		options.Notes = string(notes)
+	}
+	publisher, err := publish.Open(flags.to, options)
 	if err != nil {
 		return "", &usageError{err: err}
 	}

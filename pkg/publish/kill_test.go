@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if task := os.Getenv(childTask); task != "" {
 		os.Exit(child(task, os.Getenv(childRoot), os.Getenv(childKill)))
 	}
+	withoutPipelines()
 	os.Exit(m.Run())
 }
 

@@ -122,7 +122,7 @@ func (l *localRepository) Fetch(ctx context.Context, provider release.Provider, 
 }
 
 // readLocal returns the releases that a path or file URL names.
-func readLocal(ctx context.Context, text string) ([]*release.Release, error) {
+func readLocal(ctx context.Context, text string, _ Options) ([]*release.Release, error) {
 	path, err := localPath(text)
 	if err != nil {
 		return nil, err

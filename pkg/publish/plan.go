@@ -29,6 +29,8 @@ type Plan struct {
 	Releases []ReleasePlan
 	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
 	Config *ConfigPlan
+	// Warnings are what was seen at the place that bites its users, whoever put it there.
+	Warnings []string
 }
 
 // ReleasePlan is what would happen to one release.
@@ -98,6 +100,9 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, "             %s\n", entry)
 		}
 	}
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(&b, "  warning: %s\n", warning)
+	}
 	return b.String()
 }
 
@@ -107,6 +112,8 @@ type Result struct {
 	Plan
 	// Commands are the clusterctl commands that use the releases, one a line of shell each.
 	Commands []string
+	// Entry is what a user's clusterctl.yaml needs before these commands work; empty where it needs nothing.
+	Entry string
 }
 
 // String returns what was done and how to use it as text for a person.
@@ -123,11 +130,26 @@ func (r *Result) String() string {
 		}
 		fmt.Fprintf(&b, "%s %s: %s\n", verb, r.Config.Path, strings.Join(r.Config.Entries, ", "))
 	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", warning)
+	}
+	if r.Entry != "" {
+		fmt.Fprintf(&b, "for clusterctl.yaml:\n%s", indent(r.Entry, "  "))
+	}
 	if len(r.Commands) > 0 {
 		b.WriteString("to use it:\n")
 	}
 	for _, command := range r.Commands {
 		fmt.Fprintf(&b, "  %s\n", command)
+	}
+	return b.String()
+}
+
+// indent puts something before each line of a text.
+func indent(text, before string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(before + line)
 	}
 	return b.String()
 }

@@ -41,6 +41,17 @@ type Options struct {
 	// Empty is clusterctl's default. The target "overrides" reads from it where that folder is.
 	ClusterctlConfig string
 
+	// TokenFile is a file with the token for a server. Empty takes it from the environment, by the
+	// variables that each target names. No token is needed to read what is public.
+	TokenFile string
+	// Commit is the commit that a version is tagged at where there is no tag yet; where there is
+	// one it has to be of this commit. Empty is the commit that a pipeline runs for.
+	Commit string
+	// Notes are the text of the release on servers that have one, in Markdown.
+	Notes string
+
+	// remote is what tests put between this package and a server.
+	remote remote
 	// disk is what tests put between this package and the system.
 	disk disk
 }
@@ -60,12 +71,13 @@ type target struct {
 	// open returns the publisher of a place.
 	open func(text string, opts Options) (Publisher, error)
 	// read returns the releases at a place; nil where it is nothing to read releases from.
-	read func(ctx context.Context, text string) ([]*release.Release, error)
+	read func(ctx context.Context, text string, opts Options) ([]*release.Release, error)
 }
 
 // targets are all kinds of places; the first that matches is taken.
 var targets = []target{
 	overridesTarget,
+	githubTarget,
 	localTarget,
 }
 
@@ -86,19 +98,24 @@ func Open(to string, opts Options) (Publisher, error) {
 }
 
 // Read returns the releases at a location: a version folder (<label>/<version>), a provider's
-// folder or a repository's root with everything in it, or clusterctl's own provider URL
-// (file:///.../<label>/<version or latest>/<components file>, or that as a plain path), which is
-// read through clusterctl's own client. The error is *TargetError where the text names no kind of
+// folder or a repository's root with everything in it, or clusterctl's own URL of a provider
+// (file:///.../<label>/<version or latest>/<components file>, or that as a plain path, or the URLs
+// that the targets on servers name). The error is *TargetError where the text names no kind of
 // place that releases are read from, and release.ErrNoRelease where there is none.
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func Read(ctx context.Context, location string) ([]*release.Release, error) {
+	return ReadWith(ctx, location, Options{})
+}
+
+// ReadWith is Read with options, such as the file with the token for a server.
+func ReadWith(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
 	var forms []string
 	for _, t := range targets {
 		if t.read == nil {
 			continue
 		}
 		if t.matches(location) {
-			return t.read(ctx, location)
+			return t.read(ctx, location, opts)
 		}
 		forms = append(forms, t.form)
 	}

@@ -1,0 +1,253 @@
+// Package githubserver is a GitHub of ours for tests: the part of its documented API that publishing
+// and clusterctl use, for one repository, wrong sides included. Each of these says where it is
+// documented or was reported.
+package githubserver
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The hosts that one GitHub has.
+const (
+	WebHost     = "github.com"
+	APIHost     = "api.github.com"
+	UploadsHost = "uploads.github.com"
+	// StorageHost is where downloads are redirected to.
+	StorageHost = "release-assets.githubusercontent.com"
+)
+
+// Server is a GitHub with one repository. Its fields are set before it is used.
+type Server struct {
+	// Owner and Name are the repository's.
+	Owner, Name string
+	// Token may read and write, ReadToken may read; anybody may read unless it is Private.
+	Token, ReadToken string
+	Private          bool
+	// Archived and MovedTo are states of a repository that takes no releases.
+	Archived bool
+	MovedTo  string
+	// Now is the server's time.
+	Now func() time.Time
+	// Lag is by how much lists, and releases by their tags, are behind.
+	Lag time.Duration
+	// NoDigests leaves digests out, as older servers do.
+	// Source: GitHub changelog, "Releases now expose digests for release assets", June 2025.
+	NoDigests bool
+	// PageSize is the size of a page at most; 0 is the real one.
+	PageSize int
+	// Base is the server's URL where it is one for everything, as a GitHub Enterprise Server is.
+	Base string
+
+	mu       sync.Mutex
+	lastID   int64
+	releases []*Release
+	tags     map[string]string
+	latest   int64
+	history  []moment
+}
+
+// Release is a release as the server has it.
+type Release struct {
+	ID                      int64
+	Tag, Name, Body, Target string
+	Draft, Prerelease       bool
+	CreatedAt, PublishedAt  time.Time
+	Assets                  []*Asset
+}
+
+// Asset is a file of a release.
+type Asset struct {
+	ID    int64
+	Name  string
+	State string
+	Data  []byte
+}
+
+// moment is what lists showed from a time on.
+type moment struct {
+	at       time.Time
+	releases []*Release
+}
+
+// New returns a server with a repository that has a commit and no tags.
+func New(owner, name string, now func() time.Time) *Server {
+	return &Server{Owner: owner, Name: name, Now: now, Token: "ghs_writer", ReadToken: "ghs_reader", tags: map[string]string{}}
+}
+
+// Hosts returns the server under all of its hosts.
+func (s *Server) Hosts() map[string]http.Handler {
+	return map[string]http.Handler{WebHost: s, APIHost: s, UploadsHost: s, StorageHost: s}
+}
+
+// Tag puts a tag on a commit.
+func (s *Server) Tag(tag, commit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tags[tag] = commit
+}
+
+// Commit returns the commit that a tag is on.
+func (s *Server) Commit(tag string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tags[tag]
+}
+
+// Add puts a release there as it is, and returns its id.
+func (s *Server) Add(r Release) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.ID = s.newID()
+	for _, a := range r.Assets {
+		a.ID = s.newID()
+		if a.State == "" {
+			a.State = "uploaded"
+		}
+	}
+	if !r.Draft && r.Tag != "" && s.tags[r.Tag] == "" {
+		s.tags[r.Tag] = strings.Repeat("a", 40)
+	}
+	s.releases = append(s.releases, &r)
+	if !r.Draft && !r.Prerelease {
+		s.latest = r.ID
+	}
+	s.changed()
+	return r.ID
+}
+
+// Releases returns copies of all releases, drafts too.
+func (s *Server) Releases() []*Release {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return clone(s.releases)
+}
+
+// Latest returns the tag of the release that is called the latest, or "".
+func (s *Server) Latest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := find(s.releases, s.latest); r != nil {
+		return r.Tag
+	}
+	return ""
+}
+
+// Public returns the files that anybody can download for a tag, or false where it is not public.
+func (s *Server) Public(tag string) (map[string][]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.releases {
+		if r.Tag == tag && !r.Draft {
+			files := map[string][]byte{}
+			for _, a := range r.Assets {
+				if a.State == "uploaded" {
+					files[a.Name] = a.Data
+				}
+			}
+			return files, true
+		}
+	}
+	return nil, false
+}
+
+func (s *Server) newID() int64 {
+	s.lastID++
+	return s.lastID
+}
+
+func find(releases []*Release, id int64) *Release {
+	i := slices.IndexFunc(releases, func(r *Release) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return releases[i]
+}
+
+// clone copies releases; the bytes of assets are never changed and shared.
+func clone(releases []*Release) []*Release {
+	copied := make([]*Release, 0, len(releases))
+	for _, r := range releases {
+		c := *r
+		c.Assets = make([]*Asset, 0, len(r.Assets))
+		for _, a := range r.Assets {
+			b := *a
+			c.Assets = append(c.Assets, &b)
+		}
+		copied = append(copied, &c)
+	}
+	return copied
+}
+
+// changed notes what lists will show.
+func (s *Server) changed() {
+	if s.Lag > 0 {
+		s.history = append(s.history, moment{s.Now(), clone(s.releases)})
+	}
+}
+
+// shown returns what lists show now: they are behind.
+// Source: GitHub community discussions and release tools report releases that are missing from the
+// list just after they were made, e.g. softprops/action-gh-release issue 602 and cli/cli issue 5850.
+func (s *Server) shown() []*Release {
+	if s.Lag == 0 {
+		return s.releases
+	}
+	until := s.Now().Add(-s.Lag)
+	var shown []*Release
+	for _, m := range s.history {
+		if m.at.After(until) {
+			break
+		}
+		shown = m.releases
+	}
+	return shown
+}
+
+// access is what a request may do.
+type access int
+
+const (
+	nothing access = iota
+	reading
+	writing
+)
+
+// access returns what a request may do, or nothing with the answer sent.
+func (s *Server) access(w http.ResponseWriter, r *http.Request) access {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	switch {
+	case token != "" && token == s.Token:
+		return writing
+	case token != "" && token == s.ReadToken:
+		return reading
+	case token != "":
+		// Source: GitHub docs, "Troubleshooting the REST API", "Bad credentials".
+		fail(w, http.StatusUnauthorized, "Bad credentials")
+		return nothing
+	case s.Private:
+		// Source: GitHub docs, "Troubleshooting the REST API", "404 Not Found for an existing resource".
+		fail(w, http.StatusNotFound, "Not Found")
+		return nothing
+	}
+	return reading
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"message":%q,"documentation_url":"https://docs.github.com/rest"}`, message) // to a recorder or a client that is gone
+}
+
+// invalid answers that a field has a value that can't be taken.
+// Source: GitHub docs, "Troubleshooting the REST API", "Validation Failed".
+func invalid(w http.ResponseWriter, resource, field, code string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_, _ = fmt.Fprintf(w, `{"message":"Validation Failed","errors":[{"resource":%q,"code":%q,"field":%q}]}`, resource, code, field) // as above
+}

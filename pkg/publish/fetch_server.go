@@ -1,0 +1,138 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// downloadsAtOnce is how many files are read at the same time.
+const downloadsAtOnce = 8
+
+// fetched is one provider's release among the files of a version on a server.
+type fetched struct {
+	version string
+	// names are all files of the version.
+	names []string
+	// componentsFile is the file with the provider's components.
+	componentsFile string
+	// provider is nil where the components have to tell.
+	provider *release.Provider
+	// repository is the name of what holds the version; the provider's name is made of it where
+	// the components do not tell.
+	repository string
+	// read returns the bytes of a file.
+	read func(ctx context.Context, name string) ([]byte, error)
+}
+
+// fetchFiles returns a provider's release: what clusterctl would read for it, and the other files
+// that were published with it, as its checksums say. Other files of a version, such as binaries,
+// are not of it.
+func fetchFiles(ctx context.Context, f fetched) (*release.Release, error) {
+	components, err := f.read(ctx, f.componentsFile)
+	if err != nil {
+		return nil, err
+	}
+	provider := f.provider
+	if provider == nil {
+		found, err := providerOf(f.componentsFile, components, f.repository)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
+		}
+		provider = &found
+	}
+	listed := map[string]string{}
+	if slices.Contains(f.names, ChecksumsFile) {
+		text, err := f.read(ctx, ChecksumsFile)
+		if err != nil {
+			return nil, err
+		}
+		if listed, err = parseChecksums(text); err != nil {
+			listed = map[string]string{} // a file of that name that others made may say anything
+		}
+	}
+	empty := &release.Release{Provider: *provider, Version: f.version}
+	wanted := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
+		_, published := listed[name]
+		return name == f.componentsFile || made(name) || slices.Contains(componentsFiles(), name) ||
+			empty.Role(name) == release.RoleOther && !published
+	})
+	files := make([]release.File, len(wanted)+1)
+	files[len(wanted)] = release.File{Name: f.componentsFile, Data: components}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(downloadsAtOnce)
+	for i, name := range wanted {
+		group.Go(func() error {
+			data, err := f.read(groupCtx, name)
+			files[i] = release.File{Name: name, Data: data}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return release.New(*provider, f.version, files)
+}
+
+// componentsFiles returns the names that the contract gives components.
+func componentsFiles() []string {
+	var names []string
+	for _, t := range release.ProviderTypes() {
+		names = append(names, release.Provider{Type: t}.ComponentsFile())
+	}
+	return names
+}
+
+// providerOf returns the provider that components are of: by the label that they carry, or, where
+// they have none, by their file's name and that of the repository.
+// Source: clusterctl provider contract, "Labels".
+func providerOf(file string, data []byte, repository string) (release.Provider, error) {
+	documents, parseErr := manifest.Parse(file, data)
+	for _, d := range documents {
+		label := d.Object.GetLabels()[clusterv1.ProviderNameLabel]
+		if p, err := release.ParseLabel(label); err == nil && p.ComponentsFile() == file {
+			return p, nil
+		}
+	}
+	for _, t := range release.ProviderTypes() {
+		p := release.Provider{Type: t, Name: strings.TrimPrefix(strings.ToLower(repository), "cluster-api-provider-")}
+		if t == clusterctlv1.CoreProviderType {
+			p.Name = config.ClusterAPIProviderName
+		}
+		if p.ComponentsFile() == file && p.Validate() == nil {
+			return p, nil
+		}
+	}
+	return release.Provider{}, errors.Join(parseErr, fmt.Errorf("it is not clear which provider %s is of: its objects have no label %s, and the contract's names are %s",
+		file, clusterv1.ProviderNameLabel, strings.Join(componentsFiles(), ", ")))
+}
+
+// parseChecksums reads the format of the program sha256sum: digests by names.
+func parseChecksums(data []byte) (map[string]string, error) {
+	sums := map[string]string{}
+	line := 0
+	for text := range strings.Lines(string(data)) {
+		line++
+		text = strings.TrimRight(text, "\r\n")
+		sum, name, ok := strings.Cut(text, " ")
+		name = strings.TrimPrefix(strings.TrimPrefix(name, " "), "*")
+		if !ok || len(sum) != 64 || strings.Trim(sum, "0123456789abcdefABCDEF") != "" || name == "" || strings.ContainsAny(name, `/\`) {
+			return nil, fmt.Errorf("%s:%d: it is no line of a SHA-256 and a file's name", ChecksumsFile, line)
+		}
+		if _, twice := sums[name]; twice {
+			return nil, fmt.Errorf("%s:%d: %s is there twice", ChecksumsFile, line, name)
+		}
+		sums[name] = strings.ToLower(sum)
+	}
+	return sums, nil
+}

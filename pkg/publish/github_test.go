@@ -1,0 +1,363 @@
+package publish
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// published publishes releases, which must work.
+func (w *githubWorld) published(t *testing.T, change func(*Options), releases ...*release.Release) *Result {
+	t.Helper()
+	n, opts := w.process(nil)
+	if change != nil {
+		change(&opts)
+	}
+	result, err := w.do(t.Context(), n, opts, releases...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// changesOf returns the requests that change something.
+func changesOf(n *wire.Network) []string {
+	return slices.DeleteFunc(n.Requests(), func(r string) bool { return strings.HasPrefix(r, http.MethodGet) })
+}
+
+func TestGitHubPublish(t *testing.T) {
+	w := newGitHubWorld(t)
+	r := someRelease(libvirt, "v0.1.0", "")
+	w.expect(r)
+	n, opts := w.process(nil)
+	plan, err := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made := changesOf(n); len(made) > 0 {
+		t.Errorf("a plan changed something: %v", made)
+	}
+	want := "to https://github.com/acme/capl\n  create     infrastructure-libvirt v0.1.0, 3 files\n"
+	if diff := cmp.Diff(want, plan.String()); diff != "" {
+		t.Errorf("the plan (-want +got):\n%s", diff)
+	}
+	result := w.published(t, func(o *Options) { o.Notes = "What is new\n" }, r)
+	want = `published infrastructure-libvirt v0.1.0 in https://github.com/acme/capl/releases/tag/v0.1.0
+for clusterctl.yaml:
+  providers:
+  - name: libvirt
+    type: InfrastructureProvider
+    url: https://github.com/acme/capl/releases/latest/infrastructure-components.yaml
+to use it:
+  clusterctl generate provider --infrastructure libvirt:v0.1.0
+  clusterctl init --infrastructure libvirt:v0.1.0
+  clusterctl generate cluster my-cluster --infrastructure libvirt:v0.1.0 --flavor prod
+`
+	if diff := cmp.Diff(want, result.String()); diff != "" {
+		t.Errorf("the result (-want +got):\n%s", diff)
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+	there := w.server.Releases()[0]
+	if there.Body != "What is new\n" || there.Name != "v0.1.0" || there.Prerelease || w.server.Latest() != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
+		t.Errorf("published %+v, latest %s, commit %s", there, w.server.Latest(), w.server.Commit("v0.1.0"))
+	}
+	// Again: nothing is changed.
+	n, opts = w.process(nil)
+	result, err = w.do(t.Context(), n, opts, r)
+	if err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+		t.Errorf("publishing again: %v, %v, %v", result, err, changesOf(n))
+	}
+}
+
+// TestGitHubLatest: only the highest stable version is the latest, in whatever order they come.
+func TestGitHubLatest(t *testing.T) {
+	w := newGitHubWorld(t)
+	for _, step := range []struct {
+		version, latest string
+		prerelease      bool
+	}{
+		{"v0.1.0-rc.0", "", true},
+		{"v0.1.0", "v0.1.0", false},
+		{"v0.2.0", "v0.2.0", false},
+		{"v0.1.1", "v0.2.0", false},
+		{"v0.3.0-alpha.1", "v0.2.0", true},
+		{"v0.2.1", "v0.2.1", false},
+		{"v0.10.0", "v0.10.0", false},
+		{"v0.9.9", "v0.10.0", false},
+	} {
+		r := someRelease(libvirt, step.version, "")
+		w.expect(r)
+		w.published(t, nil, r)
+		releases := w.server.Releases()
+		if got := releases[len(releases)-1]; got.Prerelease != step.prerelease || w.server.Latest() != step.latest {
+			t.Errorf("%s: pre-release %v, latest %q", step.version, got.Prerelease, w.server.Latest())
+		}
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGitHubSeveralProviders: providers of one version become one release.
+func TestGitHubSeveralProviders(t *testing.T) {
+	w := newGitHubWorld(t)
+	n, opts := w.process(nil)
+	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "one"), someRelease(micro, "v0.1.0", "two"))
+	if err == nil || !strings.Contains(err.Error(), "infrastructure-libvirt v0.1.0 and bootstrap-micro v0.1.0 both have a file cluster-template-prod.yaml") || len(n.Requests()) > 0 {
+		t.Fatalf("want a collision before anything is asked, got %v, %v", err, n.Requests())
+	}
+	both := []*release.Release{someRelease(libvirt, "v0.1.0", ""), someRelease(micro, "v0.1.0", "")}
+	w.expect(both...)
+	w.published(t, nil, both...)
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+	if got := len(w.server.Releases()[0].Assets); got != 5 { // two components, metadata, a template, checksums
+		t.Errorf("%d assets", got)
+	}
+	// One of them alone is there as well.
+	if result := w.published(t, nil, both[1]); result.Releases[0].Action != Unchanged {
+		t.Errorf("one of two: %v", result)
+	}
+	_, opts = w.process(nil)
+	releases, err := ReadWith(t.Context(), githubURL+"/releases/tag/v0.1.0", opts)
+	if err != nil || len(releases) != 2 {
+		t.Errorf("read %v: %v", releases, err)
+	}
+}
+
+func TestGitHubConflictAndReplace(t *testing.T) {
+	w := newGitHubWorld(t)
+	for _, version := range []string{"v0.1.0", "v0.2.0-rc.0"} {
+		w.published(t, nil, someRelease(libvirt, version, "old"))
+	}
+	for _, test := range []struct {
+		version string
+		replace bool
+		refused bool
+	}{{"v0.1.0", false, true}, {"v0.1.0", true, true}, {"v0.2.0-rc.0", false, true}, {"v0.2.0-rc.0", true, false}} {
+		r := someRelease(libvirt, test.version, "new")
+		n, opts := w.process(nil)
+		opts.Replace = test.replace
+		result, err := w.do(t.Context(), n, opts, r)
+		var conflict *ConflictError
+		if test.refused {
+			if !errors.As(err, &conflict) || len(conflict.Differences) != 2 || len(changesOf(n)) > 0 {
+				t.Errorf("%s, replace %v: %v, %v", test.version, test.replace, err, changesOf(n))
+			}
+			continue
+		}
+		w.expect(r)
+		if err != nil || result.Releases[0].Action != Replace {
+			t.Errorf("%s: %v, %v", test.version, result, err)
+		}
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGitHubDrafts: a draft that people have prepared gives its notes; others are named.
+func TestGitHubDrafts(t *testing.T) {
+	w := newGitHubWorld(t)
+	w.server.Add(githubserver.Release{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true})
+	w.server.Add(githubserver.Release{Tag: "untagged-1", Name: "v0.1.0", Draft: true, Assets: []*githubserver.Asset{{Name: "program", Data: []byte("x")}}})
+	r := someRelease(libvirt, "v0.1.0", "")
+	result := w.published(t, nil, r)
+	releases := w.server.Releases()
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "another draft for v0.1.0") || len(releases) != 2 {
+		t.Errorf("warnings %q, releases %v", result.Warnings, releases)
+	}
+	public := releases[len(releases)-1]
+	if public.Draft || public.Name != "The first" || public.Body != "Words of ours" {
+		t.Errorf("published %+v", public)
+	}
+}
+
+// TestGitHubTagWarnings: tags without a complete release, of which clusterctl takes the newest of a series.
+func TestGitHubTagWarnings(t *testing.T) {
+	w := newGitHubWorld(t)
+	for _, tag := range []string{"v0.1.0", "v0.1.1", "v0.2.0", "v0.3.0", "nightly", "v0.4.0"} {
+		w.server.Tag(tag, someCommit)
+	}
+	asset := func(name string) *githubserver.Asset { return &githubserver.Asset{Name: name, Data: []byte("x")} }
+	w.server.Add(githubserver.Release{Tag: "v0.1.1", Assets: []*githubserver.Asset{asset("metadata.yaml"), asset("infrastructure-components.yaml")}})
+	w.server.Add(githubserver.Release{Tag: "v0.2.0", Assets: []*githubserver.Asset{asset("metadata.yaml")}})
+	w.server.Add(githubserver.Release{Tag: "v0.3.0", Draft: true, Assets: []*githubserver.Asset{asset("metadata.yaml"), asset("infrastructure-components.yaml")}})
+	result := w.published(t, nil, someRelease(libvirt, "v0.4.0", ""))
+	var tags []string
+	for _, warning := range result.Warnings {
+		tags = append(tags, strings.Fields(warning)[2])
+	}
+	if diff := cmp.Diff([]string{"v0.3.0", "v0.2.0"}, tags); diff != "" {
+		t.Errorf("tags that are warned of (-want +got):\n%s\n%v", diff, result.Warnings)
+	}
+}
+
+// TestGitHubErrors: each says what to do, and nothing is left behind.
+func TestGitHubErrors(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	odd, err := release.New(libvirt, "v0.1.0", append(slices.Clone(r.Files), release.File{Name: "a b.txt", Data: []byte("x")}, release.File{Name: "empty.txt"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		prepare func(*githubWorld, *Options)
+		release *release.Release
+		want    string
+	}{
+		"no token":          {func(_ *githubWorld, o *Options) { o.TokenFile = "" }, r, "set GITHUB_TOKEN"},
+		"wrong token":       {func(w *githubWorld, _ *Options) { w.server.Token = "other" }, r, "the token is not accepted"},
+		"read-only token":   {func(w *githubWorld, _ *Options) { w.server.Token, w.server.ReadToken = "other", githubSecret }, r, "contents: write"},
+		"private, no right": {func(w *githubWorld, o *Options) { w.server.Private = true; w.server.Name = "other" }, r, "there is no such repository"},
+		"archived":          {func(w *githubWorld, _ *Options) { w.server.Archived = true }, r, "is archived"},
+		"moved":             {func(w *githubWorld, _ *Options) { w.server.MovedTo = "acme/renamed" }, r, "publish to https://github.com/acme/renamed"},
+		"no tag, no commit": {func(_ *githubWorld, o *Options) { o.Commit = "" }, r, "push the tag first"},
+		"tag elsewhere":     {func(w *githubWorld, _ *Options) { w.server.Tag("v0.1.0", strings.Repeat("b", 40)) }, r, "is of the commit bbb"},
+		"names and sizes":   {nil, odd, `GitHub changes the name "a b.txt"`},
+		"an empty file":     {nil, odd, "empty.txt is empty"},
+		"made public early": {func(w *githubWorld, _ *Options) { w.server.Add(githubserver.Release{Tag: "v0.1.0"}) }, r, "make it a draft again"},
+		"half a release": {func(w *githubWorld, _ *Options) {
+			w.server.Add(githubserver.Release{Tag: "v0.1.0", Assets: []*githubserver.Asset{{Name: "metadata.yaml", Data: []byte(metadata)}}})
+		}, r, "infrastructure-components.yaml is only in the new one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitHubWorld(t)
+			n, opts := w.process(nil)
+			if test.prepare != nil {
+				test.prepare(w, &opts)
+			}
+			before := w.server.Releases()
+			_, err := w.do(t.Context(), n, opts, test.release)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+			if diff := cmp.Diff(before, w.server.Releases()); diff != "" {
+				t.Errorf("something was changed (-before +after):\n%s", diff)
+			}
+			if err := w.whole(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGitHubURLs: what is no repository, and the hosts that a token is sent to.
+func TestGitHubURLs(t *testing.T) {
+	token := newGitHubWorld(t).token
+	for text, want := range map[string]string{
+		"https://github.com/acme":               "is no GitHub repository",
+		"https://github.com/acme/capl/releases": "is more than a repository",
+		"https://me:pw@github.com/acme/capl":    "has a user or password in it",
+		"https://github.com/acme/capl?x=y":      "is no GitHub repository",
+		"https://github.com/acme/ca%20pl":       "is no GitHub repository",
+		"https://github.example.com/acme/capl":  "is no place to publish to",
+		"http://github.com/acme/capl":           "is no place to publish to",
+	} {
+		_, err := Open(text, Options{TokenFile: token})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
+			t.Errorf("%s: want %q, got %v", text, want, err)
+		}
+	}
+	for _, test := range []struct{ server, api, url, wantAPI, wantUploads string }{
+		{"", "", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
+		{"https://github.com", "https://api.github.com", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
+		{"https://ghe.example.com", "https://ghe.example.com/api/v3", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
+		{"https://ghe.example.com", "", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
+		{"https://acme.ghe.com", "https://api.acme.ghe.com", "https://acme.ghe.com/a/b", "https://api.acme.ghe.com/", "https://uploads.acme.ghe.com/"},
+		{"https://ghe.example.com", "https://ghe.example.com/api/v3", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
+	} {
+		t.Setenv("GITHUB_SERVER_URL", test.server)
+		t.Setenv("GITHUB_API_URL", test.api)
+		t.Setenv("GITHUB_TOKEN", githubSecret)
+		p, err := Open(test.url, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := p.(*githubRepository)
+		if g.server.api.String() != test.wantAPI || g.server.uploads.String() != test.wantUploads {
+			t.Errorf("%s on %s: %s, %s", test.url, test.server, g.server.api, g.server.uploads)
+		}
+		// The token of one server is not for another.
+		if own := !strings.Contains(test.server, "ghe") || !strings.HasPrefix(test.url, "https://github.com"); (g.token != "") != own {
+			t.Errorf("%s on %s: has a token: %v", test.url, test.server, g.token != "")
+		}
+	}
+}
+
+// TestGitHubRead reads by clusterctl's URL forms, without a token.
+func TestGitHubRead(t *testing.T) {
+	w := newGitHubWorld(t)
+	for _, version := range []string{"v0.1.0", "v0.2.0", "v0.3.0-rc.0"} {
+		w.published(t, nil, someLabelled(version))
+	}
+	n, opts := w.process(nil)
+	opts.TokenFile = ""
+	for location, version := range map[string]string{
+		githubURL + "/releases/v0.1.0/infrastructure-components.yaml":      "v0.1.0",
+		githubURL + "/releases/latest/infrastructure-components.yaml":      "v0.2.0",
+		githubURL + "/releases/v0.3.0-rc.0/infrastructure-components.yaml": "v0.3.0-rc.0",
+		githubURL + "/releases/tag/v0.1.0":                                 "v0.1.0",
+		githubURL + "/releases/latest":                                     "v0.2.0",
+	} {
+		releases, err := ReadWith(t.Context(), location, opts)
+		if err != nil || len(releases) != 1 {
+			t.Errorf("%s: %v, %v", location, releases, err)
+			continue
+		}
+		if want := someLabelled(version); releases[0].String() != want.String() || len(want.Differences(releases[0])) > 0 {
+			t.Errorf("%s: read %s, %v", location, releases[0], want.Differences(releases[0]))
+		}
+	}
+	for location, want := range map[string]string{
+		githubURL: "names no release",
+		githubURL + "/releases/v0.9.0/infrastructure-components.yaml": "it has v0.3.0-rc.0, v0.2.0, v0.1.0",
+		githubURL + "/releases/v0.1.0/bootstrap-components.yaml":      "has no file bootstrap-components.yaml",
+		githubURL + "/releases/0.1.0/infrastructure-components.yaml":  "lacks the leading v",
+	} {
+		_, err := ReadWith(t.Context(), location, opts)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q, got %v", location, want, err)
+		}
+	}
+	if len(n.Leaks()) > 0 {
+		t.Error(n.Leaks())
+	}
+}
+
+// someLabelled returns a release whose components tell the provider, with a file that clusterctl does not read.
+func someLabelled(version string) *release.Release {
+	r, err := release.New(libvirt, version, []release.File{
+		{Name: "infrastructure-components.yaml", Data: []byte("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: x\n  labels:\n    cluster.x-k8s.io/provider: infrastructure-libvirt\n")},
+		{Name: release.MetadataFile, Data: []byte(metadata)},
+		{Name: "NOTES.md", Data: []byte("notes")},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+func TestParseChecksums(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	sums, err := parseChecksums(checksums(r.Files).Data)
+	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != digest([]byte(metadata)) {
+		t.Errorf("%v, %v", sums, err)
+	}
+	sum := strings.Repeat("a", 64)
+	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is there twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {
+		if _, err := parseChecksums([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: want %q, got %v", text, want, err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+const (
+	githubURL    = "https://github.com/acme/capl"
+	githubSecret = "ghs_TopSecretOfTheTests"
+	someCommit   = "0123456789abcdef0123456789abcdef01234567"
+)
+
+// githubWorld is a GitHub with an observer, and the processes that publish to it.
+type githubWorld struct {
+	clock  *wire.Clock
+	server *githubserver.Server
+	token  string
+
+	mu       sync.Mutex
+	want     map[string]map[string]string // what a public version has to have, by version, name and digest
+	seen     int
+	problems []string
+	told     []string
+}
+
+func newGitHubWorld(t testing.TB) *githubWorld {
+	t.Helper()
+	w := &githubWorld{clock: wire.NewClock(), want: map[string]map[string]string{}}
+	w.server = githubserver.New("acme", "capl", w.clock.Now)
+	w.server.Token = githubSecret
+	w.token = filepath.Join(t.TempDir(), "token")
+	write(t, w.token, githubSecret+"\n")
+	return w
+}
+
+// expect makes the observer look for a complete version of these releases.
+func (w *githubWorld) expect(releases ...*release.Release) {
+	all, err := bundles(releases)
+	if err != nil {
+		panic(err)
+	}
+	for _, b := range all {
+		w.want[b.version] = map[string]string{}
+		for _, f := range append(slices.Clone(b.files), checksums(b.files)) {
+			w.want[b.version][f.Name] = digest(f.Data)
+		}
+	}
+}
+
+// observe looks at what anybody can see now: a version is there as a whole or not at all.
+func (w *githubWorld) observe() {
+	for version, want := range w.want {
+		files, public := w.server.Public(version)
+		if !public {
+			continue
+		}
+		got := map[string]string{}
+		for name, data := range files {
+			got[name] = digest(data)
+		}
+		w.mu.Lock()
+		w.seen++
+		if !maps.Equal(want, got) {
+			w.problems = append(w.problems, fmt.Sprintf("%s was public with %v", version, slices.Sorted(maps.Keys(got))))
+		}
+		w.mu.Unlock()
+	}
+}
+
+// process returns a process's network and options.
+func (w *githubWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options) {
+	n := &wire.Network{
+		Hosts: w.server.Hosts(), Clock: w.clock, Fault: fault, After: w.observe,
+		Secret: githubSecret, SecretHeader: "Authorization", SecretHosts: []string{githubserver.APIHost, githubserver.UploadsHost},
+	}
+	return n, Options{
+		TokenFile: w.token, Commit: someCommit,
+		Progress: func(line string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.told = append(w.told, line)
+		},
+		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloadsBy(n)},
+	}
+}
+
+// downloadsBy reads as clusterctl does: by the links that people download from, without a token.
+func downloadsBy(n *wire.Network) func(context.Context, string, string) ([]byte, error) {
+	client := &http.Client{Transport: n}
+	return func(ctx context.Context, url, name string) ([]byte, error) {
+		version := strings.Split(strings.TrimPrefix(url, githubURL+"/releases/"), "/")[0]
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, githubURL+"/releases/download/"+version+"/"+name, nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = resp.Body.Close() }() // it is in memory
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return io.ReadAll(resp.Body)
+	}
+}
+
+// do publishes in a process of its own, and says what its network noticed.
+func (w *githubWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.Kill = cancel
+	p, err := Open(githubURL, opts)
+	if err != nil {
+		return nil, err
+	}
+	result, err := p.Publish(ctx, releases)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, leak := range n.Leaks() {
+		w.problems = append(w.problems, "the token was seen: "+leak)
+	}
+	texts := slices.Clone(w.told)
+	for _, e := range unwrapAll(err) {
+		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
+	}
+	if result != nil {
+		texts = append(texts, result.String())
+	}
+	for _, text := range texts {
+		if strings.Contains(text, githubSecret) {
+			w.problems = append(w.problems, "the token was told: "+text)
+		}
+	}
+	if slices.ContainsFunc(n.Requests(), func(string) bool { return len(n.Requests()) >= 5000 }) {
+		w.problems = append(w.problems, "it loops")
+	}
+	return result, err
+}
+
+// unwrapAll returns an error and all that it wraps.
+func unwrapAll(err error) []error {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	switch e := err.(type) { //nolint:errorlint // each layer is looked at
+	case interface{ Unwrap() error }:
+		all = append(all, unwrapAll(e.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, unwrapAll(inner)...)
+		}
+	}
+	return all
+}
+
+// complete says what is wrong with the end: one public release a version, complete, and no draft.
+func (w *githubWorld) complete() error {
+	var problems []error
+	counts := map[string]int{}
+	for _, r := range w.server.Releases() {
+		counts[r.Tag]++
+		if r.Draft {
+			problems = append(problems, fmt.Errorf("the draft %d of %s is left", r.ID, r.Tag))
+		}
+		if strings.Contains(r.Body, draftMark) {
+			problems = append(problems, fmt.Errorf("the text of %s is %q", r.Tag, r.Body))
+		}
+		names := map[string]bool{}
+		for _, a := range r.Assets {
+			if names[a.Name] || a.State != uploadedState {
+				problems = append(problems, fmt.Errorf("%s has %s twice, or in the state %s", r.Tag, a.Name, a.State))
+			}
+			names[a.Name] = true
+		}
+	}
+	for version := range w.want {
+		if counts[version] != 1 {
+			problems = append(problems, fmt.Errorf("there are %d releases of %s", counts[version], version))
+		}
+	}
+	w.observe()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seen == 0 {
+		problems = append(problems, errors.New("the observer saw nothing"))
+	}
+	for _, p := range w.problems {
+		problems = append(problems, errors.New(p))
+	}
+	return errors.Join(problems...)
+}
+
+// whole says what the observer and the search for the token found so far.
+func (w *githubWorld) whole() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var problems []error
+	for _, p := range w.problems {
+		problems = append(problems, errors.New(p))
+	}
+	return errors.Join(problems...)
+}
+
+// withoutPipelines takes the variables away that the tests' own pipeline may have.
+func withoutPipelines() {
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "GITHUB_") || strings.HasPrefix(name, "GITLAB_") || strings.HasPrefix(name, "CI_") {
+			_ = os.Unsetenv(name) // a name from the environment is one
+		}
+	}
+}
