@@ -16,7 +16,8 @@ func newFetchCommand() *cobra.Command {
 		Long: `Fetch reads releases from where they are published and writes them to
 DIR/<provider label>/<version>/, byte for byte. A RELEASE is a version folder of a local repository,
 the repository's root (everything in it), clusterctl's own URL of a provider, or the page of a release
-on GitHub (all providers in it). A token for what is private is read from GITHUB_TOKEN.`,
+on GitHub or the URL of a package's version on GitLab (all providers in it). A token for what is
+private is read from GITHUB_TOKEN, GITLAB_TOKEN or CI_JOB_TOKEN.`,
 		Example: `  clusterctl release fetch out/repository/infrastructure-libvirt/v0.1.0 --output copy
   clusterctl release fetch file:///srv/repository/infrastructure-libvirt/latest/infrastructure-components.yaml --output copy
   clusterctl release fetch https://github.com/kubernetes-sigs/cluster-api/releases/tag/v1.14.2 --output copy`,

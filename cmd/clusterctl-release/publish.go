@@ -38,7 +38,10 @@ PLACE is one of
   DIR or file:///DIR            a local repository, with a clusterctl.yaml at its root
   overrides                     clusterctl's overrides folder
   https://github.com/OWNER/REPO the releases of a repository on GitHub; the token is read from
-                                GITHUB_TOKEN or --token-file, and needs contents: write`,
+                                GITHUB_TOKEN or --token-file, and needs contents: write
+  https://HOST/api/v4/projects/ID/packages/generic/NAME
+                                a generic package on GitLab; the token is read from --token-file,
+                                GITLAB_TOKEN or, in a job, CI_JOB_TOKEN`,
 		Example: `  # A local repository of what was built
   clusterctl release publish out/release --to out/repository
 

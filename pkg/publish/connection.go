@@ -200,18 +200,19 @@ func (e *tooLargeError) Error() string {
 
 // readToken returns the secret of a file, or of the first variable that is set, or "" where there
 // is neither. What is no token, such as one with a line break in it, is an error that does not show it.
-func readToken(file string, variables ...string) (token, from string, err error) {
+func readToken(file string, variables ...string) (string, error) {
+	token, from := "", ""
 	if file != "" {
 		data, err := os.ReadFile(file) //nolint:gosec // the user names the file
 		if err != nil {
-			return "", "", fmt.Errorf("reading the token: %w", err)
+			return "", fmt.Errorf("reading the token: %w", err)
 		}
 		if len(data) > 1<<16 {
-			return "", "", fmt.Errorf("the token file %s has %d bytes: it has to hold a token and nothing else", file, len(data))
+			return "", fmt.Errorf("the token file %s has %d bytes: it has to hold a token and nothing else", file, len(data))
 		}
 		token, from = strings.TrimSpace(string(data)), "the file "+file
 		if token == "" {
-			return "", "", fmt.Errorf("the token file %s is empty", file)
+			return "", fmt.Errorf("the token file %s is empty", file)
 		}
 	}
 	for _, name := range variables {
@@ -220,12 +221,12 @@ func readToken(file string, variables ...string) (token, from string, err error)
 		}
 	}
 	if token == "" {
-		return "", "", nil
+		return "", nil
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", "", fmt.Errorf("the token in %s has characters that no token has, such as spaces or line breaks in it: put the token there and nothing else", from)
+		return "", fmt.Errorf("the token in %s has characters that no token has, such as spaces or line breaks in it: put the token there and nothing else", from)
 	}
-	return token, from, nil
+	return token, nil
 }
 
 // serviceError says that a server did not do what it was asked for.

@@ -142,7 +142,7 @@ func newGitHub(text string, opts Options) (*githubRepository, []string, error) {
 	if own, err := url.Parse(githubWeb()); err != nil || !strings.EqualFold(own.Host, u.Host) {
 		variables = nil // what is in GITHUB_TOKEN is for the server that the pipeline runs on
 	}
-	token, _, err := readToken(opts.TokenFile, variables...)
+	token, err := readToken(opts.TokenFile, variables...)
 	if err != nil {
 		return nil, nil, err
 	}

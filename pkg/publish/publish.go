@@ -78,6 +78,7 @@ type target struct {
 var targets = []target{
 	overridesTarget,
 	githubTarget,
+	gitlabTarget,
 	localTarget,
 }
 

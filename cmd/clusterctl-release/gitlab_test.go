@@ -1,0 +1,55 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/tlsproxy"
+)
+
+// TestGitLabByClusterctl publishes to a GitLab of ours with the program as clusterctl's plugin, over
+// https by a proxy, and lets real clusterctl read from there: the same bytes as from a local repository.
+func TestGitLabByClusterctl(t *testing.T) {
+	const (
+		place = "https://gitlab.example.com/api/v4/projects/acme%2Fdemo/packages/generic/demo"
+		token = "glpat-TopSecretOfTheTests"
+	)
+	for _, job := range []bool{false, true} {
+		dir := inDemo(t)
+		c := newClusterctl(t, dir)
+		c.run("release", "build", "--version", "v0.1.0")
+		c.run("release", "publish", "out/release", "--to", "repository")
+		server := gitlabserver.New("acme/demo")
+		server.Token, server.Private, server.Redirect = token, !job, job
+		proxy := tlsproxy.Start(t, server.Hosts())
+		c.environ = append(slices.DeleteFunc(c.environ, func(entry string) bool {
+			return strings.HasPrefix(entry, "GITLAB_") || strings.HasPrefix(entry, "CI_")
+		}), proxy.Environ()...)
+		without := c.environ
+		if job {
+			server.JobToken = token
+			c.environ = append(c.environ, "CI_JOB_TOKEN="+token, "CI_SERVER_HOST=gitlab.example.com")
+		} else {
+			c.environ = append(c.environ, "GITLAB_TOKEN="+token)
+		}
+		out, errs, err := c.tryRun("release", "publish", "out/release", "--to", place)
+		if err != nil || !strings.HasPrefix(out, "published infrastructure-demo v0.1.0 in "+place+"/v0.1.0\n") || strings.Contains(out+errs, token) {
+			t.Fatalf("publish: %v\n%s%s", err, out, errs)
+		}
+		if again := c.run("release", "publish", "out/release", "--to", place); !strings.HasPrefix(again, "unchanged infrastructure-demo v0.1.0") {
+			t.Errorf("publishing again prints %q", again)
+		}
+		c.run("release", "fetch", place+"/v0.1.0/infrastructure-components.yaml", "--output", "copy")
+		if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
+			t.Errorf("fetched other bytes: %v", got)
+		}
+		c.environ = without
+		if !job {
+			c.environ = append(slices.Clone(without), "GITLAB_ACCESS_TOKEN="+token)
+		}
+		compareWithLocal(t, c, dir, place+"/v0.1.0/infrastructure-components.yaml")
+	}
+}

@@ -1,0 +1,368 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/xanzy/go-gitlab"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// gitlabTarget is a generic package of a project on GitLab.
+// Source: clusterctl provider contract, "Creating a provider repository on GitLab".
+var gitlabTarget = target{
+	form:    "https://HOST/api/v4/projects/ID/packages/generic/NAME, for a generic package on GitLab",
+	matches: isGitLab,
+	open: func(text string, opts Options) (Publisher, error) {
+		g, rest, err := newGitLab(text, opts)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("%q is more than a package: publish to %s", text, g.url())
+		}
+		if err != nil {
+			return nil, err
+		}
+		return g, nil
+	},
+	read: readGitLab,
+}
+
+const (
+	gitlabPrefix = "/api/v4/projects/"
+	// clusterctlsGitLab begins the hosts that clusterctl takes for a GitLab.
+	clusterctlsGitLab = "gitlab."
+)
+
+// gitlabPackage publishes versions of one generic package.
+//
+// A package has no drafts: each file is there for everybody once it has come. What clusterctl asks
+// of a version always needs its metadata.yaml, so that this comes last and makes the version. First
+// comes SHA256SUMS, which names every byte of the version: it is the claim of a publisher. Where
+// duplicates are refused only one claim can be there; where they are allowed, that with the lowest
+// id holds. A publisher whose bytes are not those of the claim that holds leaves the version alone;
+// those with the same bytes, such as the re-run of one that was killed, go on with it together.
+type gitlabPackage struct {
+	host, project, name string
+	client              *gitlab.Client //nolint:staticcheck // the module has another name since; its version is pinned here
+	credential          credential
+	opts                Options
+}
+
+// isGitLab says whether a text is a URL of GitLab's API of packages.
+func isGitLab(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && strings.HasPrefix(u.EscapedPath(), gitlabPrefix)
+}
+
+// packageName are the names of generic packages.
+// Source: GitLab docs, "GitLab generic packages repository", "Publish a package".
+var packageName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// newGitLab returns the package that a URL begins with, and the rest of its path.
+func newGitLab(text string, opts Options) (*gitlabPackage, []string, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the URL of a package on GitLab: %w", err)
+	}
+	if u.User != nil {
+		return nil, nil, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for --token-file")
+	}
+	form := fmt.Errorf("%q is no package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, gitlabPrefix)
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), gitlabPrefix), "/"), "/")
+	if len(parts) < 4 || parts[1] != "packages" || parts[2] != "generic" || !packageName.MatchString(parts[3]) || u.RawQuery != "" || u.Fragment != "" {
+		return nil, nil, form
+	}
+	project, err := url.PathUnescape(parts[0])
+	if err != nil || project == "" {
+		return nil, nil, form
+	}
+	g := &gitlabPackage{host: u.Host, project: project, name: parts[3], opts: opts}
+	if g.credential, err = gitlabCredential(u.Host, opts); err != nil {
+		return nil, nil, err
+	}
+	// The credential is set, and requests are tried again, below this client.
+	g.client, err = gitlab.NewClient("", //nolint:staticcheck // as above
+		gitlab.WithBaseURL("https://"+u.Host+"/api/v4"), gitlab.WithHTTPClient(newClient(g.credential, opts.remote)),
+		gitlab.WithoutRetries(), gitlab.WithCustomLimiter(unlimited{}))
+	if err != nil {
+		return nil, nil, fmt.Errorf("the URL of a package on GitLab: %w", err)
+	}
+	g.client.UserAgent = "clusterctl-release"
+	return g, parts[4:], nil
+}
+
+// gitlabCredential returns the access token of the user's, or the token of the job that runs.
+// Source: GitLab docs, "GitLab CI/CD job token"; "Predefined CI/CD variables", CI_SERVER_HOST.
+func gitlabCredential(host string, opts Options) (credential, error) {
+	token, err := readToken(opts.TokenFile, "GITLAB_TOKEN")
+	if err != nil || token != "" {
+		return credential{header: "Private-Token", secret: token, hosts: []string{host}}, err
+	}
+	if own := os.Getenv("CI_SERVER_HOST"); own != "" && strings.EqualFold(strings.Split(host, ":")[0], own) {
+		token, err = readToken("", "CI_JOB_TOKEN")
+	}
+	return credential{header: "Job-Token", secret: token, hosts: []string{host}}, err
+}
+
+// unlimited does not slow requests down; a limit is seen to where requests are tried again.
+type unlimited struct{}
+
+// Wait implements gitlab.RateLimiter.
+func (unlimited) Wait(ctx context.Context) error { return ctx.Err() }
+
+// url returns the base of clusterctl's URLs of the package.
+func (g *gitlabPackage) url() string {
+	return "https://" + g.host + gitlabPrefix + url.PathEscape(g.project) + "/packages/generic/" + g.name
+}
+
+// entryURL returns clusterctl's URL of a file in a version.
+func (g *gitlabPackage) entryURL(version, file string) string {
+	return g.url() + "/" + version + "/" + file
+}
+
+// place returns what stands for a version.
+func (g *gitlabPackage) place(version string) string { return g.url() + "/" + version }
+
+// failure says what an error of the API means to the user; nil stays nil.
+func (g *gitlabPackage) failure(doing string, resp *gitlab.Response, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &serviceError{doing: doing, err: err}
+	if resp == nil || resp.Response == nil {
+		return e
+	}
+	e.status = resp.StatusCode
+	if wait, ok := askedWait(resp.Response, 0); ok {
+		e.advice = fmt.Sprintf("the server limits requests, and asks to wait %s: run this again then", wait)
+		return e
+	}
+	switch e.status {
+	case http.StatusUnauthorized:
+		e.advice = "the token is missing or not accepted: it is read from --token-file, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?"
+	case http.StatusForbidden:
+		e.advice = "the token has no right to do this: it needs the scope api and the role of a developer; a job of another project has to be allowed in the project's settings"
+	case http.StatusNotFound:
+		e.advice = "there is no such project, or the token may not see it; or its package registry is turned off"
+	}
+	return e
+}
+
+// gitlabFile is a file of a package.
+type gitlabFile struct {
+	id, pkg int
+	name    string
+	size    int
+	sha256  string
+}
+
+// gitlabVersion is what is there for a version.
+type gitlabVersion struct {
+	packages []int
+	hidden   bool
+	// files are in the order in which they came.
+	files []gitlabFile
+}
+
+// newest returns the file that is downloaded under a name, or false.
+func (v gitlabVersion) newest(name string) (gitlabFile, bool) {
+	for _, f := range slices.Backward(v.files) {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return gitlabFile{}, false
+}
+
+// claim returns the claim that holds, or false where nobody has claimed the version.
+func (v gitlabVersion) claim() (gitlabFile, bool) {
+	for _, f := range v.files {
+		if f.name == ChecksumsFile {
+			return f, true
+		}
+	}
+	return gitlabFile{}, false
+}
+
+// hasVersion says whether clusterctl can use the version.
+func (v gitlabVersion) complete() bool {
+	_, ok := v.newest(release.MetadataFile)
+	return ok
+}
+
+// look returns what is there for a version, hidden packages too: what is hidden is left out of
+// lists, and downloaded all the same.
+func (g *gitlabPackage) look(ctx context.Context, version string) (gitlabVersion, error) {
+	var found gitlabVersion
+	for _, status := range []string{"default", "hidden"} {
+		packages, err := g.packages(ctx, version, status)
+		if err != nil {
+			return gitlabVersion{}, err
+		}
+		for _, p := range packages {
+			found.packages = append(found.packages, p.ID)
+			found.hidden = found.hidden || status == "hidden"
+			if err := g.addFiles(ctx, &found, p.ID); err != nil {
+				return gitlabVersion{}, err
+			}
+		}
+	}
+	slices.SortFunc(found.files, func(a, b gitlabFile) int { return a.id - b.id })
+	return found, nil
+}
+
+func (g *gitlabPackage) addFiles(ctx context.Context, found *gitlabVersion, id int) error {
+	for page := 1; page != 0; {
+		files, resp, err := g.client.Packages.ListPackageFiles(g.project, id, &gitlab.ListPackageFilesOptions{Page: page, PerPage: githubPage}, gitlab.WithContext(ctx))
+		if err != nil {
+			return g.failure("listing the files of a package", resp, err)
+		}
+		for _, f := range files {
+			found.files = append(found.files, gitlabFile{id: f.ID, pkg: id, name: f.FileName, size: f.Size, sha256: f.FileSHA256})
+		}
+		page = resp.NextPage
+	}
+	return nil
+}
+
+// packages returns the packages of a version; of all versions where it is empty.
+// Job tokens may list them: gitlab-org/gitlab merge requests 91437 and 116059.
+func (g *gitlabPackage) packages(ctx context.Context, version, status string) ([]*gitlab.Package, error) {
+	opts := &gitlab.ListProjectPackagesOptions{
+		ListOptions: gitlab.ListOptions{Page: 1, PerPage: githubPage},
+		PackageType: gitlab.Ptr("generic"), PackageName: &g.name, Status: &status,
+	}
+	if version != "" {
+		opts.PackageVersion = &version
+	}
+	var all []*gitlab.Package
+	for opts.Page != 0 {
+		some, resp, err := g.client.Packages.ListProjectPackages(g.project, opts, gitlab.WithContext(ctx))
+		if err != nil {
+			return nil, g.failure("listing the packages of "+g.url(), resp, err)
+		}
+		for _, p := range some {
+			// The server searches for names, and servers before 16.6 do not know of versions.
+			if p.Name == g.name && (version == "" || p.Version == version) {
+				all = append(all, p)
+			}
+		}
+		opts.Page = resp.NextPage
+	}
+	return all, nil
+}
+
+// download returns the bytes of a file.
+func (g *gitlabPackage) download(ctx context.Context, version, name string) ([]byte, error) {
+	data, resp, err := g.client.GenericPackages.DownloadPackageFile(g.project, g.name, version, name, gitlab.WithContext(ctx))
+	return data, g.failure("downloading "+name, resp, err)
+}
+
+// clusterctlReader returns what reads files through clusterctl's own client.
+func (g *gitlabPackage) clusterctlReader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), error) {
+	if read := g.opts.remote.readFile; read != nil {
+		return func(ctx context.Context, name string) ([]byte, error) {
+			return read(ctx, g.entryURL(version, name), name)
+		}, nil
+	}
+	client, err := serverClient(ctx, repository.NewGitLabRepository, g.entryURL(version, release.MetadataFile), config.GitLabAccessTokenVariable, g.credential)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, nil
+}
+
+// Fetch implements Publisher. Clusterctl knows no latest version of a package, so that this is the
+// highest stable one.
+func (g *gitlabPackage) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
+	if err := provider.Validate(); err != nil {
+		return nil, err
+	}
+	return g.fetch(ctx, version, provider.ComponentsFile(), &provider)
+}
+
+// readGitLab returns the release that clusterctl's URL of a provider names, or, without a file, the
+// releases of all providers of a version.
+func readGitLab(ctx context.Context, text string, opts Options) ([]*release.Release, error) {
+	g, rest, err := newGitLab(text, opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) < 1 || len(rest) > 2 {
+		return nil, fmt.Errorf("%q names no release: write %s/VERSION/COMPONENTS-FILE as in clusterctl's configuration", text, g.url())
+	}
+	if rest[0] != latest {
+		if _, err := release.ParseVersion(rest[0]); err != nil {
+			return nil, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	if len(rest) == 2 {
+		r, err := g.fetch(ctx, rest[0], rest[1], nil)
+		if err != nil {
+			return nil, err
+		}
+		return []*release.Release{r}, nil
+	}
+	var releases []*release.Release
+	for _, name := range componentsFiles() {
+		r, err := g.fetch(ctx, rest[0], name, nil)
+		if errors.Is(err, release.ErrNoRelease) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		releases = append(releases, r)
+	}
+	if len(releases) == 0 {
+		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, g.place(rest[0]), strings.Join(componentsFiles(), ", "))
+	}
+	return releases, nil
+}
+
+func (g *gitlabPackage) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (*release.Release, error) {
+	packages, err := g.packages(ctx, "", "default")
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, p := range packages {
+		if _, err := release.ParseVersion(p.Version); err == nil {
+			versions = append(versions, p.Version)
+		}
+	}
+	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
+	if version == "" || version == latest {
+		i := slices.IndexFunc(versions, stable)
+		if i < 0 {
+			return nil, fmt.Errorf("%w in %s: it has no version", release.ErrNoRelease, g.url())
+		}
+		version = versions[i]
+	}
+	found, err := g.look(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := found.newest(componentsFile); !ok || !found.complete() {
+		return nil, fmt.Errorf("%w: %s has no %s and %s: the package has the versions %s", release.ErrNoRelease, g.place(version), componentsFile, release.MetadataFile, strings.Join(versions, ", "))
+	}
+	var names []string
+	for _, f := range found.files {
+		if !slices.Contains(names, f.name) {
+			names = append(names, f.name)
+		}
+	}
+	return fetchFiles(ctx, fetched{
+		version: version, names: names, componentsFile: componentsFile, provider: provider, repository: g.name,
+		read: func(ctx context.Context, name string) ([]byte, error) { return g.download(ctx, version, name) },
+	})
+}

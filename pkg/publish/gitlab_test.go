@@ -1,0 +1,438 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+const (
+	gitlabURL    = "https://gitlab.example.com/api/v4/projects/acme%2Fcapl/packages/generic/capl"
+	gitlabSecret = "glpat-TopSecretOfTheTests"
+)
+
+// gitlabWorld is a GitLab with an observer, and the processes that publish to it.
+type gitlabWorld struct {
+	clock  *wire.Clock
+	server *gitlabserver.Server
+	token  string
+
+	mu       sync.Mutex
+	want     *release.Release
+	seen     int
+	problems []string
+	told     []string
+}
+
+func newGitLabWorld(t testing.TB) *gitlabWorld {
+	t.Helper()
+	w := &gitlabWorld{clock: wire.NewClock(), server: gitlabserver.New("acme/capl")}
+	w.server.Token = gitlabSecret
+	w.token = filepath.Join(t.TempDir(), "token")
+	write(t, w.token, gitlabSecret+"\n")
+	return w
+}
+
+// observe looks at what anybody can see now: with metadata.yaml every file is there.
+func (w *gitlabWorld) observe() {
+	if w.want == nil {
+		return
+	}
+	files := w.server.Public("capl", w.want.Version)
+	if _, ok := files[release.MetadataFile]; !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen++
+	for _, f := range w.want.Files {
+		if string(files[f.Name]) != string(f.Data) {
+			w.problems = append(w.problems, fmt.Sprintf("%s was there without the right %s", w.want.Version, f.Name))
+		}
+	}
+}
+
+func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options) {
+	n := &wire.Network{
+		Hosts: w.server.Hosts(), Clock: w.clock, Fault: fault, After: w.observe,
+		Secret: gitlabSecret, SecretHeader: "Private-Token", SecretHosts: []string{gitlabserver.Host},
+	}
+	client := &http.Client{Transport: n}
+	return n, Options{
+		TokenFile: w.token,
+		Progress: func(line string) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.told = append(w.told, line)
+		},
+		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: func(ctx context.Context, url, _ string) ([]byte, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return nil, err
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = resp.Body.Close() }() // it is in memory
+			if resp.StatusCode != http.StatusOK {
+				return nil, fmt.Errorf("status %d", resp.StatusCode)
+			}
+			return io.ReadAll(resp.Body)
+		}},
+	}
+}
+
+func (w *gitlabWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.Kill = cancel
+	p, err := Open(gitlabURL, opts)
+	if err != nil {
+		return nil, err
+	}
+	result, err := p.Publish(ctx, releases)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, leak := range n.Leaks() {
+		w.problems = append(w.problems, "the token was seen: "+leak)
+	}
+	texts := slices.Clone(w.told)
+	for _, e := range unwrapAll(err) {
+		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
+	}
+	for _, text := range texts {
+		if strings.Contains(text, gitlabSecret) {
+			w.problems = append(w.problems, "the token was told: "+text)
+		}
+	}
+	if len(n.Requests()) >= 5000 {
+		w.problems = append(w.problems, "it loops")
+	}
+	return result, err
+}
+
+func (w *gitlabWorld) whole() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var problems []error
+	for _, p := range w.problems {
+		problems = append(problems, errors.New(p))
+	}
+	return errors.Join(problems...)
+}
+
+// complete says what is wrong with the end: each file once, and nothing else.
+func (w *gitlabWorld) complete() error {
+	var want []string
+	for _, f := range append(slices.Clone(w.want.Files), checksums(w.want.Files)) {
+		want = append(want, f.Name+" "+digest(f.Data))
+	}
+	got := w.server.Files("capl", w.want.Version)
+	slices.Sort(want)
+	slices.Sort(got)
+	w.observe()
+	if w.seen == 0 {
+		return errors.New("the observer saw nothing")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return errors.Join(w.whole(), fmt.Errorf("the files (-want +got):\n%s", diff))
+	}
+	return w.whole()
+}
+
+func TestGitLabPublish(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		w := newGitLabWorld(t)
+		w.server.RefuseDuplicates, w.server.Redirect, w.server.PageSize = refuse, true, 2
+		w.want = someRelease(libvirt, "v0.1.0", "")
+		n, opts := w.process(nil)
+		plan, err := open(t, gitlabURL, opts).Plan(t.Context(), []*release.Release{w.want})
+		if err != nil || len(changesOf(n)) > 0 || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") {
+			t.Fatalf("%v, %v: %v", plan, err, changesOf(n))
+		}
+		result, err := w.do(t.Context(), n, opts, w.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(result.Entry, "url: "+gitlabURL+"/v0.1.0/infrastructure-components.yaml") || len(result.Warnings) > 0 {
+			t.Errorf("the result is %s", result)
+		}
+		if err := w.complete(); err != nil {
+			t.Error(err)
+		}
+		changes := changesOf(n)
+		if first, last := changes[0], changes[len(changes)-1]; !strings.HasSuffix(first, "/SHA256SUMS") || !strings.HasSuffix(last, "/metadata%2Eyaml") {
+			t.Errorf("the order is %v", changes)
+		}
+		n, opts = w.process(nil)
+		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+			t.Errorf("publishing again: %v, %v, %v", result, err, changesOf(n))
+		}
+		var conflict *ConflictError
+		if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "other")); !errors.As(err, &conflict) || len(conflict.Differences) != 2 {
+			t.Errorf("other bytes: %v", err)
+		}
+		candidate := someRelease(libvirt, "v0.2.0-rc.0", "")
+		if _, err := w.do(t.Context(), n, opts, candidate); err != nil {
+			t.Fatal(err)
+		}
+		w.want = someRelease(libvirt, "v0.2.0-rc.0", "new")
+		w.seen = 0
+		n.After = nil // the old one is there first
+		opts.Replace = true
+		if result, err = w.do(t.Context(), n, opts, w.want); err != nil || result.Releases[0].Action != Replace {
+			t.Errorf("replacing: %v, %v", result, err)
+		}
+		if err := w.complete(); err != nil {
+			t.Error(err)
+		}
+		// What was published is read by clusterctl's URL, without a token.
+		opts.TokenFile = ""
+		for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0", gitlabURL + "/latest"} {
+			if releases, err := ReadWith(t.Context(), location, opts); err != nil || len(releases) != 1 || releases[0].Version != "v0.1.0" || len(releases[0].Files) != 3 {
+				t.Errorf("%s: %v, %v", location, releases, err)
+			}
+		}
+	}
+}
+
+func TestGitLabKilledAtEachRequest(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	clean := newGitLabWorld(t)
+	n, opts := clean.process(nil)
+	if _, err := clean.do(t.Context(), n, opts, r); err != nil {
+		t.Fatal(err)
+	}
+	for number := range n.Requests() {
+		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
+			for _, refuse := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d %s duplicates refused %v", number, kill, refuse), func(t *testing.T) {
+					t.Parallel()
+					w := newGitLabWorld(t)
+					w.want, w.server.RefuseDuplicates = r, refuse
+					n, opts := w.process(func(at int, _ *http.Request) wire.Fault {
+						if at == number {
+							return kill
+						}
+						return wire.None
+					})
+					if _, err := w.do(t.Context(), n, opts, r); !n.Dead() {
+						t.Fatalf("it was not killed: %v", err)
+					}
+					n, opts = w.process(nil)
+					if _, err := w.do(t.Context(), n, opts, r); err != nil {
+						t.Fatalf("the re-run: %v", err)
+					}
+					if err := w.complete(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestGitLabRandomFaults(t *testing.T) {
+	faults := []wire.Fault{
+		wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable,
+		wire.Limited, wire.KilledBefore, wire.KilledAfter, wire.KilledAmid,
+	}
+	r := someRelease(libvirt, "v0.1.0", "")
+	for seed := range uint64(1000) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newGitLabWorld(t)
+			w.want, w.server.RefuseDuplicates, w.server.PageSize, w.server.Redirect = r, seed%2 == 0, int(seed%3), seed%5 == 0
+			for round := range uint64(3) {
+				some := faults
+				if seed%4 < 2 {
+					some = faults[:len(faults)-3] // nobody is killed
+				}
+				n, opts := w.process(atRandom(seed*10+round, int(20+seed%300), some))
+				_, _ = w.do(t.Context(), n, opts, r) // it may fail
+				if err := w.whole(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n, opts := w.process(nil)
+			if _, err := w.do(t.Context(), n, opts, r); err != nil {
+				t.Fatalf("the run without faults: %v", err)
+			}
+			if err := w.complete(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestGitLabTwoPublishers(t *testing.T) {
+	for seed := range uint64(200) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newGitLabWorld(t)
+			w.server.RefuseDuplicates = seed%3 == 0
+			releases := []*release.Release{someRelease(libvirt, "v0.1.0", "one"), someRelease(libvirt, "v0.1.0", "one")}
+			same := seed%2 == 0
+			if same {
+				w.want = releases[0]
+			} else {
+				releases[1] = someRelease(libvirt, "v0.1.0", "two")
+			}
+			errs := make([]error, 2)
+			var running sync.WaitGroup
+			for i, r := range releases {
+				random := rand.New(rand.NewPCG(seed, uint64(i)))
+				n, opts := w.process(atRandom(seed*2+uint64(i), int(seed%4)*20, []wire.Fault{wire.LostAnswer, wire.GatewayAfter, wire.CutRequest}))
+				n.Pace = func() { // requests come one after the other here
+					for range random.IntN(40) {
+						runtime.Gosched()
+					}
+				}
+				running.Go(func() { _, errs[i] = w.do(t.Context(), n, opts, r) })
+			}
+			running.Wait()
+			if same {
+				if err := errors.Join(errs...); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				var conflict *ConflictError
+				loser := 0
+				if errs[0] == nil {
+					loser = 1
+				}
+				if errs[1-loser] != nil || !errors.As(errs[loser], &conflict) {
+					t.Fatalf("want one winner and one conflict, got: %v; %v", errs[0], errs[1])
+				}
+				w.want = releases[1-loser]
+			}
+			if err := w.complete(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestGitLabErrors(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	for name, test := range map[string]struct {
+		prepare func(*gitlabWorld, *Options)
+		want    string
+	}{
+		"no token":        {func(_ *gitlabWorld, o *Options) { o.TokenFile = "" }, "set GITLAB_TOKEN"},
+		"wrong token":     {func(w *gitlabWorld, _ *Options) { w.server.Token = "other" }, "not accepted"},
+		"read-only token": {func(w *gitlabWorld, _ *Options) { w.server.Token, w.server.ReadToken = "other", gitlabSecret }, "role of a developer"},
+		"no such project": {func(w *gitlabWorld, _ *Options) { w.server.Project = "acme/other" }, "there is no such project"},
+		"begun by another": {func(w *gitlabWorld, _ *Options) {
+			w.server.Put("capl", "v0.1.0", "default", ChecksumsFile, []byte("other"))
+		}, "another publisher is at work, or was ended"},
+		"half a package": {func(w *gitlabWorld, _ *Options) {
+			w.server.Put("capl", "v0.1.0", "default", release.MetadataFile, []byte(metadata))
+		}, "infrastructure-components.yaml is only in the new one"},
+		"a hidden package": {func(w *gitlabWorld, _ *Options) {
+			w.server.Put("capl", "v0.1.0", "hidden", release.MetadataFile, []byte("other"))
+		}, "metadata.yaml differs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitLabWorld(t)
+			n, opts := w.process(nil)
+			test.prepare(w, &opts)
+			before := w.server.Files("capl", "v0.1.0")
+			_, err := w.do(t.Context(), n, opts, r)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+			if diff := cmp.Diff(before, w.server.Files("capl", "v0.1.0")); diff != "" {
+				t.Errorf("something was changed:\n%s", diff)
+			}
+			if err := w.whole(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGitLabHalfStored: what a server stored of an upload is replaced where that can be done.
+func TestGitLabHalfStored(t *testing.T) {
+	once := func() func(int, *http.Request) wire.Fault {
+		done := false
+		return func(_ int, r *http.Request) wire.Fault {
+			if !done && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/infrastructure-components.yaml") {
+				done = true
+				return wire.Short
+			}
+			return wire.None
+		}
+	}
+	w := newGitLabWorld(t)
+	w.want = someRelease(libvirt, "v0.1.0", "")
+	n, opts := w.process(once())
+	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
+		t.Error(err)
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+	w = newGitLabWorld(t)
+	w.want, w.server.Keep = someRelease(libvirt, "v0.1.0", ""), true
+	n, opts = w.process(once())
+	if _, err := w.do(t.Context(), n, opts, w.want); err == nil || !strings.Contains(err.Error(), "can't be removed") {
+		t.Errorf("got %v", err)
+	}
+	if err := w.whole(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGitLabJobToken: a job's token is sent to its own server, in its own header.
+func TestGitLabJobToken(t *testing.T) {
+	w := newGitLabWorld(t)
+	w.server.JobToken, w.want = gitlabSecret, someRelease(libvirt, "v0.1.0", "")
+	w.server.Token = "other"
+	t.Setenv("CI_JOB_TOKEN", gitlabSecret)
+	t.Setenv("CI_SERVER_HOST", "gitlab.example.com")
+	n, opts := w.process(nil)
+	opts.TokenFile, n.SecretHeader = "", "Job-Token"
+	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("CI_SERVER_HOST", "gitlab.com")
+	if _, err := w.do(t.Context(), n, opts, w.want); err == nil || !strings.Contains(err.Error(), "no token to publish") {
+		t.Errorf("on another server: %v", err)
+	}
+}
+
+func TestGitLabURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic":          "is no package on GitLab",
+		"https://gitlab.example.com/api/v4/projects/acme/capl/packages/generic/x": "is no package on GitLab",
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic/x/v1/f":   "is more than a package",
+		"https://a:pw@gitlab.example.com/api/v4/projects/42/packages/generic/x":   "has a user or password in it",
+		"http://gitlab.example.com/api/v4/projects/42/packages/generic/x":         "is no place to publish to",
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic/a%20b":    "is no package on GitLab",
+	} {
+		_, err := Open(text, Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
+			t.Errorf("%s: want %q, got %v", text, want, err)
+		}
+	}
+}
