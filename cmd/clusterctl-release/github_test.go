@@ -67,6 +67,10 @@ func TestGitHubByClusterctl(t *testing.T) {
 			if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
 				t.Errorf("fetched other bytes: %s, %v", copied, got)
 			}
+			verified, errs, err := c.tryRun("release", "verify", githubRepository+"/releases/v0.1.0/infrastructure-components.yaml")
+			if err != nil || !strings.Contains(verified, "was built from the commit "+aCommit) || !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
+				t.Errorf("verify: %v: %s%s", err, verified, errs)
+			}
 			if private {
 				c.environ = append(without, "GITHUB_TOKEN="+githubToken)
 			} else {

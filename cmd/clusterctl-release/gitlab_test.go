@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,6 +48,15 @@ func TestGitLabByClusterctl(t *testing.T) {
 		if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
 			t.Errorf("fetched other bytes: %v", got)
 		}
+		if verified := c.run("release", "verify", place+"/v0.1.0/infrastructure-components.yaml"); !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
+			t.Errorf("verify prints %q", verified)
+		}
+		server.Put("demo", "v0.1.0", "default", "metadata.yaml", []byte("apiVersion: v1\n")) // somebody changes it
+		broken, _, err := c.tryRun("release", "verify", place+"/v0.1.0/infrastructure-components.yaml")
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFindings || !strings.Contains(broken, "problem: infrastructure-demo v0.1.0: SHA256SUMS names other bytes for metadata.yaml") {
+			t.Errorf("verify of what was changed: %v: %s", err, broken)
+		}
+		server.Put("demo", "v0.1.0", "default", "metadata.yaml", []byte(listing(t, "out/release/infrastructure-demo/v0.1.0")["metadata.yaml"]))
 		c.environ = without
 		if !job {
 			c.environ = append(slices.Clone(without), "GITLAB_ACCESS_TOKEN="+token)

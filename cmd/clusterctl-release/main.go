@@ -117,6 +117,7 @@ Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
 		newMetadataCommand(),
 		newPublishCommand(),
 		newFetchCommand(),
+		newVerifyCommand(),
 		newSchemaCommand(),
 		newVersionCommand(),
 	)

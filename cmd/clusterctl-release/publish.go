@@ -20,6 +20,7 @@ type publishFlags struct {
 	tokenFile        string
 	commit           string
 	notes            string
+	signKey          string
 }
 
 func newPublishCommand() *cobra.Command {
@@ -63,6 +64,7 @@ PLACE is one of
 	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
 	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
 	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown")
+	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
 	addSkipChecksFlag(cmd, &flags.skipChecks)
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
@@ -80,7 +82,7 @@ func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
 func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
 	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
-		TokenFile: flags.tokenFile, Commit: flags.commit,
+		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, ToolVersion: toolVersion(),
 	}
 	if flags.notes != "" {
 		notes, err := os.ReadFile(flags.notes)

@@ -142,7 +142,7 @@ func digest(data []byte) string {
 // made says whether publishing makes a file of that name beside those of the releases. What is
 // published is compared without these files.
 func made(name string) bool {
-	return name == ChecksumsFile
+	return name == ChecksumsFile || name == ProvenanceFile
 }
 
 // compareVersions orders versions as semantic versions; texts that are none come first.

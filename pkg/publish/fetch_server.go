@@ -38,28 +38,26 @@ type fetched struct {
 // fetchFiles returns a provider's release: what clusterctl would read for it, and the other files
 // that were published with it, as its checksums say. Other files of a version, such as binaries,
 // are not of it.
-func fetchFiles(ctx context.Context, f fetched) (*release.Release, error) {
+func fetchFiles(ctx context.Context, f fetched) (found, error) {
 	components, err := f.read(ctx, f.componentsFile)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	provider := f.provider
 	if provider == nil {
-		found, err := providerOf(f.componentsFile, components, f.repository)
+		known, err := providerOf(f.componentsFile, components, f.repository)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
+			return found{}, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
 		}
-		provider = &found
+		provider = &known
 	}
-	listed := map[string]string{}
-	if slices.Contains(f.names, ChecksumsFile) {
-		text, err := f.read(ctx, ChecksumsFile)
-		if err != nil {
-			return nil, err
-		}
-		if listed, err = parseChecksums(text); err != nil {
-			listed = map[string]string{} // a file of that name that others made may say anything
-		}
+	beside, err := f.beside(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	listed, err := parseChecksums(madeFile(beside, ChecksumsFile))
+	if err != nil {
+		listed = nil // a file of that name that others made may say anything
 	}
 	empty := &release.Release{Provider: *provider, Version: f.version}
 	wanted := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
@@ -79,9 +77,26 @@ func fetchFiles(ctx context.Context, f fetched) (*release.Release, error) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return found{}, err
 	}
-	return release.New(*provider, f.version, files)
+	r, err := release.New(*provider, f.version, files)
+	return found{release: r, made: beside}, err
+}
+
+// beside returns the files that publishing made beside the version's.
+func (f fetched) beside(ctx context.Context) ([]release.File, error) {
+	var files []release.File
+	for _, name := range f.names {
+		if !made(name) {
+			continue
+		}
+		data, err := f.read(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, release.File{Name: name, Data: data})
+	}
+	return files, nil
 }
 
 // componentsFiles returns the names that the contract gives components.

@@ -236,11 +236,12 @@ func (g *githubRepository) tagCommit(ctx context.Context, version string) (strin
 	return tag.GetObject().GetSHA(), nil
 }
 
-// target returns the commit to tag a version at, or "" where it is tagged.
-func (g *githubRepository) target(ctx context.Context, version string) (string, error) {
+// target returns the commit to tag a version at, or "" where it is tagged, and the commit that it
+// is built from.
+func (g *githubRepository) target(ctx context.Context, version string) (tag, built string, err error) {
 	tagged, err := g.tagCommit(ctx, version)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	commit := g.opts.Commit
 	if commit == "" && tagged == "" && strings.EqualFold(os.Getenv("GITHUB_REPOSITORY"), g.owner+"/"+g.name) {
@@ -248,13 +249,13 @@ func (g *githubRepository) target(ctx context.Context, version string) (string, 
 	}
 	switch {
 	case tagged == "" && commit == "":
-		return "", fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", g.url(), version)
+		return "", "", fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", g.url(), version)
 	case tagged == "":
-		return commit, nil
+		return commit, commit, nil
 	case g.opts.Commit != "" && !strings.EqualFold(g.opts.Commit, tagged):
-		return "", fmt.Errorf("the tag %s of %s is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, g.url(), tagged, commit)
+		return "", "", fmt.Errorf("the tag %s of %s is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, g.url(), tagged, commit)
 	}
-	return "", nil
+	return "", tagged, nil
 }
 
 // draftMark begins the text of a draft that this program works in, with the run that made it. The
@@ -276,5 +277,6 @@ func (g *githubRepository) Fetch(ctx context.Context, provider release.Provider,
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
-	return g.fetch(ctx, version, provider.ComponentsFile(), &provider)
+	f, err := g.fetch(ctx, version, provider.ComponentsFile(), &provider)
+	return f.release, err
 }

@@ -20,7 +20,7 @@ const maxTagWarnings = 5
 // readGitHub returns the releases that a URL names: clusterctl's own URL of a provider,
 // .../releases/<version or latest>/<components file>, or all providers of a version,
 // .../releases/tag/<version> or .../releases/<version or latest>.
-func readGitHub(ctx context.Context, text string, opts Options) ([]*release.Release, error) {
+func readGitHub(ctx context.Context, text string, opts Options) ([]found, error) {
 	g, rest, err := newGitHub(text, opts)
 	if err != nil {
 		return nil, err
@@ -37,11 +37,11 @@ func readGitHub(ctx context.Context, text string, opts Options) ([]*release.Rele
 		}
 	}
 	if len(rest) == 3 {
-		r, err := g.fetch(ctx, rest[1], rest[2], nil)
+		f, err := g.fetch(ctx, rest[1], rest[2], nil)
 		if err != nil {
 			return nil, err
 		}
-		return []*release.Release{r}, nil
+		return []found{f}, nil
 	}
 	return g.fetchAll(ctx, rest[1])
 }
@@ -104,21 +104,21 @@ func (g *githubRepository) assetsOf(ctx context.Context, version, componentsFile
 }
 
 // fetchAll returns the releases of all providers whose components are in a version.
-func (g *githubRepository) fetchAll(ctx context.Context, version string) ([]*release.Release, error) {
+func (g *githubRepository) fetchAll(ctx context.Context, version string) ([]found, error) {
 	version, assets, err := g.assetsOf(ctx, version, release.MetadataFile)
 	if err != nil {
 		return nil, err
 	}
-	var releases []*release.Release
+	var releases []found
 	for _, name := range componentsFiles() {
 		if _, ok := assets[name]; !ok {
 			continue
 		}
-		r, err := g.fetchAssets(ctx, version, assets, name, nil)
+		f, err := g.fetchAssets(ctx, version, assets, name, nil)
 		if err != nil {
 			return nil, err
 		}
-		releases = append(releases, r)
+		releases = append(releases, f)
 	}
 	if len(releases) == 0 {
 		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, g.place(version), strings.Join(componentsFiles(), ", "))
@@ -128,17 +128,17 @@ func (g *githubRepository) fetchAll(ctx context.Context, version string) ([]*rel
 
 // fetch returns the release of the provider whose components are in a file. The provider is nil
 // where its components have to tell.
-func (g *githubRepository) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (*release.Release, error) {
+func (g *githubRepository) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (found, error) {
 	version, assets, err := g.assetsOf(ctx, version, componentsFile)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	return g.fetchAssets(ctx, version, assets, componentsFile, provider)
 }
 
-func (g *githubRepository) fetchAssets(ctx context.Context, version string, assets map[string]githubAsset, componentsFile string, provider *release.Provider) (*release.Release, error) {
+func (g *githubRepository) fetchAssets(ctx context.Context, version string, assets map[string]githubAsset, componentsFile string, provider *release.Provider) (found, error) {
 	if _, ok := assets[componentsFile]; !ok {
-		return nil, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, g.place(version), componentsFile)
+		return found{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, g.place(version), componentsFile)
 	}
 	names := make([]string, 0, len(assets))
 	for name, a := range assets {
@@ -146,10 +146,17 @@ func (g *githubRepository) fetchAssets(ctx context.Context, version string, asse
 			names = append(names, name)
 		}
 	}
-	return fetchFiles(ctx, fetched{
+	f, err := fetchFiles(ctx, fetched{
 		version: version, names: names, componentsFile: componentsFile, provider: provider, repository: g.name,
 		read: func(ctx context.Context, name string) ([]byte, error) { return g.download(ctx, assets[name]) },
 	})
+	if err != nil {
+		return found{}, err
+	}
+	if f.read, err = g.reader(ctx, version); f.read == nil && err == nil {
+		f.note = fmt.Sprintf("clusterctl reads releases from %s only, and not from %s", clusterctlsGitHub, g.server.web)
+	}
+	return f, err
 }
 
 // draftWarnings names drafts of a version that people have made and that are left alone.
@@ -259,24 +266,37 @@ func (g *githubRepository) clusterctlClient(ctx context.Context, version, file s
 	})
 }
 
+// reader returns what reads the files of a version as clusterctl does: through its own client. It
+// is nil where clusterctl does not read from this server.
+func (g *githubRepository) reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), error) {
+	if read := g.opts.remote.readFile; read != nil {
+		return func(ctx context.Context, name string) ([]byte, error) {
+			return read(ctx, g.entryURL(version, name), name)
+		}, nil
+	}
+	if !g.clusterctlReads() {
+		return nil, nil
+	}
+	client, err := g.clusterctlClient(ctx, version, release.MetadataFile)
+	if err != nil {
+		return nil, fmt.Errorf("making clusterctl's client for %s: %w", g.url(), err)
+	}
+	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, nil
+}
+
 // readBack compares what is public with what was published: through clusterctl's own client where
-// that reads from here, or by the links that people download from.
+// that reads from here, or as the API gives it.
 func (g *githubRepository) readBack(ctx context.Context, b *bundle, files []release.File) error {
-	read := g.opts.remote.readFile
-	switch {
-	case read != nil:
-	case g.clusterctlReads():
-		client, err := g.clusterctlClient(ctx, b.version, release.MetadataFile)
-		if err != nil {
-			return &ReadBackError{Release: b.releases[0], Err: err}
-		}
-		read = func(ctx context.Context, _, name string) ([]byte, error) { return client.GetFile(ctx, b.version, name) }
-	default:
+	read, err := g.reader(ctx, b.version)
+	if err != nil {
+		return &ReadBackError{Release: b.releases[0], Err: err}
+	}
+	if read == nil {
 		_, assets, err := g.assetsOf(ctx, b.version, release.MetadataFile)
 		if err != nil {
 			return &ReadBackError{Release: b.releases[0], Err: err}
 		}
-		read = func(ctx context.Context, _, name string) ([]byte, error) {
+		read = func(ctx context.Context, name string) ([]byte, error) {
 			a, ok := assets[name]
 			if !ok {
 				return nil, errors.New("it is not listed")
@@ -284,7 +304,5 @@ func (g *githubRepository) readBack(ctx context.Context, b *bundle, files []rele
 			return g.download(ctx, a)
 		}
 	}
-	return readBackFiles(ctx, b, files, g.opts, func(ctx context.Context, name string) ([]byte, error) {
-		return read(ctx, g.entryURL(b.version, name), name)
-	})
+	return readBackFiles(ctx, b, files, g.opts, read)
 }

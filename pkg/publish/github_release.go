@@ -67,7 +67,7 @@ func (g *githubRepository) plan(ctx context.Context, all []*bundle) (*Plan, erro
 			return nil, err
 		}
 		if there == nil {
-			if _, err := g.target(ctx, b.version); err != nil {
+			if _, _, err := g.target(ctx, b.version); err != nil {
 				return nil, err
 			}
 		}
@@ -185,19 +185,17 @@ func (g *githubRepository) Publish(ctx context.Context, releases []*release.Rele
 	}
 	result := &Result{Plan: *plan, Commands: clusterctlCommands("", allReleases(all)), Entry: entryText(g.entries(all))}
 	result.Releases = nil
-	for _, b := range all {
-		done, err := g.publishBundle(ctx, b)
+	published := make([][]release.File, len(all))
+	for i, b := range all {
+		done, files, err := g.publishBundle(ctx, b)
 		if err != nil {
 			return nil, err
 		}
 		result.Releases = append(result.Releases, done...)
+		published[i] = files
 	}
-	for _, b := range all {
-		files := b.files
-		if done := result.Releases; !slices.ContainsFunc(done, func(p ReleasePlan) bool { return p.Release.Version == b.version && p.Action == Unchanged }) {
-			files = append(slices.Clone(files), checksums(files)) // those that are there may be of more providers
-		}
-		if err := g.readBack(ctx, b, files); err != nil {
+	for i, b := range all {
+		if err := g.readBack(ctx, b, published[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -208,40 +206,41 @@ func (g *githubRepository) Publish(ctx context.Context, releases []*release.Rele
 	return result, nil
 }
 
-// publishBundle makes a bundle public, and returns what was done about it.
-func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) ([]ReleasePlan, error) {
+// publishBundle makes a bundle public, and returns what was done about it and the files that have
+// to be there now.
+func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) ([]ReleasePlan, []release.File, error) {
 	var last error
 	for round := range githubRounds {
 		if round > 0 {
 			g.opts.tell(fmt.Sprintf("%v; looking again", last))
 			if err := g.opts.remote.wait(ctx, pause(round)); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		there, err := g.published(ctx, b.version)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		plans, err := g.planBundle(ctx, b, there)
 		if err == nil {
 			err = (&Plan{Releases: plans}).Err()
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if plans[0].Action == Unchanged {
-			return plans, g.settle(ctx, b.version, there.GetID())
+			return plans, b.files, g.settle(ctx, b.version, there.GetID()) // what lies beside them may be of more providers
 		}
-		id, err := g.publishRound(ctx, b, there)
+		id, files, err := g.publishRound(ctx, b, there)
 		if err == nil {
-			return plans, g.settle(ctx, b.version, id)
+			return plans, files, g.settle(ctx, b.version, id)
 		}
 		if !errors.Is(err, errTaken) && !errors.Is(err, errGone) {
-			return nil, err
+			return nil, nil, err
 		}
 		last = err
 	}
-	return nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", b.version, last, githubRounds)
+	return nil, nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", b.version, last, githubRounds)
 }
 
 // errTaken says that another publisher has made a release public for the version.
@@ -249,32 +248,36 @@ var errTaken = errors.New("another publisher has published the version")
 
 // publishRound builds a draft up and makes it public, in place of the release that is there, if any.
 // The error is errTaken or errGone where another publisher was quicker.
-func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease) (int64, error) {
-	commit, err := g.target(ctx, b.version)
+func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease) (int64, []release.File, error) {
+	commit, built, err := g.target(ctx, b.version)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
+	beside, err := madeFiles(b, source{repository: g.url(), commit: built}, g.opts)
+	if err != nil {
+		return 0, nil, err
+	}
+	files := append(slices.Clone(b.files), beside...)
 	listed, err := g.list(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	text, adopted := g.text(listed, b.version)
 	g.opts.tell("making a draft of " + b.version)
 	draft, err := g.createDraft(ctx, b, commit, text)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	files := append(slices.Clone(b.files), checksums(b.files))
 	if err := g.fill(ctx, draft, files); err != nil {
 		g.discard(ctx, draft)
-		return 0, err
+		return 0, nil, err
 	}
 	if there != nil {
 		g.opts.tell("removing the " + b.version + " that is replaced")
 		resp, err := g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, there.GetID())
 		if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
 			g.discard(ctx, draft)
-			return 0, g.failure("removing the release that is replaced", resp, err)
+			return 0, nil, g.failure("removing the release that is replaced", resp, err)
 		}
 	}
 	g.opts.tell("making " + b.version + " public")
@@ -283,12 +286,12 @@ func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *g
 		g.discardLoser(ctx, draft, b.version)
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for _, id := range adopted {
 		_, _ = g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, id) // its text is in the release now; a draft more is only untidy
 	}
-	return draft, nil
+	return draft, files, nil
 }
 
 // releaseText is what a release says of itself.

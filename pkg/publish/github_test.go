@@ -122,7 +122,7 @@ func TestGitHubSeveralProviders(t *testing.T) {
 	if err := w.complete(); err != nil {
 		t.Error(err)
 	}
-	if got := len(w.server.Releases()[0].Assets); got != 5 { // two components, metadata, a template, checksums
+	if got := len(w.server.Releases()[0].Assets); got != 6 { // two components, metadata, a template, checksums, provenance
 		t.Errorf("%d assets", got)
 	}
 	// One of them alone is there as well.

@@ -157,6 +157,24 @@ func (g *gitlabPackage) failure(doing string, resp *gitlab.Response, err error) 
 	return e
 }
 
+// hostWarning says that clusterctl does not know this host for a GitLab.
+func (g *gitlabPackage) hostWarning() string {
+	return fmt.Sprintf("clusterctl takes only hosts that begin with %q for a GitLab: it will not read from %s", clusterctlsGitLab, g.host)
+}
+
+// source returns where a version is built from, as far as it is known: the commit of the user's, or
+// that of the job that runs.
+func (g *gitlabPackage) source() source {
+	from := source{repository: os.Getenv("CI_PROJECT_URL"), commit: g.opts.Commit}
+	if from.commit == "" {
+		from.commit = os.Getenv("CI_COMMIT_SHA")
+	}
+	if from.repository == "" && strings.Contains(g.project, "/") {
+		from.repository = "https://" + g.host + "/" + g.project
+	}
+	return from
+}
+
 // gitlabFile is a file of a package.
 type gitlabFile struct {
 	id, pkg int
@@ -287,12 +305,13 @@ func (g *gitlabPackage) Fetch(ctx context.Context, provider release.Provider, ve
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
-	return g.fetch(ctx, version, provider.ComponentsFile(), &provider)
+	f, err := g.fetch(ctx, version, provider.ComponentsFile(), &provider)
+	return f.release, err
 }
 
 // readGitLab returns the release that clusterctl's URL of a provider names, or, without a file, the
 // releases of all providers of a version.
-func readGitLab(ctx context.Context, text string, opts Options) ([]*release.Release, error) {
+func readGitLab(ctx context.Context, text string, opts Options) ([]found, error) {
 	g, rest, err := newGitLab(text, opts)
 	if err != nil {
 		return nil, err
@@ -306,22 +325,22 @@ func readGitLab(ctx context.Context, text string, opts Options) ([]*release.Rele
 		}
 	}
 	if len(rest) == 2 {
-		r, err := g.fetch(ctx, rest[0], rest[1], nil)
+		f, err := g.fetch(ctx, rest[0], rest[1], nil)
 		if err != nil {
 			return nil, err
 		}
-		return []*release.Release{r}, nil
+		return []found{f}, nil
 	}
-	var releases []*release.Release
+	var releases []found
 	for _, name := range componentsFiles() {
-		r, err := g.fetch(ctx, rest[0], name, nil)
+		f, err := g.fetch(ctx, rest[0], name, nil)
 		if errors.Is(err, release.ErrNoRelease) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		releases = append(releases, r)
+		releases = append(releases, f)
 	}
 	if len(releases) == 0 {
 		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, g.place(rest[0]), strings.Join(componentsFiles(), ", "))
@@ -329,10 +348,10 @@ func readGitLab(ctx context.Context, text string, opts Options) ([]*release.Rele
 	return releases, nil
 }
 
-func (g *gitlabPackage) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (*release.Release, error) {
+func (g *gitlabPackage) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (found, error) {
 	packages, err := g.packages(ctx, "", "default")
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
 	var versions []string
 	for _, p := range packages {
@@ -344,25 +363,33 @@ func (g *gitlabPackage) fetch(ctx context.Context, version, componentsFile strin
 	if version == "" || version == latest {
 		i := slices.IndexFunc(versions, stable)
 		if i < 0 {
-			return nil, fmt.Errorf("%w in %s: it has no version", release.ErrNoRelease, g.url())
+			return found{}, fmt.Errorf("%w in %s: it has no version", release.ErrNoRelease, g.url())
 		}
 		version = versions[i]
 	}
-	found, err := g.look(ctx, version)
+	there, err := g.look(ctx, version)
 	if err != nil {
-		return nil, err
+		return found{}, err
 	}
-	if _, ok := found.newest(componentsFile); !ok || !found.complete() {
-		return nil, fmt.Errorf("%w: %s has no %s and %s: the package has the versions %s", release.ErrNoRelease, g.place(version), componentsFile, release.MetadataFile, strings.Join(versions, ", "))
+	if _, ok := there.newest(componentsFile); !ok || !there.complete() {
+		return found{}, fmt.Errorf("%w: %s has no %s and %s: the package has the versions %s", release.ErrNoRelease, g.place(version), componentsFile, release.MetadataFile, strings.Join(versions, ", "))
 	}
 	var names []string
-	for _, f := range found.files {
+	for _, f := range there.files {
 		if !slices.Contains(names, f.name) {
 			names = append(names, f.name)
 		}
 	}
-	return fetchFiles(ctx, fetched{
+	f, err := fetchFiles(ctx, fetched{
 		version: version, names: names, componentsFile: componentsFile, provider: provider, repository: g.name,
 		read: func(ctx context.Context, name string) ([]byte, error) { return g.download(ctx, version, name) },
 	})
+	if err != nil {
+		return found{}, err
+	}
+	if !strings.HasPrefix(g.host, clusterctlsGitLab) {
+		f.note = g.hostWarning()
+	}
+	f.read, err = g.clusterctlReader(ctx, version)
+	return f, err
 }

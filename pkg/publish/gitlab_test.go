@@ -74,7 +74,7 @@ func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 	}
 	client := &http.Client{Transport: n}
 	return n, Options{
-		TokenFile: w.token,
+		TokenFile: w.token, Commit: someCommit,
 		Progress: func(line string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -140,7 +140,15 @@ func (w *gitlabWorld) whole() error {
 // complete says what is wrong with the end: each file once, and nothing else.
 func (w *gitlabWorld) complete() error {
 	var want []string
-	for _, f := range append(slices.Clone(w.want.Files), checksums(w.want.Files)) {
+	all, err := bundles([]*release.Release{w.want})
+	if err != nil {
+		return err
+	}
+	beside, err := madeFiles(all[0], source{"https://gitlab.example.com/acme/capl", someCommit}, Options{})
+	if err != nil {
+		return err
+	}
+	for _, f := range append(slices.Clone(w.want.Files), beside...) {
 		want = append(want, f.Name+" "+digest(f.Data))
 	}
 	got := w.server.Files("capl", w.want.Version)

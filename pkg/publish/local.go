@@ -122,7 +122,11 @@ func (l *localRepository) Fetch(ctx context.Context, provider release.Provider, 
 }
 
 // readLocal returns the releases that a path or file URL names.
-func readLocal(ctx context.Context, text string, _ Options) ([]*release.Release, error) {
+func readLocal(ctx context.Context, text string, _ Options) ([]found, error) {
+	return asFound(readLocalReleases(ctx, text))
+}
+
+func readLocalReleases(ctx context.Context, text string) ([]*release.Release, error) {
 	path, err := localPath(text)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,10 @@ type Options struct {
 	Commit string
 	// Notes are the text of the release on servers that have one, in Markdown.
 	Notes string
+	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
+	SignKey string
+	// ToolVersion is this program's version, for the provenance.
+	ToolVersion string
 
 	// remote is what tests put between this package and a server.
 	remote remote
@@ -71,7 +75,7 @@ type target struct {
 	// open returns the publisher of a place.
 	open func(text string, opts Options) (Publisher, error)
 	// read returns the releases at a place; nil where it is nothing to read releases from.
-	read func(ctx context.Context, text string, opts Options) ([]*release.Release, error)
+	read func(ctx context.Context, text string, opts Options) ([]found, error)
 }
 
 // targets are all kinds of places; the first that matches is taken.
@@ -110,6 +114,15 @@ func Read(ctx context.Context, location string) ([]*release.Release, error) {
 
 // ReadWith is Read with options, such as the file with the token for a server.
 func ReadWith(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
+	all, err := readFound(ctx, location, opts)
+	if err != nil {
+		return nil, err
+	}
+	return releasesOf(all), nil
+}
+
+// readFound is ReadWith with what lies beside the releases.
+func readFound(ctx context.Context, location string, opts Options) ([]found, error) {
 	var forms []string
 	for _, t := range targets {
 		if t.read == nil {

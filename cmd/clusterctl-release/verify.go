@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/report"
+)
+
+func newVerifyCommand() *cobra.Command {
+	var key, tokenFile string
+	cmd := &cobra.Command{
+		Use:   "verify RELEASE",
+		Short: "Verify what is published: read it as clusterctl does, and check all of it",
+		Long: `Verify reads a published release, reads every file of it again through clusterctl's own client, holds
+the files against the checksums and the provenance beside them, and runs all checks. A RELEASE is
+what fetch takes, such as clusterctl's own URL of a provider. With --key the provenance has to be
+signed by the private key that belongs to it; without it nobody's signature is looked at.
+
+It ends with status 1 where something is wrong with what is published.`,
+		Example: `  clusterctl release verify https://github.com/OWNER/REPO/releases/v0.1.0/infrastructure-components.yaml
+  clusterctl release verify https://github.com/OWNER/REPO/releases/tag/v0.1.0 --key release.pub`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runVerify(cmd, args[0], key, tokenFile) },
+	}
+	cmd.Flags().StringVar(&key, "key", "", "file with the public key (PEM) that the provenance has to be signed with")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
+	return cmd
+}
+
+// verify reads and checks what is published.
+func verify(cmd *cobra.Command, location, key string, options publish.Options) (*publish.Verification, *report.Report, error) {
+	config, err := loadSuppressions("")
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := publish.Verify(cmd.Context(), location, key, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	subjects := make([]*checks.Subject, 0, len(v.Releases))
+	folders := make([]string, 0, len(v.Releases))
+	for _, r := range v.Releases {
+		subjects = append(subjects, &checks.Subject{Release: r, With: v.Releases, Config: configOf(config, r)})
+		folders = append(folders, folderOf(location, r))
+	}
+	found, err := runChecks(cmd.Context(), subjects, folders)
+	if err == nil {
+		found.Color = wantsColor(cmd.OutOrStdout())
+	}
+	return v, found, err
+}
+
+func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
+	progress := newProgress(cmd.ErrOrStderr())
+	v, found, err := verify(cmd, location, key, publish.Options{TokenFile: tokenFile, Progress: progress.show})
+	progress.close()
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	for _, note := range v.Notes {
+		fmt.Fprintf(out, "note: %s\n", note)
+	}
+	for _, problem := range v.Problems {
+		fmt.Fprintf(out, "problem: %v\n", problem)
+	}
+	if err := found.Write("text", out); err != nil {
+		return err
+	}
+	if len(v.Problems) > 0 || found.Fails(checks.Error) {
+		return &findingsError{}
+	}
+	for _, r := range v.Releases {
+		fmt.Fprintf(out, "verified %s: %d files\n", r, len(r.Files))
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// found is a release as it is published.
+type found struct {
+	release *release.Release
+	// made are the files that publishing made beside it.
+	made []release.File
+	// read reads a file as clusterctl does; nil where clusterctl does not read from there, or where
+	// the release was read that way already.
+	read func(ctx context.Context, name string) ([]byte, error)
+	// note says what can't be verified at this place; it may be empty.
+	note string
+}
+
+// Verification is what a look at published releases brought.
+type Verification struct {
+	Releases []*release.Release
+	// Problems are what is wrong with them.
+	Problems []error
+	// Notes are what could not be verified, or what was found out.
+	Notes []string
+}
+
+// Verify reads published releases as Read does, reads every file again as clusterctl does, and holds
+// the files against the checksums and the provenance beside them. The key is a file with the public
+// key that the provenance has to be signed with; without one a signature is not looked at. An error
+// means that the releases could not be read; what is wrong with them is in the result.
+func Verify(ctx context.Context, location, key string, opts Options) (*Verification, error) {
+	all, err := readFound(ctx, location, opts)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verification{}
+	for _, f := range all {
+		v.Releases = append(v.Releases, f.release)
+		if f.note != "" && !slices.Contains(v.Notes, f.note) {
+			v.Notes = append(v.Notes, f.note)
+		}
+		if f.read != nil {
+			b := &bundle{version: f.release.Version, releases: []*release.Release{f.release}, files: f.release.Files}
+			if err := readBackFiles(ctx, b, b.files, opts, f.read); err != nil {
+				v.Problems = append(v.Problems, err)
+			}
+		}
+		v.checkMade(f, key)
+	}
+	return v, ctx.Err()
+}
+
+// checkMade holds a release against what was made beside it.
+func (v *Verification) checkMade(f found, key string) {
+	r := f.release
+	problem := func(err error) {
+		if err != nil {
+			v.Problems = append(v.Problems, fmt.Errorf("%s: %w", r, err))
+		}
+	}
+	sums, provenance := madeFile(f.made, ChecksumsFile), madeFile(f.made, ProvenanceFile)
+	if sums == nil {
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no %s beside it", r, ChecksumsFile))
+	} else {
+		problem(checkChecksums(sums, r.Files))
+	}
+	switch {
+	case provenance != nil:
+		commit, err := checkProvenance(provenance, r.Version, r.Files, key)
+		problem(err)
+		if err == nil {
+			v.Notes = append(v.Notes, fmt.Sprintf("%s says that it was built from the commit %s", r, commit))
+		}
+	case key != "":
+		problem(fmt.Errorf("there is no %s to verify with the key", ProvenanceFile))
+	default:
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no %s beside it", r, ProvenanceFile))
+	}
+}
+
+func madeFile(files []release.File, name string) []byte {
+	for _, f := range files {
+		if f.Name == name {
+			return f.Data
+		}
+	}
+	return nil
+}
+
+// checkChecksums holds files against their checksums.
+func checkChecksums(text []byte, files []release.File) error {
+	sums, err := parseChecksums(text)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, f := range files {
+		switch sum, ok := sums[f.Name]; {
+		case !ok:
+			problems = append(problems, fmt.Errorf("%s does not name %s", ChecksumsFile, f.Name))
+		case sum != digest(f.Data):
+			problems = append(problems, fmt.Errorf("%s names other bytes for %s", ChecksumsFile, f.Name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// releasesOf returns the releases alone.
+func releasesOf(all []found) []*release.Release {
+	releases := make([]*release.Release, 0, len(all))
+	for _, f := range all {
+		releases = append(releases, f.release)
+	}
+	return releases
+}
+
+// asFound returns releases that were read through clusterctl's own client, and have nothing beside them.
+func asFound(releases []*release.Release, err error) ([]found, error) {
+	all := make([]found, 0, len(releases))
+	for _, r := range releases {
+		all = append(all, found{release: r})
+	}
+	return all, err
+}

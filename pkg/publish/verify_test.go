@@ -1,0 +1,160 @@
+package publish
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// keyPair writes a key pair and returns the files.
+func keyPair(t *testing.T, private crypto.Signer) (privateFile, publicFile string) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	privateFile, publicFile = filepath.Join(dir, "key"), filepath.Join(dir, "key.pub")
+	write(t, privateFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	write(t, publicFile, string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	return privateFile, publicFile
+}
+
+// TestVerify publishes with a signature and verifies; then each thing that may be wrong is.
+func TestVerify(t *testing.T) {
+	_, edward, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edwardFile, edwardPublic := keyPair(t, edward)
+	curveFile, curvePublic := keyPair(t, curve)
+	replaceAsset := func(name string, change func([]byte) []byte) func([]*githubserver.Asset) []*githubserver.Asset {
+		return func(assets []*githubserver.Asset) []*githubserver.Asset {
+			for _, a := range assets {
+				if a.Name == name {
+					a.Data = change(slices.Clone(a.Data))
+				}
+			}
+			return assets
+		}
+	}
+	without := func(name string) func([]*githubserver.Asset) []*githubserver.Asset {
+		return func(assets []*githubserver.Asset) []*githubserver.Asset {
+			return slices.DeleteFunc(assets, func(a *githubserver.Asset) bool { return a.Name == name })
+		}
+	}
+	flip := func(data []byte) []byte { data[len(data)/2] ^= 1; return data }
+	for name, test := range map[string]struct {
+		sign, verify string
+		change       func([]*githubserver.Asset) []*githubserver.Asset
+		problem      string
+		note         string
+	}{
+		"signed, Ed25519":              {sign: edwardFile, verify: edwardPublic, note: "built from the commit " + someCommit},
+		"signed, ECDSA":                {sign: curveFile, verify: curvePublic, note: "built from the commit " + someCommit},
+		"signed, no key to verify":     {sign: edwardFile, note: "built from the commit " + someCommit},
+		"not signed, no key to verify": {note: "built from the commit " + someCommit},
+		"not signed, a key to verify":  {verify: edwardPublic, problem: "none of its signatures is by the key"},
+		"signed by another key":        {sign: curveFile, verify: edwardPublic, problem: "none of its signatures is by the key"},
+		"a changed file":               {change: replaceAsset("NOTES.md", flip), problem: "SHA256SUMS names other bytes for NOTES.md\nprovenance.intoto.jsonl names other bytes for NOTES.md"},
+		"a changed statement":          {sign: edwardFile, verify: edwardPublic, change: replaceAsset(ProvenanceFile, flip), problem: ProvenanceFile},
+		"another version's provenance": {change: replaceAsset(ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `is of the version "v0.1.1"`},
+		"no provenance":                {change: without(ProvenanceFile), note: "has no provenance.intoto.jsonl"},
+		"no provenance, a key":         {verify: edwardPublic, change: without(ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
+		"no checksums":                 {change: without(ChecksumsFile), note: "has no SHA256SUMS"},
+		"broken checksums":             {change: replaceAsset(ChecksumsFile, func([]byte) []byte { return []byte("x") }), problem: "SHA256SUMS:1"},
+		"not in the checksums":         {change: replaceAsset(ChecksumsFile, func(d []byte) []byte { return d[:slices.Index(d, '\n')+1] }), problem: "does not name metadata.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitHubWorld(t)
+			w.published(t, func(o *Options) { o.SignKey = test.sign }, someLabelled("v0.1.0"))
+			if test.change != nil {
+				there := *w.server.Releases()[0]
+				w = newGitHubWorld(t)
+				there.Assets = test.change(there.Assets)
+				w.server.Add(there)
+			}
+			_, opts := w.process(nil)
+			v, err := Verify(t.Context(), githubURL+"/releases/v0.1.0/infrastructure-components.yaml", test.verify, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var problems []string
+			for _, p := range v.Problems {
+				problems = append(problems, p.Error())
+			}
+			all := strings.Join(problems, "\n")
+			for want := range strings.SplitSeq(test.problem, "\n") {
+				if !strings.Contains(all, want) || (test.problem == "") != (all == "") {
+					t.Errorf("want the problem %q, got %q", want, all)
+				}
+			}
+			if !strings.Contains(strings.Join(v.Notes, "\n"), test.note) {
+				t.Errorf("want the note %q, got %q", test.note, v.Notes)
+			}
+		})
+	}
+}
+
+// TestProvenanceKeys: what is no key is said to be none, without showing it.
+func TestProvenanceKeys(t *testing.T) {
+	dir := t.TempDir()
+	secret := "TopSecretBytes"
+	write(t, filepath.Join(dir, "text"), secret)
+	write(t, filepath.Join(dir, "pem"), "-----BEGIN PRIVATE KEY-----\nVG9wU2VjcmV0Qnl0ZXM=\n-----END PRIVATE KEY-----\n")
+	all, err := bundles([]*release.Release{someRelease(libvirt, "v0.1.0", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"text": "not in the PEM format", "pem": "no private key that can be read", "none": "no such file"} {
+		_, err := madeFiles(all[0], source{githubURL, someCommit}, Options{SignKey: filepath.Join(dir, file)})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: want %q, got %v", file, want, err)
+		}
+	}
+	if _, err := madeFiles(all[0], source{}, Options{SignKey: filepath.Join(dir, "pem")}); err == nil || !strings.Contains(err.Error(), "--commit") {
+		t.Errorf("without a source: %v", err)
+	}
+}
+
+func FuzzCheckProvenance(f *testing.F) {
+	all, err := bundles([]*release.Release{someRelease(libvirt, "v0.1.0", "")})
+	if err != nil {
+		f.Fatal(err)
+	}
+	made, err := newProvenance(all[0], source{githubURL, someCommit}, Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(made.Data)
+	f.Add([]byte(`{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[{"sig":"x"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		commit, err := checkProvenance(data, "v0.1.0", all[0].files, "")
+		if err == nil && commit == "" {
+			t.Error("no commit and no error")
+		}
+		sums, err := parseChecksums(data)
+		if err == nil && len(data) > 0 && len(sums) == 0 {
+			t.Error("no sums and no error")
+		}
+	})
+}
