@@ -47,7 +47,7 @@ mutants: ## Plant each check's defects into the provider's release and print wha
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
 
 .PHONY: bench
-bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, in one run
+bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, and publishing to a server
 	go run ./hack/bench
 
 .PHONY: clean

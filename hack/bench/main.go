@@ -1,7 +1,8 @@
 // Command bench times whole processes of this project beside those of its peers, in turn and in one
-// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS].
+// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-publish].
 //
-// What is measured is Cluster API's own core tree, from its module.
+// What is measured is Cluster API's own core tree, from its module, and publishing many files to a
+// server with latency.
 package main
 
 import (
@@ -21,9 +22,10 @@ import (
 
 func main() {
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
+	onlyPublish := flag.Bool("publish", false, "time only publishing to a server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := bench(ctx, *runs)
+	err := bench(ctx, *runs, *onlyPublish)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -46,12 +48,15 @@ type comparison struct {
 	before func() error
 }
 
-func bench(ctx context.Context, runs int) error {
+func bench(ctx context.Context, runs int, onlyPublish bool) error {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder to work in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
+	if err := benchPublish(ctx, work, runs); err != nil || onlyPublish {
+		return err
+	}
 	comparisons, programs, err := prepare(ctx, work)
 	if err != nil {
 		return err

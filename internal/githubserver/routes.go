@@ -378,10 +378,10 @@ func (s *Server) web(w http.ResponseWriter, path string) {
 	http.Error(w, "Not Found", http.StatusNotFound)
 }
 
-// storage answers downloads. It takes no token beside the URL's signature.
+// storage answers downloads. It takes no token beside the URL's signature, unless it is the server itself.
 // Source: Amazon S3 error responses, InvalidArgument: "Only one auth mechanism allowed".
 func (s *Server) storage(w http.ResponseWriter, r *http.Request, path string) {
-	if r.Header.Get("Authorization") != "" {
+	if r.Header.Get("Authorization") != "" && s.Base == "" {
 		http.Error(w, "Only one auth mechanism allowed", http.StatusBadRequest)
 		return
 	}

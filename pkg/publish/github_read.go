@@ -291,7 +291,9 @@ func (g *githubRepository) readBack(ctx context.Context, b *bundle, files []rele
 	if err != nil {
 		return &ReadBackError{Release: b.releases[0], Err: err}
 	}
+	atOnce := clusterctlReadsAtOnce
 	if read == nil {
+		atOnce = downloadsAtOnce
 		_, assets, err := g.assetsOf(ctx, b.version, release.MetadataFile)
 		if err != nil {
 			return &ReadBackError{Release: b.releases[0], Err: err}
@@ -304,5 +306,5 @@ func (g *githubRepository) readBack(ctx context.Context, b *bundle, files []rele
 			return g.download(ctx, a)
 		}
 	}
-	return readBackFiles(ctx, b, files, g.opts, read)
+	return readBackFiles(ctx, b, files, g.opts, atOnce, read)
 }

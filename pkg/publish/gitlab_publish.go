@@ -143,7 +143,7 @@ func (g *gitlabPackage) Publish(ctx context.Context, releases []*release.Release
 		if err != nil {
 			return nil, &ReadBackError{Release: b.releases[0], Err: err}
 		}
-		if err := readBackFiles(ctx, b, b.files, g.opts, read); err != nil {
+		if err := readBackFiles(ctx, b, b.files, g.opts, clusterctlReadsAtOnce, read); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 	"sigs.k8s.io/yaml"
@@ -18,6 +19,10 @@ import (
 // readBackTries is how often a file that was just published is read until it is there: what serves
 // downloads may be behind what takes uploads.
 const readBackTries = 6
+
+// clusterctlReadsAtOnce is how many files clusterctl's client reads at the same time: it keeps them
+// in maps without a lock.
+const clusterctlReadsAtOnce = 1
 
 // newRepository is one of clusterctl's own makers of a repository client.
 type newRepository func(context.Context, config.Provider, config.VariablesClient) (repository.Repository, error)
@@ -43,33 +48,41 @@ func serverClient(ctx context.Context, newClient newRepository, url, variable st
 	return newClient(ctx, config.NewProvider("read-back", url, release.ProviderTypes()[0]), configuration.Variables())
 }
 
-// readBackFiles compares every file of a bundle, and its checksums, with what read returns for it.
-// Clusterctl's client is not made for several reads at once, so they come one after the other.
-func readBackFiles(ctx context.Context, b *bundle, files []release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
+// readBackFiles compares files of a bundle with what read returns for them, so many at once.
+func readBackFiles(ctx context.Context, b *bundle, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
 	for i, f := range files {
-		opts.tell(fmt.Sprintf("reading %s back (%d of %d)", f.Name, i+1, len(files)))
-		r := b.owner(f.Name)
-		if r == nil {
-			r = b.releases[0]
-		}
-		var data []byte
-		var err error
-		for try := range readBackTries {
-			if try > 0 {
-				if err := opts.remote.wait(ctx, pause(try)); err != nil {
-					return &ReadBackError{Release: r, File: f.Name, Err: err}
-				}
+		group.Go(func() error {
+			opts.tell(fmt.Sprintf("reading %s back (%d of %d)", f.Name, i+1, len(files)))
+			return readBackFile(groupCtx, b, f, opts, read)
+		})
+	}
+	return group.Wait()
+}
+
+func readBackFile(ctx context.Context, b *bundle, f release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
+	r := b.owner(f.Name)
+	if r == nil {
+		r = b.releases[0] // it lies beside them
+	}
+	var data []byte
+	err := ctx.Err()
+	for try := 0; try < readBackTries && ctx.Err() == nil; try++ {
+		if try > 0 {
+			if err := opts.remote.wait(ctx, pause(try)); err != nil {
+				return &ReadBackError{Release: r, File: f.Name, Err: err}
 			}
-			if data, err = read(ctx, f.Name); err == nil {
-				break
-			}
 		}
-		if err != nil {
-			return &ReadBackError{Release: r, File: f.Name, Err: err}
+		if data, err = read(ctx, f.Name); err == nil {
+			break
 		}
-		if !bytes.Equal(data, f.Data) {
-			return &ReadBackError{Release: r, File: f.Name}
-		}
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, File: f.Name, Err: err}
+	}
+	if !bytes.Equal(data, f.Data) {
+		return &ReadBackError{Release: r, File: f.Name}
 	}
 	return nil
 }

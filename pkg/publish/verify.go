@@ -47,7 +47,7 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 		}
 		if f.read != nil {
 			b := &bundle{version: f.release.Version, releases: []*release.Release{f.release}, files: f.release.Files}
-			if err := readBackFiles(ctx, b, b.files, opts, f.read); err != nil {
+			if err := readBackFiles(ctx, b, b.files, opts, clusterctlReadsAtOnce, f.read); err != nil {
 				v.Problems = append(v.Problems, err)
 			}
 		}

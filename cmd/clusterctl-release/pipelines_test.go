@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+)
+
+var (
+	yamlBlock   = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	toolCommand = regexp.MustCompile(`(?m)clusterctl-release"? (build|publish|verify|check) ([^\n'` + "`" + `]*)`)
+)
+
+// TestPipelines: the pipelines of the docs and the action are YAML, and their commands are ones that there are.
+func TestPipelines(t *testing.T) {
+	root := pinned.Root(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "pipelines.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := os.ReadFile(filepath.Join(root, "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(action)}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		texts = append(texts, block[1])
+	}
+	commands := 0
+	for _, text := range texts {
+		var parsed map[string]any
+		if err := yaml.UnmarshalStrict([]byte(text), &parsed); err != nil || len(parsed) == 0 {
+			t.Errorf("%v:\n%s", err, text)
+		}
+	}
+	for _, found := range toolCommand.FindAllStringSubmatch(strings.Join(texts, "\n")+string(page), -1) {
+		commands++
+		args := strings.Fields(strings.ReplaceAll(found[2], `"`, ""))
+		cmd, _, err := newRootCommand().Find([]string{found[1]})
+		if err == nil {
+			err = cmd.ParseFlags(args)
+		}
+		if err == nil {
+			err = cmd.ValidateRequiredFlags()
+		}
+		if err == nil {
+			err = cmd.ValidateArgs(cmd.Flags().Args())
+		}
+		if err != nil {
+			t.Errorf("%s: %v", found[0], err)
+		}
+	}
+	if len(texts) != 4 || commands < 7 {
+		t.Errorf("%d texts and %d commands", len(texts), commands)
+	}
+	// What the action hands on has to be among its inputs.
+	var parsed struct {
+		Inputs map[string]any `json:"inputs"`
+	}
+	if err := yaml.Unmarshal(action, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	for _, used := range regexp.MustCompile(`inputs\.([a-z-]+)`).FindAllStringSubmatch(string(action), -1) {
+		if _, ok := parsed.Inputs[used[1]]; !ok {
+			t.Errorf("there is no input %s", used[1])
+		}
+	}
+}
