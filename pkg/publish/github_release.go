@@ -334,14 +334,8 @@ func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit st
 			if err := g.opts.remote.wait(ctx, pause(try-1)); err != nil {
 				return 0, err
 			}
-			listed, err := g.list(ctx)
-			if err != nil {
-				return 0, err
-			}
-			for _, r := range listed {
-				if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
-					return r.GetID(), nil
-				}
+			if id, err := g.findDraft(ctx, mark); id != 0 || err != nil {
+				return id, err
 			}
 		}
 		r, resp, err := g.client.Repositories.CreateRelease(ctx, g.owner, g.name, wanted)
@@ -349,11 +343,35 @@ func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit st
 			return r.GetID(), nil
 		}
 		last = g.failure("making a draft of "+b.version, resp, err)
-		if ctx.Err() != nil || resp != nil && resp.StatusCode >= 400 && resp.StatusCode < 500 {
+		if ctx.Err() != nil {
+			g.discardMarked(ctx, mark)
+			return 0, last
+		}
+		if resp != nil && resp.StatusCode >= 400 && resp.StatusCode < 500 {
 			return 0, last
 		}
 	}
 	return 0, fmt.Errorf("%w; given up after %d tries: run this again", last, stepTries)
+}
+
+// findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
+func (g *githubRepository) findDraft(ctx context.Context, mark string) (int64, error) {
+	listed, err := g.list(ctx)
+	for _, r := range listed {
+		if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
+			return r.GetID(), nil
+		}
+	}
+	return 0, err
+}
+
+// discardMarked removes the draft of a run that was interrupted while it was being made.
+func (g *githubRepository) discardMarked(ctx context.Context, mark string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	if id, err := g.findDraft(ctx, mark); err == nil && id != 0 {
+		g.discard(ctx, id)
+	}
 }
 
 // makePublic makes a draft of this run public. Once it has been asked for, the draft may be public

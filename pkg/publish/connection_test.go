@@ -1,0 +1,293 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+func TestAskedWait(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	in := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	for name, test := range map[string]struct {
+		status  int
+		headers map[string]string
+		body    string
+		attempt int
+		want    time.Duration
+		limited bool
+	}{
+		"fine":                         {status: 200, headers: map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": in(time.Hour)}},
+		"forbidden":                    {status: 403, headers: map[string]string{"X-RateLimit-Remaining": "12"}, body: "Resource not accessible"},
+		"429 with seconds":             {status: 429, headers: map[string]string{"Retry-After": "17"}, limited: true, want: 17 * time.Second},
+		"429 with a date":              {status: 429, headers: map[string]string{"Retry-After": now.Add(90 * time.Second).Format(http.TimeFormat)}, limited: true, want: 90 * time.Second},
+		"429 with a date that is past": {status: 429, headers: map[string]string{"Retry-After": now.Add(-time.Hour).Format(http.TimeFormat)}, limited: true},
+		"429 that says nothing":        {status: 429, limited: true, want: time.Minute},
+		"429 that says nothing, again": {status: 429, attempt: 2, limited: true, want: 4 * time.Minute},
+		"403 secondary limit":          {status: 403, headers: map[string]string{"Retry-After": "60"}, limited: true, want: time.Minute},
+		"403 primary limit":            {status: 403, headers: map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": in(90 * time.Second)}, limited: true, want: 91 * time.Second},
+		"403 that says so in words":    {status: 403, body: `{"message":"You have exceeded a secondary rate limit"}`, limited: true, want: time.Minute},
+		"503 with seconds":             {status: 503, headers: map[string]string{"Retry-After": "3"}, limited: true, want: 3 * time.Second},
+		"503":                          {status: 503},
+		"nonsense":                     {status: 429, headers: map[string]string{"Retry-After": "soon"}, limited: true, want: time.Minute},
+		"a header of ours":             {status: 200, headers: map[string]string{limitedHeader: now.Format(http.TimeFormat)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &guard{base: answer(func(*http.Request) (int, map[string]string, string) {
+				headers := map[string]string{"Date": now.Format(http.TimeFormat)}
+				for k, v := range test.headers {
+					headers[k] = v
+				}
+				return test.status, headers, test.body
+			})}
+			resp, err := g.RoundTrip(httptest.NewRequest(http.MethodGet, "https://api.github.com/", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, limited := askedWait(resp, test.attempt)
+			if got != test.want || limited != test.limited {
+				t.Errorf("wait %s, %v; want %s, %v", got, limited, test.want, test.limited)
+			}
+		})
+	}
+}
+
+// answer is a server in one function.
+type answer func(*http.Request) (status int, headers map[string]string, body string)
+
+// RoundTrip implements http.RoundTripper.
+func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, headers, body := a(r)
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
+	for k, v := range headers {
+		resp.Header.Set(k, v)
+	}
+	return resp, nil
+}
+
+func TestMayRetry(t *testing.T) {
+	request := func(method string) *http.Request { return httptest.NewRequest(method, "https://x/", nil) }
+	for _, test := range []struct {
+		method string
+		status int
+		err    error
+		want   bool
+	}{
+		{"Get", 0, io.ErrUnexpectedEOF, true},
+		{"Patch", 0, io.ErrUnexpectedEOF, true},
+		{"Post", 0, io.ErrUnexpectedEOF, false},
+		{"Post", 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{"Post", 0, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
+		{"Get", 0, &tooLargeError{}, false},
+		{http.MethodGet, 502, nil, true},
+		{http.MethodPost, 502, nil, false},
+		{http.MethodPut, 503, nil, true},
+		{http.MethodGet, 404, nil, false},
+		{http.MethodGet, 501, nil, false},
+		{http.MethodGet, 200, nil, false},
+	} {
+		var resp *http.Response
+		err := test.err
+		if err != nil {
+			err = &url.Error{Op: test.method, URL: "https://x/", Err: err}
+		} else {
+			resp = &http.Response{StatusCode: test.status, Header: http.Header{}, Request: request(test.method)}
+		}
+		if got := mayRetry(resp, err); got != test.want {
+			t.Errorf("%s, %d, %v: %v", test.method, test.status, test.err, got)
+		}
+	}
+}
+
+// TestLongWaits: a server that asks to wait for hours is not waited for, and the error says so.
+func TestLongWaits(t *testing.T) {
+	w := newGitHubWorld(t)
+	n, opts := w.process(nil)
+	inner := n.Hosts[githubserver.APIHost]
+	n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/releases") {
+			out.Header().Set("Retry-After", "7200")
+			out.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		inner.ServeHTTP(out, r)
+	})
+	start := w.clock.Now()
+	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", ""))
+	if err == nil || !strings.Contains(err.Error(), "asks to wait 2h0m0s") || w.clock.Now().Sub(start) > time.Minute {
+		t.Errorf("after %s: %v", w.clock.Now().Sub(start), err)
+	}
+}
+
+// TestGuard: the credential goes to its hosts over TLS, and nowhere else, whatever redirects.
+func TestGuard(t *testing.T) {
+	seen := map[string]string{}
+	redirects := map[string]string{
+		"https://api.github.com/same":      "https://api.github.com/end",
+		"https://api.github.com/storage":   "https://storage.example.com/end",
+		"https://api.github.com/sub":       "https://evil.api.github.com/end",
+		"https://api.github.com/port":      "https://api.github.com:444/end",
+		"https://api.github.com/back":      "https://storage.example.com/back",
+		"https://storage.example.com/back": "https://api.github.com/end",
+		"https://api.github.com/plain":     "http://api.github.com/end",
+		"https://api.github.com/loop":      "https://api.github.com/loop",
+	}
+	server := answer(func(r *http.Request) (int, map[string]string, string) {
+		seen[r.URL.Scheme+"://"+r.URL.Host] = r.Header.Get("Authorization")
+		if to := redirects[r.URL.String()]; to != "" {
+			return http.StatusFound, map[string]string{"Location": to}, ""
+		}
+		return http.StatusOK, nil, "fine"
+	})
+	client := newClient(credential{header: "Authorization", prefix: "Bearer ", secret: "s", hosts: []string{"api.github.com"}}, remote{transport: server, sleep: wire.NewClock().Sleep})
+	for path, fails := range map[string]bool{"same": false, "storage": false, "sub": false, "port": false, "back": false, "plain": true, "loop": true} {
+		resp, err := client.Get("https://api.github.com/" + path)
+		if (err != nil) != fails {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err == nil {
+			_ = resp.Body.Close() // it is in memory
+		}
+	}
+	for place, header := range seen {
+		if (header != "") != (place == "https://api.github.com") {
+			t.Errorf("%s saw %q", place, header)
+		}
+	}
+	if len(seen) < 4 {
+		t.Errorf("only %v were asked", seen)
+	}
+	// What changes something is not sent elsewhere.
+	resp, err := client.Post("https://api.github.com/storage", "text/plain", strings.NewReader("x"))
+	if err != nil || resp.StatusCode != http.StatusFound {
+		t.Errorf("a POST was redirected: %v, %v", resp, err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", client, credential{secret: "hidden"}, credential{secret: "hidden"}); strings.Contains(text, "hidden") {
+		t.Errorf("a credential prints as %s", text)
+	}
+}
+
+// endless is a body that does not end.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+type bodyOf struct{ io.Reader }
+
+// RoundTrip implements http.RoundTripper.
+func (b bodyOf) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(b.Reader), Request: r}, nil
+}
+
+func TestEndlessAnswer(t *testing.T) {
+	client := newClient(credential{}, remote{transport: bodyOf{endless{}}, sleep: wire.NewClock().Sleep})
+	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // there is none
+	var large *tooLargeError
+	if !errors.As(err, &large) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadToken(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good"), " ghs_fromfile \n")
+	write(t, filepath.Join(dir, "empty"), " \n")
+	write(t, filepath.Join(dir, "two"), "ghs_secretone\nghs_secrettwo\n")
+	write(t, filepath.Join(dir, "long"), strings.Repeat("x", 1<<17))
+	t.Setenv("A_TOKEN", "ghs_fromenv\n")
+	for _, test := range []struct{ file, variable, token, want string }{
+		{"good", "A_TOKEN", "ghs_fromfile", ""},
+		{"", "A_TOKEN", "ghs_fromenv", ""},
+		{"", "NO_TOKEN", "", ""},
+		{"empty", "A_TOKEN", "", "is empty"},
+		{"two", "A_TOKEN", "", "line breaks in it"},
+		{"long", "A_TOKEN", "", "131072 bytes"},
+		{"none", "A_TOKEN", "", "no such file"},
+	} {
+		file := test.file
+		if file != "" {
+			file = filepath.Join(dir, file)
+		}
+		token, err := readToken(file, test.variable)
+		if token != test.token || (err != nil) != (test.want != "") || err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "ghs_")) {
+			t.Errorf("%s, %s: %q, %v", test.file, test.variable, token, err)
+		}
+	}
+}
+
+// TestGitHubInterrupted: who is told to stop takes his draft along.
+func TestGitHubInterrupted(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	for at := range 12 {
+		w := newGitHubWorld(t)
+		w.expect(r)
+		ctx, cancel := context.WithCancel(t.Context())
+		n, opts := w.process(func(number int, _ *http.Request) wire.Fault {
+			if number == at {
+				cancel()
+			}
+			return wire.None
+		})
+		_, err := w.do(ctx, n, opts, r)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("at %d: %v", at, err)
+		}
+		for _, left := range w.server.Releases() {
+			if left.Draft {
+				t.Errorf("interrupted at %d: a draft is left", at)
+			}
+		}
+		if err := w.whole(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGitHubEnterprise publishes to a server with everything below one host, without digests, and reads it.
+func TestGitHubEnterprise(t *testing.T) {
+	ghe := githubserver.New("acme", "capl", time.Now)
+	ghe.Token, ghe.NoDigests = githubSecret, true
+	server := httptest.NewServer(ghe)
+	defer server.Close()
+	ghe.Base = server.URL
+	t.Setenv("GITHUB_SERVER_URL", server.URL)
+	t.Setenv("GITHUB_API_URL", server.URL+"/api/v3")
+	t.Setenv("GITHUB_TOKEN", githubSecret)
+	r := someLabelled("v0.1.0")
+	result := publish(t, server.URL+"/acme/capl", Options{Commit: someCommit}, r)
+	if result.Releases[0].Action != Create || result.Entry != "" || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "clusterctl reads releases from github.com only") {
+		t.Errorf("the result is %s", result)
+	}
+	if again := publish(t, server.URL+"/acme/capl", Options{}, r); again.Releases[0].Action != Unchanged {
+		t.Errorf("publishing again: %s", again)
+	}
+	v, err := Verify(t.Context(), server.URL+"/acme/capl/releases/latest", "", Options{})
+	if err != nil || len(v.Problems) > 0 || len(v.Releases) != 1 || len(r.Differences(v.Releases[0])) > 0 {
+		t.Errorf("verified %+v, %v", v, err)
+	}
+	files, public := ghe.Public("v0.1.0")
+	if want, _ := r.File("NOTES.md"); !public || !bytes.Equal(files["NOTES.md"], want.Data) {
+		t.Errorf("public: %v", files)
+	}
+	var none *release.Release
+	if got, err := open(t, server.URL+"/acme/capl", Options{}).Fetch(t.Context(), micro, "v0.1.0"); !errors.Is(err, release.ErrNoRelease) || got != none {
+		t.Errorf("fetched %v, %v", got, err)
+	}
+}
