@@ -42,7 +42,9 @@ PLACE is one of
                                 GITHUB_TOKEN or --token-file, and needs contents: write
   https://HOST/api/v4/projects/ID/packages/generic/NAME
                                 a generic package on GitLab; the token is read from --token-file,
-                                GITLAB_TOKEN or, in a job, CI_JOB_TOKEN`,
+                                GITLAB_TOKEN or, in a job, CI_JOB_TOKEN
+  oci://HOST/REPOSITORY         an OCI registry, for the Cluster API operator; credentials are read
+                                from OCI_USERNAME and OCI_PASSWORD`,
 		Example: `  # A local repository of what was built
   clusterctl release publish out/release --to out/repository
 

@@ -112,6 +112,7 @@ func publishSlowly(ctx context.Context, r *release.Release, token string) (time.
 		if err := os.Setenv(name, value); err != nil {
 			return 0, nil, err
 		}
+		defer func() { _ = os.Unsetenv(name) }() // a name that could be set can be unset
 	}
 	p, err := publish.Open(server.URL+"/acme/bench", publish.Options{TokenFile: token, Commit: strings.Repeat("a", 40)})
 	if err != nil {

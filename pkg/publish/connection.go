@@ -81,12 +81,16 @@ func (credential) GoString() string { return "(secret)" }
 // tried again (retry.go), sends the credential to the hosts it is for and to no other, whatever
 // redirects to them, and bounds the time and the bytes of each answer.
 func newClient(c credential, r remote) *http.Client {
-	base := r.transport
-	if base == nil {
-		base = systemTransport()
+	return guarded(&guard{credential: c}, r)
+}
+
+// guarded returns a client whose requests go through a guard.
+func guarded(g *guard, r remote) *http.Client {
+	if g.base = r.transport; g.base == nil {
+		g.base = systemTransport()
 	}
 	inner := &http.Client{
-		Transport: &guard{base: base, credential: c},
+		Transport: g,
 		Timeout:   attemptTime,
 		// The outer client follows redirections, each hop with attempts of its own.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -130,16 +134,15 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 type guard struct {
 	base       http.RoundTripper
 	credential credential
+	// keep leaves the headers as they are, for a client that sends credentials by itself.
+	keep bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	for _, name := range []string{"Authorization", "Cookie", "Private-Token", "Job-Token", "Deploy-Token"} {
-		req.Header.Del(name) // net/http brings headers along to subdomains
-	}
-	if g.credential.secret != "" && g.mayKnow(req.URL) {
-		req.Header.Set(g.credential.header, g.credential.prefix+g.credential.secret)
+	if !g.keep {
+		g.authorize(req)
 	}
 	resp, err := g.base.RoundTrip(req)
 	if err != nil {
@@ -171,6 +174,16 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Header.Del("Retry-After")
 	}
 	return resp, nil
+}
+
+// authorize sends the credential to its hosts, and no other.
+func (g *guard) authorize(req *http.Request) {
+	for _, name := range []string{"Authorization", "Cookie", "Private-Token", "Job-Token", "Deploy-Token"} {
+		req.Header.Del(name) // net/http brings headers along to subdomains
+	}
+	if g.credential.secret != "" && g.mayKnow(req.URL) {
+		req.Header.Set(g.credential.header, g.credential.prefix+g.credential.secret)
+	}
 }
 
 // mayKnow says whether a host may see the credential: over TLS, or on this machine.

@@ -312,7 +312,7 @@ func TestPublishStopsWhenTold(t *testing.T) {
 }
 
 func TestUnknownTargets(t *testing.T) {
-	for _, to := range []string{"", "oci://example.com/x", "https://example.com/x", "http://example.com"} {
+	for _, to := range []string{"", "s3://example.com/x", "https://example.com/x", "http://example.com"} {
 		var unknown *TargetError
 		if _, err := Open(to, Options{}); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "overrides") {
 			t.Errorf("Open(%q): %v", to, err)

@@ -83,6 +83,7 @@ var targets = []target{
 	overridesTarget,
 	githubTarget,
 	gitlabTarget,
+	ociTarget,
 	localTarget,
 }
 

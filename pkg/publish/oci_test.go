@@ -1,0 +1,246 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/content/memory"
+	orasremote "oras.land/oras-go/v2/registry/remote"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// startRegistry starts the real distribution registry and returns its host.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yml")
+	write(t, config, fmt.Sprintf("version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %q}\n", filepath.Join(dir, "data"), host))
+	cmd := exec.CommandContext(t.Context(), pinned.Tool(t, "registry"), "serve", config)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	for range 600 {
+		resp, err := http.Get("http://" + host + "/v2/")
+		if err == nil {
+			_ = resp.Body.Close() // nothing is read
+			return host
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("the registry does not answer")
+	return ""
+}
+
+// asOperator copies a version as the Cluster API operator does, and returns the files by their titles.
+func asOperator(t *testing.T, host, name, version string) map[string]string {
+	t.Helper()
+	repository, err := orasremote.NewRepository(host + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository.PlainHTTP = true
+	store := memory.New()
+	desc, err := oras.Copy(t.Context(), repository, version, store, version, oras.CopyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := content.FetchAll(t.Context(), store, desc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, l := range m.Layers {
+		data, err := content.FetchAll(t.Context(), store, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[l.Annotations[ocispec.AnnotationTitle]] = string(data)
+	}
+	return files
+}
+
+// TestOCI publishes to a real registry.
+func TestOCI(t *testing.T) {
+	host := startRegistry(t)
+	place := ociScheme + host + "/acme/capl"
+	quick := Options{Commit: someCommit, remote: remote{sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
+	second, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []*release.Release{someLabelled("v0.1.0"), second}
+	plan, err := open(t, place, quick).Plan(t.Context(), both)
+	if err != nil || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") {
+		t.Fatalf("%v, %v", plan, err)
+	}
+	result := publish(t, place, quick, both...)
+	if !strings.Contains(result.String(), "fetchConfig: {oci: \""+host+"/acme/capl:v0.1.0\"}") {
+		t.Errorf("the result is %s", result)
+	}
+	files := asOperator(t, host, "acme/capl", "v0.1.0")
+	components, _ := both[1].Components()
+	for _, name := range []string{"metadata.yaml", "infrastructure-components.yaml", "infrastructure-libvirt-v0.1.0-metadata.yaml",
+		"infrastructure-libvirt-v0.1.0-components.yaml", "controlplane-components.yaml", "controlplane-kubeadm-v0.1.0-components.yaml"} {
+		if files[name] == "" {
+			t.Errorf("the operator finds no %s among %v", name, slices.Sorted(maps.Keys(files)))
+		}
+	}
+	if files["controlplane-kubeadm-v0.1.0-components.yaml"] != string(components.Data) {
+		t.Error("the operator reads other components")
+	}
+	if again := publish(t, place, quick, both...); again.Releases[0].Action != Unchanged {
+		t.Errorf("publishing again: %s", again)
+	}
+	var conflict *ConflictError
+	if _, err := open(t, place, quick).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "other")}); !errors.As(err, &conflict) {
+		t.Errorf("other bytes: %v", err)
+	}
+	if after := asOperator(t, host, "acme/capl", "v0.1.0"); !maps.Equal(files, after) {
+		t.Error("what was refused changed the version")
+	}
+	publish(t, place, quick, someLabelled("v0.2.0-rc.0"))
+	replace := quick
+	replace.Replace = true
+	if result := publish(t, place, replace, someRelease(libvirt, "v0.2.0-rc.0", "new")); result.Releases[0].Action != Replace {
+		t.Errorf("replacing: %s", result)
+	}
+	for location, want := range map[string]int{place + ":v0.1.0": 2, place + ":latest": 2} {
+		v, err := Verify(t.Context(), location, "", quick)
+		if err != nil || len(v.Releases) != want || len(v.Problems) > 0 {
+			t.Errorf("%s: %+v, %v", location, v, err)
+			continue
+		}
+		for _, r := range v.Releases {
+			if i := slices.IndexFunc(both, func(b *release.Release) bool { return b.String() == r.String() }); i >= 0 && r.Provider == libvirt && len(both[i].Differences(r)) > 0 {
+				t.Errorf("%s: read %v", location, both[i].Differences(r))
+			}
+		}
+	}
+	for location, want := range map[string]string{place + ":v0.9.0": "there is no ", place: "write " + place + ":VERSION"} {
+		if _, err := ReadWith(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q, got %v", location, want, err)
+		}
+	}
+}
+
+// dying is the network of a process that is killed at a request: before it, or after its answer.
+type dying struct {
+	mu    sync.Mutex
+	count int
+	at    int
+	after bool
+	dead  bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *dying) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.mu.Lock()
+	now := d.count == d.at
+	d.count++
+	dead := d.dead
+	d.dead = d.dead || now
+	d.mu.Unlock()
+	if dead || now && !d.after {
+		return nil, wire.ErrKilled
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if now && err == nil {
+		_ = resp.Body.Close() // nobody is there to read it
+		return nil, wire.ErrKilled
+	}
+	return resp, err
+}
+
+// TestOCIKilledAtEachRequest: a tag is there with all of its files or not at all, and a re-run ends right.
+func TestOCIKilledAtEachRequest(t *testing.T) {
+	host := startRegistry(t)
+	r := someLabelled("v0.1.0")
+	run := func(name string, network http.RoundTripper) error {
+		opts := Options{Commit: someCommit, remote: remote{transport: network, sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+		_, err := open(t, ociScheme+host+"/kill/"+name, opts).Publish(t.Context(), []*release.Release{r})
+		return err
+	}
+	clean := &dying{at: -1}
+	if err := run("clean", clean); err != nil {
+		t.Fatal(err)
+	}
+	want := asOperator(t, host, "kill/clean", "v0.1.0")
+	for at := range clean.count {
+		for _, after := range []bool{false, true} {
+			name := fmt.Sprintf("at-%d-%v", at, after)
+			network := &dying{at: at, after: after}
+			if err := run(name, network); err == nil && network.dead {
+				t.Errorf("%s: it was killed and succeeded", name)
+			}
+			resp, err := http.Head("http://" + host + "/v2/kill/" + name + "/manifests/v0.1.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close() // a HEAD has none
+			if resp.StatusCode == http.StatusOK && !maps.Equal(want, asOperator(t, host, "kill/"+name, "v0.1.0")) {
+				t.Errorf("%s: the tag is there without all files", name)
+			}
+			if err := run(name, nil); err != nil {
+				t.Errorf("%s: the re-run: %v", name, err)
+			}
+			if !maps.Equal(want, asOperator(t, host, "kill/"+name, "v0.1.0")) {
+				t.Errorf("%s: the re-run published something else", name)
+			}
+		}
+	}
+}
+
+func TestOCIURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		"oci://registry.example.com":          "is no repository",
+		"oci://registry.example.com/UPPER":    "is no repository",
+		"oci://me:pw@registry.example.com/a":  "has an @ in it",
+		"oci://registry.example.com/a:v0.1.0": "names a version",
+	} {
+		_, err := Open(text, Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
+			t.Errorf("%s: want %q, got %v", text, want, err)
+		}
+	}
+	plus := someRelease(libvirt, "v0.1.0+build.1", "")
+	if _, err := open(t, "oci://registry.example.com:5000/a/b", Options{}).Plan(t.Context(), []*release.Release{plus}); err == nil || !strings.Contains(err.Error(), "can't be a tag") {
+		t.Errorf("a version with build metadata: %v", err)
+	}
+}
