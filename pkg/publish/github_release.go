@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/go-github/v60/github"
 
@@ -17,9 +16,6 @@ import (
 
 // githubRounds is how often publishing a version begins anew as another publisher got in between.
 const githubRounds = 5
-
-// cleanUpTime is how long removing what was begun may take after a failure or an interrupt.
-const cleanUpTime = 30 * time.Second
 
 // Plan implements Publisher.
 func (g *githubRepository) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
@@ -294,86 +290,6 @@ func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *g
 	return draft, files, nil
 }
 
-// releaseText is what a release says of itself.
-type releaseText struct{ name, body string }
-
-// text returns the name and the notes of a version's release. Where the user gave no notes, those
-// of a draft without files that people have prepared for it are taken; its id is returned too, as
-// it has served its purpose then.
-func (g *githubRepository) text(listed []*github.RepositoryRelease, version string) (releaseText, []int64) {
-	text := releaseText{name: version, body: g.opts.Notes}
-	if g.opts.Notes != "" {
-		return text, nil
-	}
-	for _, r := range listed {
-		if isDraftOf(r, version) && !isOwnDraft(r) && len(r.Assets) == 0 {
-			if r.GetName() != "" {
-				text.name = r.GetName()
-			}
-			text.body = r.GetBody()
-			return text, []int64{r.GetID()}
-		}
-	}
-	return text, nil
-}
-
-// createDraft makes the draft that this run works in, and returns its id.
-func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit string, text releaseText) (int64, error) {
-	mark := newDraftMark(g.opts.remote.time())
-	wanted := &github.RepositoryRelease{
-		TagName: &b.version, Name: &text.name, Draft: github.Bool(true), Prerelease: github.Bool(!stable(b.version)),
-		Body: github.String(mark + "\n" + text.body),
-	}
-	if commit != "" {
-		wanted.TargetCommitish = &commit
-	}
-	var last error
-	for try := range stepTries {
-		if try > 0 {
-			// The answer was lost, or came after it was made: it would be in the list under its mark.
-			if err := g.opts.remote.wait(ctx, pause(try-1)); err != nil {
-				return 0, err
-			}
-			if id, err := g.findDraft(ctx, mark); id != 0 || err != nil {
-				return id, err
-			}
-		}
-		r, resp, err := g.client.Repositories.CreateRelease(ctx, g.owner, g.name, wanted)
-		if err == nil {
-			return r.GetID(), nil
-		}
-		last = g.failure("making a draft of "+b.version, resp, err)
-		if ctx.Err() != nil {
-			g.discardMarked(ctx, mark)
-			return 0, last
-		}
-		if resp != nil && resp.StatusCode >= 400 && resp.StatusCode < 500 {
-			return 0, last
-		}
-	}
-	return 0, fmt.Errorf("%w; given up after %d tries: run this again", last, stepTries)
-}
-
-// findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
-func (g *githubRepository) findDraft(ctx context.Context, mark string) (int64, error) {
-	listed, err := g.list(ctx)
-	for _, r := range listed {
-		if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
-			return r.GetID(), nil
-		}
-	}
-	return 0, err
-}
-
-// discardMarked removes the draft of a run that was interrupted while it was being made.
-func (g *githubRepository) discardMarked(ctx context.Context, mark string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
-	defer cancel()
-	if id, err := g.findDraft(ctx, mark); err == nil && id != 0 {
-		g.discard(ctx, id)
-	}
-}
-
 // makePublic makes a draft of this run public. Once it has been asked for, the draft may be public
 // whatever was answered, and is not touched any more.
 func (g *githubRepository) makePublic(ctx context.Context, draft int64, version, commit string, text releaseText, listed []*github.RepositoryRelease) error {
@@ -395,126 +311,6 @@ func (g *githubRepository) makePublic(ctx context.Context, draft int64, version,
 		return g.failure("making "+version+" public", resp, err)
 	}
 	return nil
-}
-
-// highestStable returns the highest version without a pre-release part among the public releases
-// and this one, or "" where there is none.
-func highestStable(listed []*github.RepositoryRelease, version string) string {
-	highest := ""
-	if stable(version) {
-		highest = version
-	}
-	for _, r := range listed {
-		if tag := r.GetTagName(); !r.GetDraft() && !r.GetPrerelease() && stable(tag) && (highest == "" || compareVersions(tag, highest) > 0) {
-			highest = tag
-		}
-	}
-	return highest
-}
-
-// settle waits until everybody sees the release of a version, removes the drafts of it that runs
-// before this one left, and mends what "latest" is where two publishers of several versions met.
-// As the version is public under another id, none of these drafts can become public any more.
-func (g *githubRepository) settle(ctx context.Context, version string, id int64) error {
-	var listed []*github.RepositoryRelease
-	for try := range stepTries {
-		if try > 0 {
-			if err := g.opts.remote.wait(ctx, pause(try)); err != nil {
-				return err
-			}
-		}
-		var err error
-		if listed, err = g.list(ctx); err != nil {
-			return err
-		}
-		// A list that knows of it knows of every draft that was made before.
-		if slices.ContainsFunc(listed, func(r *github.RepositoryRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
-			break
-		}
-	}
-	there, err := g.awaitPublished(ctx, version)
-	if err != nil {
-		return err
-	}
-	if there.GetID() != id {
-		return fmt.Errorf("%s was published by something else at the same time, as another release: compare them on %s and remove one", version, g.place(version))
-	}
-	for _, r := range listed {
-		if r.GetID() == id || !isOwnDraft(r) || r.GetTagName() != version || replaceable(version) && !g.isAbandoned(r) {
-			continue
-		}
-		g.opts.tell("removing a draft that was left behind")
-		resp, err := g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, r.GetID())
-		if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
-			return g.failure("removing a draft that was left behind", resp, err)
-		}
-	}
-	return g.mendLatest(ctx, listed, version)
-}
-
-// isAbandoned says whether the run that made a draft must be over. A version that may be replaced
-// can become free again, and the draft of a run that is at work be its next release.
-func (g *githubRepository) isAbandoned(r *github.RepositoryRelease) bool {
-	fields := strings.Fields(strings.TrimPrefix(r.GetBody(), draftMark))
-	if len(fields) < 2 {
-		return false
-	}
-	made, err := time.Parse(time.RFC3339, fields[1])
-	return err == nil && g.opts.remote.time().Sub(made) > 2*publishTime
-}
-
-// awaitPublished returns the public release of a version that was just published.
-func (g *githubRepository) awaitPublished(ctx context.Context, version string) (*github.RepositoryRelease, error) {
-	for try := range stepTries {
-		if try > 0 {
-			if err := g.opts.remote.wait(ctx, pause(try)); err != nil {
-				return nil, err
-			}
-		}
-		there, err := g.published(ctx, version)
-		if there != nil || err != nil {
-			return there, err
-		}
-	}
-	return nil, fmt.Errorf("%s was published, and is not found under its tag: run this again; it looks first what is there", version)
-}
-
-// mendLatest names the highest version "latest" where a publisher of a lower one, which did not
-// know of it, named its own.
-func (g *githubRepository) mendLatest(ctx context.Context, listed []*github.RepositoryRelease, version string) error {
-	highest := highestStable(listed, version)
-	if !stable(version) || highest == version {
-		return nil
-	}
-	latest, resp, err := g.client.Repositories.GetLatestRelease(ctx, g.owner, g.name)
-	if err != nil {
-		return g.failure("looking for the latest release", resp, err)
-	}
-	if latest.GetTagName() != version {
-		return nil
-	}
-	for _, r := range listed {
-		if r.GetTagName() == highest && !r.GetDraft() {
-			_, resp, err := g.client.Repositories.EditRelease(ctx, g.owner, g.name, r.GetID(), &github.RepositoryRelease{MakeLatest: github.String("true")})
-			return g.failure("naming "+highest+" the latest release", resp, err)
-		}
-	}
-	return nil
-}
-
-// discard removes a draft of this run that has never been asked to become public. What can't be
-// removed stays behind as what a killed run leaves.
-func (g *githubRepository) discard(ctx context.Context, draft int64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
-	defer cancel()
-	_, _ = g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, draft)
-}
-
-// discardLoser removes a draft of this run after another one became public for its version.
-func (g *githubRepository) discardLoser(ctx context.Context, draft int64, version string) {
-	if there, err := g.awaitPublished(ctx, version); err == nil && there.GetID() != draft {
-		g.discard(ctx, draft)
-	}
 }
 
 // allReleases returns the releases of bundles, in their order.
