@@ -91,7 +91,7 @@ func compareWithLocal(t *testing.T, c *clusterctl, dir, url string) {
 	for _, flavor := range []string{"", "dev", "topology"} {
 		commands = append(commands, []string{"generate", "cluster", "mine", "--infrastructure", "demo:v0.1.0", "--kubernetes-version", "v1.34.0", "--target-namespace", "ns", "--flavor", flavor})
 	}
-	goproxies := []string{"off", "https://proxy.golang.org"} // by the API, and by links
+	goproxies := []string{"off", "https://goproxy.example.com"} // by the API, and by links
 	if strings.Contains(url, "latest") {
 		// Asking the module proxy for versions takes clusterctl long to give up.
 		goproxies, commands = goproxies[:1], commands[:1]
