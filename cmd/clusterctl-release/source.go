@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// sourceFlags say what owner references are read from.
+type sourceFlags struct {
+	render     renderFlags
+	with       []string
+	live       bool
+	kubeconfig string
+	context    string
+	namespace  string
+}
+
+func addSourceFlags(cmd *cobra.Command, flags *sourceFlags) {
+	addRenderFlags(cmd, &flags.render)
+	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
+	addLiveFlags(cmd, flags)
+}
+
+// addLiveFlags adds the flags that say which cluster is read, and which namespace.
+func addLiveFlags(cmd *cobra.Command, flags *sourceFlags) {
+	cmd.Flags().BoolVar(&flags.live, "live", false, "read a management cluster")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "with --live: the kubeconfig (default: as kubectl)")
+	cmd.Flags().StringVar(&flags.context, "context", "", "with --live: the context of the kubeconfig (default: the current one)")
+	cmd.Flags().StringVar(&flags.namespace, "namespace", "", "with --live or a dump: namespace to move (default: that of the context, or the only one with Clusters)")
+}
+
+// readWorld reads the source that the arguments and flags name, and says which namespace is meant.
+func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool) (*ownership.World, string, error) {
+	ctx := cmd.Context()
+	switch {
+	case flags.live && len(args) > 0:
+		return nil, "", &usageError{err: errors.New("with --live no SOURCE is read: leave out one of them")}
+	case flags.live:
+		config, namespace, err := ownership.Connect(flags.kubeconfig, flags.context)
+		if err != nil {
+			return nil, "", err
+		}
+		if flags.namespace != "" {
+			namespace = flags.namespace
+		}
+		world, err := ownership.Live(ctx, config, namespace, whole)
+		return world, namespace, err
+	case len(args) == 0:
+		return nil, "", &usageError{err: errors.New("name a dump or a release, or use --live"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
+	case flags.kubeconfig != "" || flags.context != "":
+		return nil, "", &usageError{err: errors.New("--kubeconfig and --context are for --live")}
+	}
+	world, err := readSource(cmd, args[0], flags, whole)
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, err := meantNamespace(world, flags.namespace)
+	return world, namespace, err
+}
+
+// readSource reads a release or, where there is none, a dump.
+func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bool) (*ownership.World, error) {
+	_, err := publish.Read(cmd.Context(), location)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is neither a dump nor a release: %w", location, err)
+	}
+	var target *publish.TargetError
+	isRelease := err == nil || flags.render.flavor != "" || len(flags.render.set) > 0 || flags.render.values != ""
+	if !isRelease && (errors.Is(err, release.ErrNoRelease) || errors.As(err, &target) || isDump(location)) {
+		return ownership.Dump(cmd.Context(), whole, location)
+	}
+	choice, err := chooseTemplate(cmd, location, flags.render)
+	if err != nil {
+		return nil, err
+	}
+	with, err := readReleases(cmd, flags.with)
+	if err != nil {
+		return nil, fmt.Errorf("--with: %w", err)
+	}
+	guessed, err := fillValues(choice)
+	if err != nil {
+		return nil, err
+	}
+	world, err := ownership.Rendered(cmd.Context(), choice.release, choice.flavor, choice.values, with...)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
+	}
+	if len(guessed) > 0 {
+		world.Assumptions = append(world.Assumptions, "variables without a value have made-up ones: "+strings.Join(guessed, ", "))
+	}
+	return world, nil
+}
+
+// fillValues gives the variables that have no values those of the release file's samples, and made-up
+// ones to the rest, which it names.
+func fillValues(choice *templateChoice) ([]string, error) {
+	config, err := loadSuppressions("")
+	if err != nil {
+		return nil, err
+	}
+	if p := configOf(config, choice.release); p != nil {
+		for _, set := range p.SampleValues {
+			if len(set.Files) > 0 && !slices.Contains(set.Files, choice.file.Name) {
+				continue
+			}
+			for name, value := range set.Values {
+				if _, given := choice.values[name]; !given {
+					choice.values[name] = value
+				}
+			}
+			break
+		}
+	}
+	variables, err := templates.Variables(choice.file)
+	if err != nil {
+		return nil, err
+	}
+	var guessed []string
+	for name, value := range templates.Guess(variables) {
+		if _, given := choice.values[name]; !given {
+			choice.values[name] = value
+			guessed = append(guessed, name)
+		}
+	}
+	slices.Sort(guessed)
+	return guessed, nil
+}
+
+// isDump says whether a path is a file, which no release is.
+func isDump(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// meantNamespace returns the namespace to move: the one asked for, or the only one that may be meant.
+func meantNamespace(world *ownership.World, asked string) (string, error) {
+	found := world.Namespaces()
+	if asked != "" {
+		for i := range world.Objects {
+			if world.Objects[i].Namespace == asked {
+				return asked, nil
+			}
+		}
+		return "", &usageError{err: fmt.Errorf("%s has nothing in the namespace %s: it has %s", world.Source, asked, namespacesText(found))}
+	}
+	switch len(found) {
+	case 0:
+		problems := ""
+		for _, p := range world.Problems {
+			problems += "\n  " + p.String()
+		}
+		return "", fmt.Errorf("%s has no Clusters and no objects of providers%s", world.Source, problems)
+	case 1:
+		return found[0].Name, nil
+	}
+	return "", fmt.Errorf("%s mixes namespaces, and a move takes one: name it with --namespace: there are %s", world.Source, namespacesText(found))
+}
+
+// namespacesText lists namespaces with what they have.
+func namespacesText(found []ownership.NamespaceCount) string {
+	texts := make([]string, 0, len(found))
+	for _, n := range found {
+		texts = append(texts, fmt.Sprintf("%s (Clusters: %d, objects: %d)", n.Name, n.Clusters, n.Objects))
+	}
+	if len(texts) == 0 {
+		return "none with objects of Cluster API"
+	}
+	return strings.Join(texts, ", ")
+}
