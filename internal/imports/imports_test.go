@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/templates"},
 	{"pkg/compare", "pkg/topology"},
 	{"pkg/ownership"},
-	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/publish"},
+	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/publish"},
 	{"pkg/report"},
 }
 

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
+)
+
+func newGraphCommand() *cobra.Command {
+	var flags sourceFlags
+	var format, collapse string
+	cmd := &cobra.Command{
+		Use:   "graph [SOURCE]",
+		Short: "Show who owns whom, and what `clusterctl move` would leave behind in red",
+		Long: `Graph shows the owner graph of a dump, of what becomes of a release's templates, or of a management cluster:
+SOURCE and the flags are those of move-plan. Owners are above what they own. Each object has its fate: moved,
+copied, left behind, apart from the move, or not read.
+
+The formats svg and html need no network and no other program to be looked at; html has a search and a list of
+all objects with the reasons for their fates. dot is for graphviz, and mermaid for Markdown.
+
+Pictures of many objects are collapsed: --collapse siblings puts objects of a kind with the same owners and the
+same fate into one box, and kinds all objects of a kind and a fate. The default, auto, takes the first of none,
+siblings and kinds that gives no more than about 60 boxes; as text, each object has its line. json always has all
+objects.
+
+It ends with status 3 where not everything could be read, after showing what could; what is left behind is not a
+failure here: move-plan is the command to ask.`,
+		Example: `  # A page to look at in a browser, of a management cluster
+  clusterctl release graph --live --kubeconfig mgmt.yaml --namespace team-a --format html > graph.html
+
+  # A picture of a dump
+  clusterctl release graph dump --namespace team-a --format svg > graph.svg
+
+  # What becomes of a release's template, as a tree
+  clusterctl release graph out/release/infrastructure-demo/v0.1.0 --flavor topology`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runGraph(cmd, args, flags, format, picture.Collapse(collapse))
+		},
+	}
+	addSourceFlags(cmd, &flags)
+	var collapses []string
+	for _, c := range picture.Collapses() {
+		collapses = append(collapses, string(c))
+	}
+	cmd.Flags().StringVar(&format, "format", "text", strings.Join(picture.Formats(), ", "))
+	cmd.Flags().StringVar(&collapse, "collapse", string(picture.Auto), "which objects share a box: "+strings.Join(collapses, ", "))
+	return cmd
+}
+
+func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format string, collapse picture.Collapse) error {
+	if err := picture.ParseFormat(format); err != nil {
+		return &usageError{err: fmt.Errorf("--format: %w", err)}
+	}
+	if err := picture.ParseCollapse(collapse); err != nil {
+		return &usageError{err: fmt.Errorf("--collapse: %w", err)}
+	}
+	world, namespace, err := readWorld(cmd, args, flags, false)
+	if err != nil {
+		return err
+	}
+	graph := ownership.Discover(cmd.Context(), world, namespace)
+	plan := graph.Plan()
+	p := picture.Of(graph, plan)
+	p.Collapse, p.Color = collapse, wantsColor(cmd.OutOrStdout())
+	if err := p.Write(format, cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if plan.Incomplete {
+		return fmt.Errorf("the graph is incomplete: what could not be read is listed in it, and what is not known may be missing, moved or left behind (problems: %d)", len(plan.Problems))
+	}
+	return nil
+}

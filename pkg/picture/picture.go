@@ -1,0 +1,154 @@
+// Package picture draws an owner graph: who owns whom, and what becomes of each object in a move, with
+// what is left behind in red. No format needs a network or another program to be looked at.
+package picture
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+)
+
+// Picture is what is drawn.
+type Picture struct {
+	// Plan is what a move does to the objects.
+	Plan *ownership.Plan
+	// Members are the objects, in an order that depends on nothing but them.
+	Members []ownership.Member
+	// Collapse says which objects share a box; "" is Auto.
+	Collapse Collapse
+	// Color lets the text format use colours.
+	Color bool
+
+	rings rings
+}
+
+// Of returns the picture of a graph and its plan.
+func Of(g *ownership.Graph, plan *ownership.Plan) *Picture {
+	return newPicture(plan, g.Members(plan))
+}
+
+func newPicture(plan *ownership.Plan, members []ownership.Member) *Picture {
+	return &Picture{Plan: plan, Members: members, rings: ringsOf(members)}
+}
+
+// format is one way to show a picture.
+type format struct {
+	name  string
+	write func(*Picture, io.Writer) error
+}
+
+// formats are all of them. A new one is a file of its own and a line here.
+var formats = []format{
+	{"text", writeText},
+	{"json", writeJSON},
+	{"dot", writeDOT},
+	{"mermaid", writeMermaid},
+	{"svg", writeSVG},
+	{"html", writeHTML},
+}
+
+// Formats returns the names of the formats.
+func Formats() []string {
+	names := make([]string, 0, len(formats))
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// ParseFormat returns an error that lists the formats where there is none of that name.
+func ParseFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Write shows the picture in a format. The text is the same for the same objects.
+func (p *Picture) Write(name string, w io.Writer) error {
+	for _, f := range formats {
+		if f.name == name {
+			if err := f.write(p, w); err != nil {
+				return fmt.Errorf("writing the graph as %s: %w", name, err)
+			}
+			return nil
+		}
+	}
+	return ParseFormat(name)
+}
+
+// title says what the picture is of.
+func (p *Picture) title() string {
+	where := "all namespaces"
+	if p.Plan.Namespace != "" {
+		where = "the namespace " + p.Plan.Namespace
+	}
+	return printable(fmt.Sprintf("Owners in %s of %s", where, p.Plan.Source))
+}
+
+// summary counts the objects by their fates.
+func (p *Picture) summary() string {
+	texts := []string{plural(len(p.Members), "object")}
+	for _, l := range looks {
+		n := 0
+		for i := range p.Members {
+			if p.Members[i].Fate == l.fate {
+				n++
+			}
+		}
+		if n > 0 {
+			texts = append(texts, fmt.Sprintf("%d %s", n, l.label))
+		}
+	}
+	if n := p.rings.count(); n > 0 {
+		texts = append(texts, fmt.Sprintf("%d in cycles of owners", n))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// warnings say why the picture may not be the whole truth, and why the move would not start.
+func (p *Picture) warnings() []string {
+	var lines []string
+	for _, problem := range p.Plan.Problems {
+		lines = append(lines, printable("INCOMPLETE: "+problem.String()))
+	}
+	// A namespace where nothing is ready has a stop for each Machine: those of a reason share a line.
+	var reasons []string
+	objects := map[string][]string{}
+	for _, stop := range p.Plan.Stops {
+		if len(objects[stop.Why]) == 0 {
+			reasons = append(reasons, stop.Why)
+		}
+		objects[stop.Why] = append(objects[stop.Why], stop.Object.String())
+	}
+	for _, why := range reasons {
+		who := objects[why][0]
+		if n := len(objects[why]) - 1; n > 0 {
+			who += fmt.Sprintf(" and %d more", n)
+		}
+		lines = append(lines, printable(fmt.Sprintf("The move does not start now: %s: %s", who, why)))
+	}
+	return lines
+}
+
+// leftBehind are the objects that a move leaves behind.
+func (p *Picture) leftBehind() []*ownership.Member {
+	var left []*ownership.Member
+	for i := range p.Members {
+		if p.Members[i].Fate == ownership.FateLeft {
+			left = append(left, &p.Members[i])
+		}
+	}
+	return left
+}
+
+// plural returns a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
