@@ -31,9 +31,18 @@ func writeDOT(p *Picture, w io.Writer) error {
 	for _, l := range looks {
 		fmt.Fprintf(b, "    legend_%s [label=\"%s\", %s];\n", l.class, quotedDOT(l.marker+" "+l.legend), dotLook(l))
 	}
-	fmt.Fprintf(b, "    legend_lines [label=\"%s\", shape=plaintext, style=\"\"];\n  }\n}\n",
-		quotedDOT("line: "+hardLegend, "dashed: "+softLegend, "thick: "+ringLegend))
+	fmt.Fprintf(b, "    legend_lines [label=\"%s\", shape=plaintext, style=\"\"];\n    %slegend_lines [style=invis];\n  }\n}\n",
+		quotedDOT("line: "+hardLegend, "dashed: "+softLegend, "thick: "+ringLegend), legendChain(" -> "))
 	return b.Flush()
+}
+
+// legendChain links the fates of the legend, to have them below each other.
+func legendChain(link string) string {
+	var b strings.Builder
+	for _, l := range looks {
+		b.WriteString("legend_" + l.class + link)
+	}
+	return b.String()
 }
 
 // dotLook returns the attributes of a fate.

@@ -52,7 +52,8 @@ type pageKind struct {
 }
 
 type pageObject struct {
-	Class, Marker, Label, Name, Why, Owners string
+	Class, Marker, Label, Name, Why string
+	Owners                          []string
 	// Boxes are those of the object in each drawing.
 	Boxes string
 	Cycle bool
@@ -142,11 +143,9 @@ func (p *Picture) pageKinds(boxes [][]string) []*pageKind {
 			Class: l.class, Marker: l.marker, Label: l.label, Name: printable(strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")),
 			Why: printable(m.Why), Boxes: strings.Join(boxes[i], " "), Cycle: p.rings.in[i],
 		}
-		var owners []string
 		for _, owner := range m.Owners {
-			owners = append(owners, p.Members[owner.At].String())
+			o.Owners = append(o.Owners, printable(p.Members[owner.At].String()))
 		}
-		o.Owners = printable(strings.Join(owners, ", "))
 		for _, stop := range m.Stops {
 			o.Stops = append(o.Stops, printable(stop))
 		}

@@ -62,6 +62,9 @@ func (s *spot) width() float64 {
 func layOut(d *drawing) *layout {
 	parts, alone := d.parts()
 	capacity := max(7, int(math.Ceil(math.Sqrt(float64(len(d.boxes))))))
+	if len(d.boxes) > readable {
+		capacity *= 2 // for a screen it is too large all the same, and longer rows have fewer lines between them
+	}
 	l := &layout{boxes: make([]place, len(d.boxes)), width: 2 * margin, height: margin}
 	shelf := shelf{l: l, x: margin, width: capacity * (boxWidth + gap)}
 	for _, part := range parts {

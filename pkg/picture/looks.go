@@ -97,8 +97,8 @@ func printable(text string) string {
 	return b.String()
 }
 
-// cells returns how many columns of a monospaced font a text takes. Letters from Hangul on are taken
-// for wide ones, which is too much for a few.
+// cells returns how many columns of a monospaced font a text takes. Hangul and what comes behind
+// symbols in Unicode are taken for wide letters, which is too much for a few.
 func cells(text string) int {
 	n := 0
 	for _, r := range text {
@@ -108,7 +108,7 @@ func cells(text string) int {
 }
 
 func cell(r rune) int {
-	if r >= 0x1100 {
+	if r >= 0x1100 && r < 0x1200 || r >= 0x2e80 {
 		return 2
 	}
 	return 1

@@ -37,11 +37,12 @@ func writeMermaid(p *Picture, w io.Writer) error {
 		}
 		fmt.Fprintf(b, "  n%d %s n%d\n", a.from, line, a.to)
 	}
-	b.WriteString("  subgraph legend[Legend]\n")
+	b.WriteString("  subgraph legend[Legend]\n    direction TB\n")
 	for _, l := range looks {
 		fmt.Fprintf(b, "    legend_%s[\"%s\"]:::%s\n", l.class, entities(l.marker+" "+l.legend), l.class)
 	}
-	fmt.Fprintf(b, "    legend_lines[\"%s<br/>%s<br/>%s\"]\n  end\n", entities("line: "+hardLegend), entities("dashed: "+softLegend), entities("thick: "+ringLegend))
+	fmt.Fprintf(b, "    legend_lines[\"%s<br/>%s<br/>%s\"]\n    %slegend_lines\n  end\n",
+		entities("line: "+hardLegend), entities("dashed: "+softLegend), entities("thick: "+ringLegend), legendChain(" ~~~ "))
 	if len(rings) > 0 {
 		fmt.Fprintf(b, "  linkStyle %s stroke:%s\n", strings.Join(rings, ","), lightRing)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 )
 
-// writeText writes a tree: what is owned below its first owner. Objects are collapsed where that was
+// writeText writes a tree: what is owned below its owner. Objects are collapsed where that was
 // asked for only: lines are easy to search.
 func writeText(p *Picture, w io.Writer) error {
 	collapse := p.Collapse
@@ -26,24 +26,21 @@ func writeText(p *Picture, w io.Writer) error {
 			c.DisableColor()
 		}
 	}
+	parents := t.d.parents()
 	t.below, t.above = make([][]int, len(t.d.boxes)), make([][]int, len(t.d.boxes))
 	for i, a := range t.d.arrows {
-		t.below[a.from] = append(t.below[a.from], i)
 		t.above[a.to] = append(t.above[a.to], i)
+		if parents[a.to] == i {
+			t.below[a.from] = append(t.below[a.from], i)
+		}
 	}
-	t.shown = make([]bool, len(t.d.boxes))
 	fmt.Fprintf(t.w, "%s\n%s%s\n", p.title(), p.summary(), p.collapseText(t.d))
 	for _, warning := range p.warnings() {
 		fmt.Fprintf(t.w, "%s\n", t.red.Sprint(warning))
 	}
 	fmt.Fprintln(t.w)
 	for b := range t.d.boxes {
-		if len(t.above[b]) == 0 {
-			t.show(b, -1, "", "")
-		}
-	}
-	for b := range t.d.boxes { // what only cycles lead to
-		if !t.shown[b] {
+		if parents[b] < 0 {
 			t.show(b, -1, "", "")
 		}
 	}
@@ -59,15 +56,44 @@ type tree struct {
 	p *Picture
 	d *drawing
 	w *bufio.Writer
-	// below and above are the arrows from and to each box.
+	// above are the arrows to each box, and below those from it on which others hang.
 	below, above [][]int
-	shown        []bool
 	red, faint   *color.Color
 }
 
-// show writes a box, and below it what it owns and is not shown yet. via is the arrow that led there.
+// parents returns for each box the arrow on which it hangs in a tree: that from the owner that is the
+// furthest from the top; -1 is none. Arrows that close cycles are left out, so each box has its place.
+func (d *drawing) parents() []int {
+	rows := make([]int, len(d.boxes))
+	turned := map[[2]int]bool{}
+	parts, _ := d.parts()
+	for _, part := range parts {
+		s := newSheet(part, len(part.boxes))
+		s.setRows()
+		for i, b := range part.boxes {
+			rows[b] = s.spots[i].row
+		}
+		for i, a := range part.arrows {
+			turned[[2]int{part.boxes[a.from], part.boxes[a.to]}] = s.turned[i]
+		}
+	}
+	parents := make([]int, len(d.boxes))
+	for b := range parents {
+		parents[b] = -1
+	}
+	for i, a := range d.arrows {
+		if turned[[2]int{a.from, a.to}] {
+			continue
+		}
+		if best := parents[a.to]; best < 0 || rows[a.from] > rows[d.arrows[best].from] {
+			parents[a.to] = i
+		}
+	}
+	return parents
+}
+
+// show writes a box, and below it what hangs on it. via is the arrow that led there.
 func (t *tree) show(b, via int, lead, indent string) {
-	t.shown[b] = true
 	bx := &t.d.boxes[b]
 	soft := ""
 	if via >= 0 && t.d.arrows[via].soft {
@@ -97,17 +123,9 @@ func (t *tree) show(b, via int, lead, indent string) {
 		line += t.faint.Sprint("  (and of " + printable(strings.Join(others, ", ")) + ")")
 	}
 	fmt.Fprintf(t.w, "%s%s\n", lead, line)
-	var next []int
-	for _, i := range t.below[b] {
-		// Claimed now, so that nothing further down takes it.
-		if to := t.d.arrows[i].to; !t.shown[to] {
-			t.shown[to] = true
-			next = append(next, i)
-		}
-	}
-	for n, i := range next {
+	for n, i := range t.below[b] {
 		branch, more := "├─ ", "│  "
-		if n == len(next)-1 {
+		if n == len(t.below[b])-1 {
 			branch, more = "└─ ", "   "
 		}
 		t.show(t.d.arrows[i].to, i, indent+branch, indent+more)
