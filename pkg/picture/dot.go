@@ -27,7 +27,7 @@ func writeDOT(p *Picture, w io.Writer) error {
 	for _, a := range d.arrows {
 		fmt.Fprintf(b, "  n%d -> n%d%s;\n", a.from, a.to, dotLine(a))
 	}
-	b.WriteString("  subgraph cluster_legend {\n    label=\"Legend\";\n")
+	fmt.Fprint(b, "  subgraph cluster_legend {\n    label=\"Legend\";\n")
 	for _, l := range looks {
 		fmt.Fprintf(b, "    legend_%s [label=\"%s\", %s];\n", l.class, quotedDOT(l.marker+" "+l.legend), dotLook(l))
 	}

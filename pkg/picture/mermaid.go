@@ -37,7 +37,7 @@ func writeMermaid(p *Picture, w io.Writer) error {
 		}
 		fmt.Fprintf(b, "  n%d %s n%d\n", a.from, line, a.to)
 	}
-	b.WriteString("  subgraph legend[Legend]\n    direction TB\n")
+	fmt.Fprint(b, "  subgraph legend[Legend]\n    direction TB\n")
 	for _, l := range looks {
 		fmt.Fprintf(b, "    legend_%s[\"%s\"]:::%s\n", l.class, entities(l.marker+" "+l.legend), l.class)
 	}
