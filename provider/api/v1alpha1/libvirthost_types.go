@@ -223,6 +223,20 @@ type HostResources struct {
 	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
+// Features of hosts that machines can ask for, as status.features has them.
+const (
+	// HostFeatureKVM: the host runs guests with hardware virtualization.
+	HostFeatureKVM = "kvm"
+	// HostFeatureUEFI: the host has UEFI firmware for guests.
+	HostFeatureUEFI = "uefi"
+	// HostFeatureSecureBoot: the host has UEFI firmware with secure boot.
+	HostFeatureSecureBoot = "secure-boot"
+	// HostFeatureTPM: the host can emulate a TPM 2.0.
+	HostFeatureTPM = "tpm"
+	// HostFeatureHugepagesPrefix, with the size of a page behind it: the host has set such pages aside.
+	HostFeatureHugepagesPrefix = "hugepages-"
+)
+
 // LibvirtHostStatus is what was last seen of a host.
 type LibvirtHostStatus struct {
 	// conditions of the host, at most 32: Ready, Paused, Reachable, PoolsReady, NetworksReady.

@@ -1,0 +1,228 @@
+// Package placement chooses the host that a machine is bound to.
+//
+// Choose is a pure function over snapshots of hosts and the machines that are bound to them. A
+// Ledger calls it for many reconciles at once, and sees to it that no two take the same room.
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// Host is what is known of a host at one moment, as far as the namespace and cluster of a request go.
+type Host struct {
+	// Name of the LibvirtHost.
+	Name string
+	// FailureDomain that the host is in. The host's name when empty.
+	FailureDomain string
+	// Selected says whether the cluster's hostSelector selects the host.
+	Selected bool
+	// NamespaceAllowed says whether the machine's namespace may use the host.
+	NamespaceAllowed bool
+	// Maintenance takes the host out of use. In use when nil.
+	Maintenance *infrav1.HostMaintenance
+	// Ready is the status of the host's Ready condition.
+	Ready bool
+	// Message of the host's Ready condition, shown when it isn't Ready.
+	Message string
+	// Architecture of the host.
+	Architecture infrav1.Architecture
+	// Features that the host has.
+	Features []string
+	// Pools for disks. The first is for disks that don't ask for one.
+	Pools []string
+	// Networks that the host has, by the name that machines use.
+	Networks []string
+	// ImageVolumes are the volumes in the pool for images.
+	ImageVolumes []string
+	// Room is how much may be promised to machines, as the function Room counts it.
+	Room Resources
+	// Foreign is how much of Room domains and volumes take that aren't LibvirtMachines of ours.
+	Foreign Resources
+}
+
+// Choose returns the name of the host that fits a machine best. bound are all machines that are
+// bound to a host; the one that is to be placed isn't counted. The error is a *NoFitError.
+//
+// Of the hosts that fit, it is the one with the fewest siblings of the same owner, then the fewest
+// machines of the cluster, then the most free memory, then the first by name. Neither the order of
+// the hosts nor that of the machines matters.
+func Choose(request Request, hosts []Host, bound []Machine) (string, error) {
+	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
+	loads := countLoads(request.Machine, hosts, bound)
+
+	noFit := &NoFitError{}
+	var best *load
+	for i := range hosts {
+		candidate := loads[hosts[i].Name]
+		if reason, message := unfit(request, &hosts[i], candidate); reason != "" {
+			noFit.Hosts = append(noFit.Hosts, Unfit{Host: hosts[i].Name, Reason: reason, Message: message})
+			continue
+		}
+		if best == nil || candidate.compare(best) < 0 {
+			best = candidate
+		}
+	}
+	if best == nil {
+		return "", noFit
+	}
+	return best.host, nil
+}
+
+// load is what is on a host, and what is left of it.
+type load struct {
+	host              string
+	siblings, cluster int
+	free              Resources
+}
+
+// countLoads counts what is on each host besides the machine that is to be placed.
+func countLoads(machine Machine, hosts []Host, bound []Machine) map[string]*load {
+	loads := map[string]*load{}
+	pools := map[string][]string{}
+	for _, host := range hosts {
+		free := Resources{}
+		free.add(host.Room)
+		free.subtract(host.Foreign, host.Pools)
+		loads[host.Name] = &load{host: host.Name, free: free}
+		pools[host.Name] = host.Pools
+	}
+	seen := map[types.UID]bool{machine.UID: true}
+	for _, other := range bound {
+		on, known := loads[other.Host]
+		if !known || seen[other.UID] {
+			continue
+		}
+		seen[other.UID] = true
+		on.free.subtract(other.Needs, pools[other.Host])
+		if other.Cluster != machine.Cluster {
+			continue
+		}
+		on.cluster++
+		if machine.Owner != "" && other.Owner == machine.Owner {
+			on.siblings++
+		}
+	}
+	return loads
+}
+
+// compare is negative when l is the better place.
+func (l *load) compare(other *load) int {
+	memory := Resource{Kind: Memory}
+	return cmp.Or(
+		cmp.Compare(l.siblings, other.siblings),
+		cmp.Compare(l.cluster, other.cluster),
+		cmp.Compare(other.free[memory], l.free[memory]),
+		cmp.Compare(l.host, other.host),
+	)
+}
+
+// subtract takes needs off r. Storage in a pool without a name is in the first of the host's pools.
+func (r Resources) subtract(needs Resources, pools []string) {
+	for key, value := range onHost(needs, pools) {
+		r[key] -= value
+	}
+}
+
+// onHost names the pool of storage that asks for none.
+func onHost(needs Resources, pools []string) Resources {
+	named := Resources{}
+	for key, value := range needs {
+		if key.Kind == Disk && key.Name == "" && len(pools) > 0 {
+			key.Name = pools[0]
+		}
+		named[key] += value
+	}
+	return named
+}
+
+// unfit says why a host doesn't fit, or nothing when it does.
+func unfit(request Request, host *Host, on *load) (Reason, string) {
+	needs := onHost(request.Machine.Needs, host.Pools)
+	for _, filter := range []func() (Reason, string){
+		func() (Reason, string) { return notUsable(host) },
+		func() (Reason, string) { return wrongPlace(request, host) },
+		func() (Reason, string) {
+			return missing(MissingFeature, "feature", request.Features, host.Features)
+		},
+		func() (Reason, string) { return missingPools(needs, host) },
+		func() (Reason, string) { return missingImage(request, host) },
+		func() (Reason, string) {
+			return missing(MissingNetwork, "network", request.Networks, host.Networks)
+		},
+		func() (Reason, string) {
+			if short := on.free.shortages(needs); len(short) > 0 {
+				return NoRoom, "no room (" + strings.Join(short, ", ") + ")"
+			}
+			return "", ""
+		},
+	} {
+		if reason, message := filter(); reason != "" {
+			return reason, message
+		}
+	}
+	return "", ""
+}
+
+func notUsable(host *Host) (Reason, string) {
+	switch {
+	case !host.Selected:
+		return NotSelected, "the cluster's hostSelector doesn't select it"
+	case !host.NamespaceAllowed:
+		return NamespaceNotAllowed, "its identity doesn't allow the namespace"
+	case host.Maintenance != nil && host.Maintenance.Reason != "":
+		return InMaintenance, "in maintenance: " + host.Maintenance.Reason
+	case host.Maintenance != nil:
+		return InMaintenance, "in maintenance"
+	case !host.Ready && host.Message != "":
+		return NotReady, "not ready: " + host.Message
+	case !host.Ready:
+		return NotReady, "not ready"
+	}
+	return "", ""
+}
+
+func wrongPlace(request Request, host *Host) (Reason, string) {
+	failureDomain := cmp.Or(host.FailureDomain, host.Name)
+	if request.FailureDomain != "" && request.FailureDomain != failureDomain {
+		return WrongFailureDomain, fmt.Sprintf("in failure domain %s, not %s", failureDomain, request.FailureDomain)
+	}
+	if request.Architecture != host.Architecture {
+		return WrongArchitecture, fmt.Sprintf("has architecture %s, not %s", cmp.Or(host.Architecture, "unknown"), request.Architecture)
+	}
+	return "", ""
+}
+
+func missingPools(needs Resources, host *Host) (Reason, string) {
+	wanted := needs.names(Disk)
+	if slices.Contains(wanted, "") {
+		return MissingPool, "has no storage pool for disks"
+	}
+	return missing(MissingPool, "storage pool", wanted, host.Pools)
+}
+
+func missingImage(request Request, host *Host) (Reason, string) {
+	if request.ImageVolume == "" {
+		return "", ""
+	}
+	return missing(MissingImage, "image volume", []string{request.ImageVolume}, host.ImageVolumes)
+}
+
+func missing(reason Reason, what string, wanted, present []string) (Reason, string) {
+	var lacking []string
+	for _, name := range wanted {
+		if !slices.Contains(present, name) {
+			lacking = append(lacking, name)
+		}
+	}
+	if len(lacking) == 0 {
+		return "", ""
+	}
+	return reason, fmt.Sprintf("lacks %s %s", what, strings.Join(lacking, ", "))
+}

@@ -1,0 +1,118 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// Machine is a machine that takes room, or asks for it.
+type Machine struct {
+	// UID tells machines apart: one that was deleted and made again with the same name is another.
+	UID types.UID
+	// Host is the name of the host that the machine is bound to. Empty while it isn't.
+	Host string
+	// Cluster is the cluster that the machine belongs to.
+	Cluster types.NamespacedName
+	// Owner names what the machine has siblings by: its control plane, machine set or pool, in any
+	// form that is the same for all siblings. A machine without an owner has no siblings.
+	Owner string
+	// Needs is how much room the machine takes. Storage in a pool without a name is in the first of
+	// the host's pools.
+	Needs Resources
+}
+
+// Request asks for a host.
+type Request struct {
+	// Machine is what is to be placed. Its host is ignored.
+	Machine Machine
+	// FailureDomain that the machine must be in. Any when empty.
+	FailureDomain string
+	// Architecture of the machine.
+	Architecture infrav1.Architecture
+	// Features that the host must have.
+	Features []string
+	// Networks that the host must have.
+	Networks []string
+	// ImageVolume is the volume that the host must have in its pool for images. None when empty.
+	ImageVolume string
+}
+
+// NewRequest makes a request from the spec of a machine.
+func NewRequest(machine Machine, spec *infrav1.LibvirtMachineSpec, failureDomain string) Request {
+	machine.Needs = Needs(spec)
+	return Request{
+		Machine:       machine,
+		FailureDomain: failureDomain,
+		Architecture:  cmp.Or(spec.CPU.Architecture, infrav1.ArchitectureAmd64),
+		Features:      features(spec),
+		Networks:      networks(spec),
+		ImageVolume:   spec.Image.Volume,
+	}
+}
+
+// Needs returns how much room a machine takes. A disk takes its whole size, because an overlay may
+// grow to that.
+func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
+	memory := Resource{Kind: Memory}
+	if spec.Hugepages != nil {
+		memory = Resource{Kind: Hugepages, Name: string(pageSize(spec.Hugepages))}
+	}
+	needs := Resources{
+		{Kind: CPU}: int64(spec.CPUs),
+		memory:      spec.Memory.Value(),
+	}
+	needs[Resource{Kind: Disk, Name: spec.RootDisk.Pool}] += spec.RootDisk.Size.Value()
+	for _, disk := range spec.ExtraDisks {
+		needs[Resource{Kind: Disk, Name: disk.Pool}] += disk.Size.Value()
+	}
+	for _, device := range spec.HostDevices {
+		needs[DeviceResource(device.VendorID, device.ProductID)] += int64(max(device.Count, 1))
+	}
+	return needs
+}
+
+// DeviceResource is the resource of PCI devices of one model. Both IDs are four hexadecimal digits.
+func DeviceResource(vendorID, productID string) Resource {
+	return Resource{Kind: Device, Name: fmt.Sprintf("%s:%s", vendorID, productID)}
+}
+
+func pageSize(hugepages *infrav1.HugepagesSpec) infrav1.HugepageSize {
+	return cmp.Or(hugepages.PageSize, infrav1.Hugepages2Mi)
+}
+
+// features lists what a host must be able to do for a machine, sorted.
+func features(spec *infrav1.LibvirtMachineSpec) []string {
+	var features []string
+	if spec.CPU.Mode == infrav1.CPUModeHostPassthrough {
+		features = append(features, infrav1.HostFeatureKVM)
+	}
+	if cmp.Or(spec.Firmware.Type, infrav1.FirmwareUEFI) == infrav1.FirmwareUEFI {
+		features = append(features, infrav1.HostFeatureUEFI)
+	}
+	if spec.Firmware.SecureBoot != nil && *spec.Firmware.SecureBoot {
+		features = append(features, infrav1.HostFeatureSecureBoot)
+	}
+	if spec.TPM != nil {
+		features = append(features, infrav1.HostFeatureTPM)
+	}
+	if spec.Hugepages != nil {
+		features = append(features, infrav1.HostFeatureHugepagesPrefix+string(pageSize(spec.Hugepages)))
+	}
+	slices.Sort(features)
+	return features
+}
+
+// networks lists the networks that a machine is on, sorted, each once.
+func networks(spec *infrav1.LibvirtMachineSpec) []string {
+	var networks []string
+	for _, nic := range spec.Interfaces {
+		networks = append(networks, cmp.Or(nic.Network, "default"))
+	}
+	slices.Sort(networks)
+	return slices.Compact(networks)
+}

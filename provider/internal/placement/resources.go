@@ -1,0 +1,137 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// Kind is a sort of thing that a host has a limited amount of.
+type Kind string
+
+// The kinds of resources, with the unit in which each is counted.
+const (
+	// CPU is virtual CPUs, by number. Its resource has no name.
+	CPU Kind = "CPU"
+	// Memory is ordinary memory, in bytes: without what a host has set aside as huge pages. Its
+	// resource has no name.
+	Memory Kind = "memory"
+	// Hugepages is memory in huge pages, in bytes, named by the size of a page.
+	Hugepages Kind = "huge pages"
+	// Disk is room in a storage pool, in bytes, named by the pool. Without a name it is room in the
+	// pool that a host puts disks in by default.
+	Disk Kind = "disk"
+	// Device is PCI devices, by number, named by vendor and product: 10de:20b5.
+	Device Kind = "device"
+)
+
+// Resource is something that a host has a limited amount of.
+type Resource struct {
+	// Kind says what it is, and its unit.
+	Kind Kind
+	// Name tells resources of a kind apart.
+	Name string
+}
+
+// String returns the resource in words, for messages.
+func (r Resource) String() string {
+	switch r.Kind {
+	case Hugepages:
+		return fmt.Sprintf("huge pages of %s", r.Name)
+	case Disk:
+		return fmt.Sprintf("storage in pool %s", r.Name)
+	case Device:
+		return fmt.Sprintf("devices %s", r.Name)
+	case CPU:
+		return "CPUs"
+	}
+	return string(r.Kind)
+}
+
+// amount returns an amount of the resource in words, for messages.
+func (r Resource) amount(value int64) string {
+	if r.Kind == CPU || r.Kind == Device {
+		return fmt.Sprint(value)
+	}
+	return resource.NewQuantity(value, resource.BinarySI).String()
+}
+
+// Resources are amounts of resources, each in the unit of its kind. What isn't in it is zero.
+type Resources map[Resource]int64
+
+// add adds other to r.
+func (r Resources) add(other Resources) {
+	for key, value := range other {
+		r[key] += value
+	}
+}
+
+// names returns the names of the resources of a kind, sorted.
+func (r Resources) names(kind Kind) []string {
+	var names []string
+	for key := range r {
+		if key.Kind == kind {
+			names = append(names, key.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// shortages lists what r has less of than needs asks for, sorted.
+func (r Resources) shortages(needs Resources) []string {
+	var short []string
+	for key, value := range needs {
+		if value > 0 && r[key] < value {
+			short = append(short, fmt.Sprintf("%s: %s needed, %s free", key, key.amount(value), key.amount(max(r[key], 0))))
+		}
+	}
+	slices.Sort(short)
+	return short
+}
+
+// Room returns how much of a host may be promised to machines, from what it has and what its spec
+// keeps back and promises twice. Huge pages and devices are neither reserved nor promised twice,
+// nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
+func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
+	room := maps.Clone(capacity)
+	if room == nil {
+		room = Resources{}
+	}
+	var cpus int64
+	if spec.Reserved.CPUs != nil {
+		cpus = int64(*spec.Reserved.CPUs)
+	}
+	room[Resource{Kind: CPU}] = overcommit(capacity[Resource{Kind: CPU}]-cpus, spec.Overcommit.CPUPercent)
+	room[Resource{Kind: Memory}] = overcommit(capacity[Resource{Kind: Memory}]-bytes(spec.Reserved.Memory), spec.Overcommit.MemoryPercent)
+	for _, pool := range capacity.names(Disk) {
+		key := Resource{Kind: Disk, Name: pool}
+		if !slices.Contains(spec.StoragePools.Disks, pool) {
+			delete(room, key)
+			continue
+		}
+		room[key] = max(capacity[key]-bytes(spec.Reserved.Storage), 0)
+	}
+	return room
+}
+
+// overcommit returns percent of value, and value itself where no percentage is given.
+func overcommit(value int64, percent int32) int64 {
+	if percent == 0 {
+		percent = 100
+	}
+	value = max(value, 0)
+	// In two parts, so that no host is so large that the product overflows.
+	return value/100*int64(percent) + value%100*int64(percent)/100
+}
+
+func bytes(quantity *resource.Quantity) int64 {
+	if quantity == nil {
+		return 0
+	}
+	return quantity.Value()
+}
