@@ -1,0 +1,69 @@
+package hypervisor
+
+import (
+	"errors"
+	"strings"
+)
+
+// What went wrong, for errors.Is. Each error of a Hypervisor is exactly one of these.
+var (
+	// ErrNotFound means that the object isn't there.
+	ErrNotFound = errors.New("not found")
+	// ErrAlreadyExists means that a name or UUID is taken.
+	ErrAlreadyExists = errors.New("already exists")
+	// ErrUnreachable means that the host couldn't be reached, or that the connection was lost.
+	ErrUnreachable = errors.New("host can't be reached")
+	// ErrTimeout means that the host didn't answer in time, or that the caller gave up.
+	ErrTimeout = errors.New("no answer in time")
+	// ErrNoSpace means that a storage pool or the memory of the host is full.
+	ErrNoSpace = errors.New("no room on the host")
+	// ErrBusy means that the object is in use or in a state that doesn't allow it now.
+	ErrBusy = errors.New("in use")
+	// ErrDenied means that the host refuses the credentials, or the caller lacks a right there.
+	ErrDenied = errors.New("not allowed")
+	// ErrInvalid means that the request can't be carried out as it is: to try again won't help.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnsupported means that the host or the domain can't do this.
+	ErrUnsupported = errors.New("not supported")
+	// ErrOther is everything else.
+	ErrOther = errors.New("failed")
+)
+
+// Error is a failed call.
+type Error struct {
+	// Operation is what was being done, for example "defining the domain".
+	Operation string
+	// Object is what it was done to, for example a UUID or pool/volume. Empty when it was the host.
+	Object string
+	// Reason is one of this package's Err variables.
+	Reason error
+	// Cause has the details, or is nil. Never a type of a libvirt library.
+	Cause error
+}
+
+// Error writes what was being done, to what, and why it failed.
+func (e *Error) Error() string {
+	parts := []string{e.Operation}
+	if e.Object != "" {
+		parts[0] += " " + e.Object
+	}
+	parts = append(parts, e.Reason.Error())
+	if e.Cause != nil {
+		parts = append(parts, e.Cause.Error())
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Unwrap lets errors.Is find the reason, and the end of a context in the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Reason}
+	}
+	return []error{e.Reason, e.Cause}
+}
+
+// Uncertain says whether what failed may have been carried out all the same, because the answer
+// is what is missing.
+func Uncertain(err error) bool {
+	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnreachable)
+}

@@ -1,0 +1,86 @@
+// Package hypervisor says in this provider's words what a libvirt host is asked for: its facts,
+// storage pools, networks, volumes, domains, and news of domains.
+//
+// Controllers know this package only. What speaks to a host, and what pretends to, are packages
+// below it, and both are held to the contract that is written here.
+package hypervisor
+
+import (
+	"context"
+	"io"
+)
+
+// Hypervisor is one host. Its methods may be called from several goroutines at once. Each call ends
+// at the latest when its context does, and its errors are of type Error.
+//
+// A call that failed with ErrTimeout or ErrUnreachable may have been carried out all the same: look
+// before doing it again (see Uncertain).
+type Hypervisor interface {
+	// Facts returns what the host has and can do.
+	Facts(ctx context.Context) (Facts, error)
+	// Network returns a libvirt network by its name, or ErrNotFound.
+	Network(ctx context.Context, name string) (Network, error)
+	Volumes
+	Domains
+	// Watch subscribes to news of domains, and lists the domains only then: what happens between
+	// the two is in the list, in the news, or in both. There are no more news when the context ends
+	// or the connection is lost; then list again.
+	Watch(ctx context.Context) (Watch, error)
+	// Close ends the connection and all watches. Calls that wait fail with ErrUnreachable. To close
+	// again does nothing.
+	Close() error
+}
+
+// Volumes are a host's storage pools and what is in them.
+type Volumes interface {
+	// Pool returns a storage pool by its name, or ErrNotFound.
+	Pool(ctx context.Context, name string) (Pool, error)
+	// Volume returns a volume. ErrNotFound when the pool or the volume isn't there.
+	Volume(ctx context.Context, ref VolumeRef) (Volume, error)
+	// PoolVolumes returns all volumes of a pool, ordered by name. ErrNotFound when there is no such pool.
+	PoolVolumes(ctx context.Context, pool string) ([]Volume, error)
+	// CreateVolume makes an empty volume, or an overlay of another one, and returns it. Nothing is
+	// changed and the error is ErrAlreadyExists when the name is taken: only one of several callers
+	// succeeds. ErrNotFound when the pool isn't there.
+	CreateVolume(ctx context.Context, spec VolumeSpec) (Volume, error)
+	// CloneVolume makes a volume that holds a full copy of another volume of the same host, and is at
+	// least as large. It takes as long as copying takes. A copy that was cut off is removed by the
+	// host, except when the host itself stops: make it under a name that only its maker uses.
+	CloneVolume(ctx context.Context, spec VolumeSpec, source VolumeRef) (Volume, error)
+	// UploadVolume writes content to the beginning of a volume. It is an error when content ends
+	// before size bytes or goes on after them, and the volume's content is then undefined. The host
+	// verifies nothing: hash content on its way, and mark the volume as good only after success.
+	UploadVolume(ctx context.Context, ref VolumeRef, content io.Reader, size int64) error
+	// ResizeVolume makes a volume larger. ErrInvalid when it would become smaller.
+	ResizeVolume(ctx context.Context, ref VolumeRef, capacity int64) error
+	// DeleteVolume removes a volume, even one that a running domain uses. ErrNotFound when it isn't there.
+	DeleteVolume(ctx context.Context, ref VolumeRef) error
+}
+
+// Domains are a host's virtual machines. All methods that take a UUID fail with ErrNotFound when
+// there is no such domain.
+type Domains interface {
+	// Domain returns a domain by its UUID.
+	Domain(ctx context.Context, uuid string) (Domain, error)
+	// ListDomains returns all domains, ordered by UUID, those that aren't ours too.
+	ListDomains(ctx context.Context) ([]Domain, error)
+	// DefineDomain makes a domain, or changes the one of the same name and UUID. ErrAlreadyExists
+	// when another domain has the name or the UUID.
+	DefineDomain(ctx context.Context, definition Definition) error
+	// SetAutostart says whether the domain starts when its host does.
+	SetAutostart(ctx context.Context, uuid string, autostart bool) error
+	// StartDomain starts a domain. Nothing happens to one that is active already.
+	StartDomain(ctx context.Context, uuid string) error
+	// StopDomain takes the power from a domain. Nothing happens to one that isn't active.
+	StopDomain(ctx context.Context, uuid string) error
+	// UndefineDomain removes a domain that isn't active, with its firmware variables and TPM state,
+	// and without its disks. ErrBusy when it is active.
+	UndefineDomain(ctx context.Context, uuid string) error
+	// DetachDisk takes a disk from the domain, both from the running one and from its definition, so
+	// that its volume can be deleted. ErrBusy as long as the guest hasn't let go of it: call again.
+	// Nothing happens when the domain has no such disk.
+	DetachDisk(ctx context.Context, uuid string, ref VolumeRef) error
+	// Addresses returns the IP addresses of a domain's interfaces as one source knows them; none is
+	// not an error. ErrUnsupported when the domain has no guest agent or none that answers.
+	Addresses(ctx context.Context, uuid string, source AddressSource) ([]InterfaceAddress, error)
+}

@@ -1,0 +1,197 @@
+package hypervisor
+
+import "net/netip"
+
+// Facts are what a host has and can do.
+type Facts struct {
+	// LibvirtVersion is the version of the libvirt daemon, for example 9.0.0.
+	LibvirtVersion string
+	// Architecture of the host in the words of Kubernetes, for example amd64. What libvirt calls
+	// something that Kubernetes has no word for stays as it is.
+	Architecture string
+	// CPUs is the number of logical CPUs.
+	CPUs int32
+	// MemoryBytes is the memory of the host, in bytes.
+	MemoryBytes int64
+	// Features are what machines can ask for and the host has, ordered by name.
+	Features []Feature
+}
+
+// Feature is something that machines can ask for and not every host has.
+type Feature string
+
+// The features, in the words of LibvirtHost's status.features.
+const (
+	// FeatureKVM is hardware virtualization. Without it machines are emulated.
+	FeatureKVM Feature = "kvm"
+	// FeatureBIOS is the firmware SeaBIOS.
+	FeatureBIOS Feature = "bios"
+	// FeatureUEFI is UEFI firmware.
+	FeatureUEFI Feature = "uefi"
+	// FeatureSecureBoot is UEFI firmware that can refuse unsigned boot loaders.
+	FeatureSecureBoot Feature = "secure-boot"
+	// FeatureTPM is an emulated TPM 2.0.
+	FeatureTPM Feature = "tpm"
+	// FeatureHugepages2Mi is that the host knows huge pages of 2 MiB.
+	FeatureHugepages2Mi Feature = "hugepages-2Mi"
+	// FeatureHugepages1Gi is that the host knows huge pages of 1 GiB.
+	FeatureHugepages1Gi Feature = "hugepages-1Gi"
+)
+
+// Pool is a storage pool.
+type Pool struct {
+	// Name of the pool on its host.
+	Name string
+	// Active says whether the pool can be used.
+	Active bool
+	// CapacityBytes and AvailableBytes are the size of the pool and what is free of it, in bytes.
+	// Overlays grow: what is free is not what may be promised.
+	CapacityBytes, AvailableBytes int64
+}
+
+// Network is a libvirt network.
+type Network struct {
+	// Name of the network on its host.
+	Name string
+	// Active says whether machines can be on it.
+	Active bool
+}
+
+// VolumeRef names a volume on a host.
+type VolumeRef struct {
+	// Pool and Name are the names of the storage pool and of the volume in it.
+	Pool, Name string
+}
+
+// String writes the name as pool/volume.
+func (r VolumeRef) String() string {
+	return r.Pool + "/" + r.Name
+}
+
+// VolumeFormat is the format of a volume's content.
+type VolumeFormat string
+
+// The formats, in libvirt's words.
+const (
+	// FormatRaw is the plain bytes of a disk.
+	FormatRaw VolumeFormat = "raw"
+	// FormatQCOW2 is QEMU's own format.
+	FormatQCOW2 VolumeFormat = "qcow2"
+)
+
+// Volume is what is known of a volume.
+type Volume struct {
+	VolumeRef
+	// Path of the volume on its host.
+	Path string
+	// Format of the content, as libvirt found it. Empty where a pool knows no formats.
+	Format VolumeFormat
+	// CapacityBytes is the size that a guest sees; AllocatedBytes is what the volume takes.
+	CapacityBytes, AllocatedBytes int64
+	// BackingPath is the path of the volume that this one is an overlay of, or empty.
+	BackingPath string
+}
+
+// VolumeSpec says what a new volume is to be like.
+type VolumeSpec struct {
+	VolumeRef
+	// Format of the content. An overlay is always qcow2.
+	Format VolumeFormat
+	// CapacityBytes is the size that a guest sees, in bytes.
+	CapacityBytes int64
+	// Backing makes the volume an overlay, which holds only what differs from the backing volume. It
+	// must not change as long as the overlay is there.
+	Backing *Backing
+}
+
+// Backing is the volume below an overlay.
+type Backing struct {
+	// Path of the volume on its host, as Volume has it.
+	Path string
+	// Format of its content. Given, not found out: a guest could write a header of another format
+	// into a raw disk, and so reach files of the host.
+	Format VolumeFormat
+}
+
+// DomainState is the state of a domain.
+type DomainState string
+
+// The states, in the words of LibvirtMachine's status.instanceState.
+const (
+	// StateRunning means that the domain runs.
+	StateRunning DomainState = "Running"
+	// StateBlocked means that the domain waits for a resource.
+	StateBlocked DomainState = "Blocked"
+	// StatePaused means that somebody or an I/O error has paused the domain.
+	StatePaused DomainState = "Paused"
+	// StateShuttingDown means that the domain is shutting down.
+	StateShuttingDown DomainState = "ShuttingDown"
+	// StateShutOff means that the domain doesn't run.
+	StateShutOff DomainState = "ShutOff"
+	// StateCrashed means that the domain has crashed.
+	StateCrashed DomainState = "Crashed"
+	// StateSuspended means that the guest has suspended itself.
+	StateSuspended DomainState = "Suspended"
+	// StateUnknown is a state that libvirt can't tell.
+	StateUnknown DomainState = "Unknown"
+)
+
+// Active says whether a domain in this state has a process and uses memory of its host.
+func (s DomainState) Active() bool {
+	return s != StateShutOff && s != StateCrashed
+}
+
+// Domain is what is known of a domain.
+type Domain struct {
+	// UUID of the domain in lower case with dashes.
+	UUID string
+	// Name of the domain on its host.
+	Name string
+	// State of the domain.
+	State DomainState
+	// CPUs and MemoryBytes are what the domain was promised.
+	CPUs        int32
+	MemoryBytes int64
+	// Owner is the LibvirtMachine that the domain was made for, or nil when it isn't ours.
+	Owner *Owner
+	// Disks are the volumes that the domain has as disks by their pools and names, those of the
+	// running domain if it is active. Disks that are given by a path aren't among them.
+	Disks []VolumeRef
+}
+
+// Definition is a domain to be made.
+type Definition struct {
+	// UUID and Name of the domain. XML says the same.
+	UUID, Name string
+	// XML is the domain in libvirt's format (https://libvirt.org/formatdomain.html).
+	XML string
+}
+
+// AddressSource is where a host knows addresses of its domains from.
+type AddressSource string
+
+// The sources. There is none for ARP: the host's tables forget, and not every kernel has them.
+const (
+	// SourceLease is the leases of libvirt's own DHCP servers.
+	SourceLease AddressSource = "Lease"
+	// SourceAgent is the guest agent in the domain.
+	SourceAgent AddressSource = "Agent"
+)
+
+// InterfaceAddress is an address of a domain's interface.
+type InterfaceAddress struct {
+	// MAC is the interface's MAC address in lower case with colons.
+	MAC string
+	// Address is the IP address.
+	Address netip.Addr
+}
+
+// Watch is a list of domains and the news since.
+type Watch struct {
+	// Domains are all domains, ordered by UUID.
+	Domains []Domain
+	// Changed gives the UUIDs of domains that something has happened to: made, changed, started,
+	// stopped, removed. Several changes of one domain may arrive as one. Closed when there are no
+	// more news.
+	Changed <-chan string
+}
