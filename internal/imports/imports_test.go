@@ -48,7 +48,10 @@ var areas = []struct {
 }
 
 // forTests are packages that only tests and hack import.
-var forTests = []string{"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/tlsproxy", "internal/treetest", "internal/wire"}
+var forTests = []string{
+	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/tlsproxy", "internal/treetest", "internal/wire",
+	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest",
+}
 
 func TestImports(t *testing.T) {
 	root := pinned.Root(t)

@@ -1,6 +1,10 @@
 package hypervisor
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
 
 // Facts are what a host has and can do.
 type Facts struct {
@@ -111,6 +115,25 @@ type Backing struct {
 	// Format of its content. Given, not found out: a guest could write a header of another format
 	// into a raw disk, and so reach files of the host.
 	Format VolumeFormat
+}
+
+// Check says what is wrong with the description of a volume, if anything.
+func (s VolumeSpec) Check() error {
+	switch {
+	case s.Pool == "" || s.Name == "" || s.Name == "." || s.Name == ".." || strings.ContainsAny(s.Name, "/\x00"):
+		return fmt.Errorf("%q isn't the name of a volume", s.String())
+	case s.Format != FormatRaw && s.Format != FormatQCOW2:
+		return fmt.Errorf("the format %q of the volume %s isn't raw or qcow2", s.Format, s)
+	case s.CapacityBytes <= 0:
+		return fmt.Errorf("the volume %s has a capacity of %d bytes", s, s.CapacityBytes)
+	case s.Backing == nil:
+		return nil
+	case s.Format != FormatQCOW2:
+		return fmt.Errorf("the volume %s is an overlay, and its format %q isn't qcow2", s, s.Format)
+	case s.Backing.Path == "" || s.Backing.Format != FormatRaw && s.Backing.Format != FormatQCOW2:
+		return fmt.Errorf("the backing volume of %s has no path, or a format that isn't raw or qcow2", s)
+	}
+	return nil
 }
 
 // DomainState is the state of a domain.

@@ -1,0 +1,80 @@
+package hypervisor
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// domainElement is what is read of a domain in libvirt's format.
+type domainElement struct {
+	XMLName xml.Name `xml:"domain"`
+	Name    string   `xml:"name"`
+	UUID    string   `xml:"uuid"`
+	VCPU    int32    `xml:"vcpu"`
+	Memory  struct {
+		Unit  string `xml:"unit,attr"`
+		Value int64  `xml:",chardata"`
+	} `xml:"memory"`
+	Metadata struct {
+		Content string `xml:",innerxml"`
+	} `xml:"metadata"`
+	Disks []struct {
+		Source struct {
+			Pool   string `xml:"pool,attr"`
+			Volume string `xml:"volume,attr"`
+		} `xml:"source"`
+	} `xml:"devices>disk"`
+}
+
+// memoryUnits are the units of https://libvirt.org/formatdomain.html#memory-allocation, in bytes.
+var memoryUnits = map[string]int64{
+	"b": 1, "bytes": 1,
+	"KB": 1e3, "": 1 << 10, "k": 1 << 10, "KiB": 1 << 10,
+	"MB": 1e6, "M": 1 << 20, "MiB": 1 << 20,
+	"GB": 1e9, "G": 1 << 30, "GiB": 1 << 30,
+	"TB": 1e12, "T": 1 << 40, "TiB": 1 << 40,
+}
+
+// ReadDomainXML reads what Domain has from a domain in libvirt's format, except for its state, which
+// the format doesn't have. A broken owner element of a domain counts as none: whoever wrote it, it
+// isn't one that this provider made.
+func ReadDomainXML(text string) (Domain, error) {
+	var element domainElement
+	if err := xml.Unmarshal([]byte(text), &element); err != nil {
+		return Domain{}, fmt.Errorf("reading a domain's XML: %w", err)
+	}
+	unit, known := memoryUnits[element.Memory.Unit]
+	if !known {
+		return Domain{}, fmt.Errorf("reading a domain's XML: the memory has the unknown unit %q", element.Memory.Unit)
+	}
+	if element.Memory.Value < 0 || element.Memory.Value > math.MaxInt64/unit {
+		return Domain{}, fmt.Errorf("reading a domain's XML: %d %s of memory is out of range", element.Memory.Value, element.Memory.Unit)
+	}
+	domain := Domain{
+		UUID: strings.ToLower(strings.TrimSpace(element.UUID)), Name: element.Name, State: StateUnknown,
+		CPUs: element.VCPU, MemoryBytes: element.Memory.Value * unit,
+	}
+	if owner, err := ReadOwner(element.Metadata.Content); err == nil {
+		domain.Owner = owner
+	}
+	for _, disk := range element.Disks {
+		if disk.Source.Pool != "" && disk.Source.Volume != "" {
+			domain.Disks = append(domain.Disks, VolumeRef{Pool: disk.Source.Pool, Name: disk.Source.Volume})
+		}
+	}
+	return domain, nil
+}
+
+// Check says whether the definition's XML is of the name and UUID that the definition has.
+func (d Definition) Check() error {
+	domain, err := ReadDomainXML(d.XML)
+	if err != nil {
+		return err
+	}
+	if domain.UUID == "" || domain.UUID != d.UUID || domain.Name == "" || domain.Name != d.Name {
+		return fmt.Errorf("the XML defines domain %q (%s) and not %q (%s)", domain.Name, domain.UUID, d.Name, d.UUID)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package fake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// connection is one connection to a Host.
+type connection struct {
+	host *Host
+	// lost is closed when the connection is.
+	lost chan struct{}
+	// watches are the channels that news go to. Guarded by the host's lock.
+	watches map[chan string]bool
+}
+
+var _ hypervisor.Hypervisor = &connection{}
+
+// refusal is how the carrying out of a call says why it fails: a reason, and maybe a cause.
+type refusal struct{ reason, cause error }
+
+// Error is only there because the type is an error.
+func (r refusal) Error() string { return r.reason.Error() }
+
+func refuse(reason error, cause string) error {
+	if cause == "" {
+		return refusal{reason: reason}
+	}
+	return refusal{reason: reason, cause: errors.New(cause)}
+}
+
+// do logs a call, lets faults happen to it, and carries it out while the host's lock is held.
+func do[T any](ctx context.Context, c *connection, doing string, operation Operation, object string, act func() (T, error)) (T, error) {
+	h := c.host
+	var none T
+	call := &Call{Operation: operation, Object: object}
+	finish := func(reason, cause error) error {
+		err := &hypervisor.Error{Operation: doing, Object: object, Reason: reason, Cause: cause}
+		h.lock.Lock()
+		call.Err = err
+		h.lock.Unlock()
+		return err
+	}
+
+	h.lock.Lock()
+	h.calls = append(h.calls, call)
+	fault := h.fault(operation, object)
+	unreachable := h.unreachable
+	h.lock.Unlock()
+
+	if fault != nil && !fault.AfterDone {
+		return none, finish(c.happen(ctx, fault))
+	}
+	if c.isLost() || unreachable {
+		return none, finish(hypervisor.ErrUnreachable, nil)
+	}
+	if err := ctx.Err(); err != nil {
+		return none, finish(hypervisor.ErrTimeout, err)
+	}
+	h.lock.Lock()
+	result, err := act()
+	h.lock.Unlock()
+	if fault != nil {
+		return none, finish(c.happen(ctx, fault))
+	}
+	var refused refusal
+	if errors.As(err, &refused) {
+		return none, finish(refused.reason, refused.cause)
+	}
+	return result, nil
+}
+
+// run is do for calls without a result.
+func run(ctx context.Context, c *connection, doing string, operation Operation, object string, act func() error) error {
+	_, err := do(ctx, c, doing, operation, object, func() (struct{}, error) { return struct{}{}, act() })
+	return err
+}
+
+func (c *connection) isLost() bool {
+	select {
+	case <-c.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// lose ends the connection and its watches.
+func (c *connection) lose() {
+	c.host.lock.Lock()
+	defer c.host.lock.Unlock()
+	if c.isLost() {
+		return
+	}
+	close(c.lost)
+	for news := range c.watches {
+		close(news)
+	}
+	c.watches = nil
+	delete(c.host.connections, c)
+}
+
+// Close implements hypervisor.Hypervisor.
+func (c *connection) Close() error {
+	c.lose()
+	return nil
+}
+
+// Facts implements hypervisor.Hypervisor.
+func (c *connection) Facts(ctx context.Context) (hypervisor.Facts, error) {
+	return do(ctx, c, "asking for the host's facts", Facts, "", func() (hypervisor.Facts, error) {
+		facts := c.host.facts
+		facts.Features = slices.Clone(facts.Features)
+		return facts, nil
+	})
+}
+
+// Network implements hypervisor.Hypervisor.
+func (c *connection) Network(ctx context.Context, name string) (hypervisor.Network, error) {
+	return do(ctx, c, "looking up the network", Network, name, func() (hypervisor.Network, error) {
+		network, there := c.host.networks[name]
+		if !there {
+			return network, refuse(hypervisor.ErrNotFound, "")
+		}
+		return network, nil
+	})
+}
+
+// Watch implements hypervisor.Hypervisor.
+func (c *connection) Watch(ctx context.Context) (hypervisor.Watch, error) {
+	return do(ctx, c, "watching the domains", NewWatch, "", func() (hypervisor.Watch, error) {
+		if c.isLost() {
+			return hypervisor.Watch{}, refuse(hypervisor.ErrUnreachable, "")
+		}
+		news := make(chan string)
+		if c.watches == nil {
+			c.watches = map[chan string]bool{}
+		}
+		c.watches[news] = true
+		go func() {
+			select {
+			case <-c.lost: // which closes the channel
+			case <-ctx.Done():
+				c.host.lock.Lock()
+				defer c.host.lock.Unlock()
+				if c.watches[news] {
+					delete(c.watches, news)
+					close(news)
+				}
+			}
+		}()
+		return hypervisor.Watch{Domains: c.host.list(), Changed: hypervisor.Coalesce(news)}, nil
+	})
+}
+
+// list returns all domains. The lock is held.
+func (h *Host) list() []hypervisor.Domain {
+	domains := make([]hypervisor.Domain, 0, len(h.domains))
+	for _, uuid := range slices.Sorted(maps.Keys(h.domains)) {
+		domains = append(domains, h.domains[uuid].snapshot())
+	}
+	return domains
+}
+
+func (d *domain) snapshot() hypervisor.Domain {
+	out := d.Domain
+	out.Disks = slices.Clone(d.Disks)
+	if d.Owner != nil {
+		owner := *d.Owner
+		out.Owner = &owner
+	}
+	return out
+}
+
+func compareRefs(a, b hypervisor.VolumeRef) int {
+	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
+}

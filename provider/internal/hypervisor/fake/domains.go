@@ -1,0 +1,148 @@
+package fake
+
+import (
+	"context"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// Domain implements hypervisor.Domains.
+func (c *connection) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
+	return do(ctx, c, "looking up the domain", Domain, uuid, func() (hypervisor.Domain, error) {
+		domain, there := c.host.domains[uuid]
+		if !there {
+			return hypervisor.Domain{}, refuse(hypervisor.ErrNotFound, "")
+		}
+		return domain.snapshot(), nil
+	})
+}
+
+// ListDomains implements hypervisor.Domains.
+func (c *connection) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
+	return do(ctx, c, "listing the domains", ListDomains, "", func() ([]hypervisor.Domain, error) {
+		return c.host.list(), nil
+	})
+}
+
+// DefineDomain implements hypervisor.Domains.
+func (c *connection) DefineDomain(ctx context.Context, definition hypervisor.Definition) error {
+	return run(ctx, c, "defining the domain", DefineDomain, definition.UUID, func() error {
+		if err := definition.Check(); err != nil {
+			return refuse(hypervisor.ErrInvalid, err.Error())
+		}
+		for uuid, other := range c.host.domains {
+			if (uuid == definition.UUID) != (other.Name == definition.Name) {
+				return refuse(hypervisor.ErrAlreadyExists, "domain "+other.Name+" has the UUID "+uuid)
+			}
+		}
+		read, err := hypervisor.ReadDomainXML(definition.XML)
+		if err != nil {
+			return refuse(hypervisor.ErrInvalid, err.Error())
+		}
+		old, there := c.host.domains[definition.UUID]
+		if !there {
+			old = &domain{
+				addresses: map[hypervisor.AddressSource][]hypervisor.InterfaceAddress{},
+				holds:     map[hypervisor.VolumeRef]bool{},
+			}
+			read.State = hypervisor.StateShutOff
+			c.host.domains[definition.UUID] = old
+		} else {
+			read.State = old.State
+		}
+		old.Domain, old.xml = read, definition.XML
+		c.host.notify(definition.UUID)
+		return nil
+	})
+}
+
+// change carries out a call that changes a domain, and tells watches when it says that it did.
+func (c *connection) change(ctx context.Context, doing string, operation Operation, uuid string, act func(d *domain) (bool, error)) error {
+	return run(ctx, c, doing, operation, uuid, func() error {
+		domain, there := c.host.domains[uuid]
+		if !there {
+			return refuse(hypervisor.ErrNotFound, "")
+		}
+		changed, err := act(domain)
+		if changed {
+			c.host.notify(uuid)
+		}
+		return err
+	})
+}
+
+// SetAutostart implements hypervisor.Domains.
+func (c *connection) SetAutostart(ctx context.Context, uuid string, autostart bool) error {
+	return c.change(ctx, "setting whether the domain starts with its host", SetAutostart, uuid, func(d *domain) (bool, error) {
+		d.autostart = autostart
+		return false, nil
+	})
+}
+
+// StartDomain implements hypervisor.Domains.
+func (c *connection) StartDomain(ctx context.Context, uuid string) error {
+	return c.change(ctx, "starting the domain", StartDomain, uuid, func(d *domain) (bool, error) {
+		if d.State.Active() {
+			return false, nil
+		}
+		for _, disk := range d.Disks {
+			if _, there := c.host.volumes[disk]; !there {
+				return false, refuse(hypervisor.ErrInvalid, "there is no volume "+disk.String())
+			}
+		}
+		d.State = hypervisor.StateRunning
+		return true, nil
+	})
+}
+
+// StopDomain implements hypervisor.Domains.
+func (c *connection) StopDomain(ctx context.Context, uuid string) error {
+	return c.change(ctx, "stopping the domain", StopDomain, uuid, func(d *domain) (bool, error) {
+		if !d.State.Active() {
+			return false, nil
+		}
+		d.State = hypervisor.StateShutOff
+		return true, nil
+	})
+}
+
+// UndefineDomain implements hypervisor.Domains.
+func (c *connection) UndefineDomain(ctx context.Context, uuid string) error {
+	return c.change(ctx, "undefining the domain", UndefineDomain, uuid, func(d *domain) (bool, error) {
+		if d.State.Active() {
+			return false, refuse(hypervisor.ErrBusy, "it is active: stop it first")
+		}
+		delete(c.host.domains, uuid)
+		return true, nil
+	})
+}
+
+// DetachDisk implements hypervisor.Domains.
+func (c *connection) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) error {
+	return c.change(ctx, "detaching the disk "+ref.String()+" from the domain", DetachDisk, uuid, func(d *domain) (bool, error) {
+		if !slices.Contains(d.Disks, ref) {
+			return false, nil
+		}
+		if d.State.Active() && d.holds[ref] {
+			return false, refuse(hypervisor.ErrBusy, "the guest hasn't let go of it")
+		}
+		d.Disks = slices.DeleteFunc(d.Disks, func(disk hypervisor.VolumeRef) bool { return disk == ref })
+		return true, nil
+	})
+}
+
+// Addresses implements hypervisor.Domains.
+func (c *connection) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) ([]hypervisor.InterfaceAddress, error) {
+	return do(ctx, c, "asking for the addresses of the domain", DomainAddresses, uuid, func() ([]hypervisor.InterfaceAddress, error) {
+		domain, there := c.host.domains[uuid]
+		if !there {
+			return nil, refuse(hypervisor.ErrNotFound, "")
+		}
+		addresses, known := domain.addresses[source]
+		if source == hypervisor.SourceAgent && !known {
+			return nil, refuse(hypervisor.ErrUnsupported, "no guest agent answers")
+		}
+		return slices.Clone(addresses), nil
+	})
+}

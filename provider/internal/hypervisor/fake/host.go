@@ -1,0 +1,188 @@
+// Package fake pretends to be a libvirt host, in memory, for tests of what uses hypervisor.Hypervisor.
+// It keeps a log of calls and lets things go wrong on demand.
+package fake
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// Host is a pretended host. It lives on when connections to it are lost.
+type Host struct {
+	lock        sync.Mutex
+	facts       hypervisor.Facts
+	pools       map[string]hypervisor.Pool
+	networks    map[string]hypervisor.Network
+	volumes     map[hypervisor.VolumeRef]*volume
+	domains     map[string]*domain
+	connections map[*connection]bool
+	unreachable bool
+	faults      []*Fault
+	calls       []*Call
+}
+
+type volume struct {
+	hypervisor.Volume
+	content []byte
+}
+
+type domain struct {
+	hypervisor.Domain
+	xml       string
+	autostart bool
+	addresses map[hypervisor.AddressSource][]hypervisor.InterfaceAddress
+	// holds are disks that the guest doesn't let go of.
+	holds map[hypervisor.VolumeRef]bool
+}
+
+// NewHost returns a host with 16 CPUs, 64 GiB of memory, all features, a pool of 1 TiB and a network,
+// both called default.
+func NewHost() *Host {
+	return &Host{
+		facts: hypervisor.Facts{
+			LibvirtVersion: "9.0.0", Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30,
+			Features: []hypervisor.Feature{
+				hypervisor.FeatureBIOS, hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM,
+				hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM, hypervisor.FeatureUEFI,
+			},
+		},
+		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40}},
+		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true}},
+		volumes:     map[hypervisor.VolumeRef]*volume{},
+		domains:     map[string]*domain{},
+		connections: map[*connection]bool{},
+	}
+}
+
+// Connect opens a connection.
+func (h *Host) Connect(ctx context.Context) (hypervisor.Hypervisor, error) {
+	c := &connection{host: h, lost: make(chan struct{})}
+	h.lock.Lock()
+	h.connections[c] = true
+	h.lock.Unlock()
+	_, err := do(ctx, c, "connecting to the host", Connect, "", func() (struct{}, error) { return struct{}{}, nil })
+	if err != nil {
+		c.lose()
+		return nil, err
+	}
+	return c, nil
+}
+
+// SetReachable says whether the host can be reached. When it no longer can, all connections are lost.
+func (h *Host) SetReachable(reachable bool) {
+	h.lock.Lock()
+	h.unreachable = !reachable
+	connections := slices.Collect(maps.Keys(h.connections))
+	h.lock.Unlock()
+	if !reachable {
+		for _, c := range connections {
+			c.lose()
+		}
+	}
+}
+
+// SetFacts replaces what the host has and can do.
+func (h *Host) SetFacts(facts hypervisor.Facts) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.facts = facts
+}
+
+// SetPool adds or replaces a storage pool.
+func (h *Host) SetPool(pool hypervisor.Pool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.pools[pool.Name] = pool
+}
+
+// SetNetwork adds or replaces a network.
+func (h *Host) SetNetwork(network hypervisor.Network) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.networks[network.Name] = network
+}
+
+// SetState changes the state of a domain, as its guest, its user or a crash would. It panics when
+// there is no such domain.
+func (h *Host) SetState(uuid string, state hypervisor.DomainState) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.domains[uuid].State = state
+	h.notify(uuid)
+}
+
+// State returns the state of a domain, without a call. Empty when there is no such domain.
+func (h *Host) State(uuid string) hypervisor.DomainState {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if domain, there := h.domains[uuid]; there {
+		return domain.State
+	}
+	return ""
+}
+
+// SetAddresses says which addresses a source knows of a domain. It panics when there is no such domain.
+func (h *Host) SetAddresses(uuid string, source hypervisor.AddressSource, addresses ...hypervisor.InterfaceAddress) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.domains[uuid].addresses[source] = addresses
+}
+
+// HoldDisk says whether the guest of a running domain keeps a disk that is to be detached. It panics
+// when there is no such domain.
+func (h *Host) HoldDisk(uuid string, ref hypervisor.VolumeRef, hold bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.domains[uuid].holds[ref] = hold
+}
+
+// RemoveDomain makes a domain disappear, as by hand.
+func (h *Host) RemoveDomain(uuid string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	delete(h.domains, uuid)
+	h.notify(uuid)
+}
+
+// DomainXML returns the XML that a domain was last defined with, and whether it starts with its host.
+// Empty when there is no such domain.
+func (h *Host) DomainXML(uuid string) (xml string, autostart bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if domain, there := h.domains[uuid]; there {
+		return domain.xml, domain.autostart
+	}
+	return "", false
+}
+
+// Content returns what was uploaded to a volume, or nil.
+func (h *Host) Content(ref hypervisor.VolumeRef) []byte {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if volume, there := h.volumes[ref]; there {
+		return slices.Clone(volume.content)
+	}
+	return nil
+}
+
+// Left returns the names of all volumes and the UUIDs of all domains, ordered: what tests look at to
+// see that nothing was left behind.
+func (h *Host) Left() (volumes []hypervisor.VolumeRef, domains []string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	volumes = slices.SortedFunc(maps.Keys(h.volumes), compareRefs)
+	return volumes, slices.Sorted(maps.Keys(h.domains))
+}
+
+// notify tells all watches that something happened to a domain. The lock is held.
+func (h *Host) notify(uuid string) {
+	for c := range h.connections {
+		for news := range c.watches {
+			news <- uuid // never waits: hypervisor.Coalesce reads
+		}
+	}
+}
