@@ -1,0 +1,155 @@
+package domainxml
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"libvirt.org/go/libvirtxml"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// addDisks adds the root disk, the extra disks and the seed, all of them virtio: the kernels that
+// clouds use often have no other drivers.
+func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
+	root, err := disk(m.RootDisk, 0)
+	if err != nil {
+		return fmt.Errorf("the root disk: %w", err)
+	}
+	root.Boot = &libvirtxml.DomainDeviceBoot{Order: 1}
+	domain.Devices.Disks = append(domain.Devices.Disks, root)
+	for _, spec := range m.Spec.ExtraDisks {
+		volume, there := m.ExtraDisks[spec.Name]
+		if !there {
+			return fmt.Errorf("extraDisks %s: there is no volume for it", spec.Name)
+		}
+		extra, err := disk(volume, len(domain.Devices.Disks))
+		if err != nil {
+			return fmt.Errorf("extraDisks %s: %w", spec.Name, err)
+		}
+		extra.Serial = spec.Name
+		domain.Devices.Disks = append(domain.Devices.Disks, extra)
+	}
+	if len(m.ExtraDisks) != len(m.Spec.ExtraDisks) {
+		return fmt.Errorf("there are %d volumes for the %d disks of extraDisks", len(m.ExtraDisks), len(m.Spec.ExtraDisks))
+	}
+	return nil
+}
+
+func disk(volume Disk, index int) (libvirtxml.DomainDisk, error) {
+	if volume.Pool == "" || volume.Name == "" || volume.Format != hypervisor.FormatRaw && volume.Format != hypervisor.FormatQCOW2 {
+		return libvirtxml.DomainDisk{}, fmt.Errorf("the volume %q with format %q isn't one", volume.String(), volume.Format)
+	}
+	if index > 'z'-'a' {
+		return libvirtxml.DomainDisk{}, fmt.Errorf("it would be disk %d of the machine, which is too many", index+1)
+	}
+	return libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: string(volume.Format), Discard: "unmap"},
+		Source: &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: volume.Pool, Volume: volume.Name}},
+		Target: &libvirtxml.DomainDiskTarget{Dev: "vd" + "abcdefghijklmnopqrstuvwxyz"[index:index+1], Bus: "virtio"},
+	}, nil
+}
+
+// addBootstrap adds the way that bootstrap data reaches the guest: a disk for NoCloud, the firmware
+// configuration device for Ignition (https://coreos.github.io/ignition/supported-platforms/). It comes
+// after the other disks, so that nothing moves when it is taken away.
+func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
+	ignition := m.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition
+	if m.Seed != nil && m.IgnitionPath != "" || m.Seed != nil && ignition || m.IgnitionPath != "" && !ignition {
+		return fmt.Errorf("bootstrapFormat is %s, and the seed is of the other kind", m.Spec.BootstrapFormat)
+	}
+	if m.Seed != nil {
+		seed, err := disk(Disk{VolumeRef: *m.Seed, Format: hypervisor.FormatRaw}, len(domain.Devices.Disks))
+		if err != nil {
+			return fmt.Errorf("the seed: %w", err)
+		}
+		seed.Driver.Discard = ""
+		seed.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+		domain.Devices.Disks = append(domain.Devices.Disks, seed)
+	}
+	if m.IgnitionPath != "" {
+		if m.Spec.CPU.Architecture != infrav1.ArchitectureAmd64 && m.Spec.CPU.Architecture != infrav1.ArchitectureArm64 {
+			return fmt.Errorf("bootstrapFormat ignition needs a firmware configuration device, which cpu.architecture %s doesn't have", m.Spec.CPU.Architecture)
+		}
+		domain.SysInfo = []libvirtxml.DomainSysInfo{{FWCfg: &libvirtxml.DomainSysInfoFWCfg{
+			Entry: []libvirtxml.DomainSysInfoEntry{{Name: "opt/com.coreos/config", File: m.IgnitionPath}},
+		}}}
+	}
+	return nil
+}
+
+func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
+	seen := map[string]bool{}
+	for i, spec := range m.Spec.Interfaces {
+		found := slices.IndexFunc(m.Networks, func(network infrav1.HostNetwork) bool { return network.Name == spec.Network })
+		if found < 0 {
+			return fmt.Errorf("interfaces[%d].network: the host has no network %q", i, spec.Network)
+		}
+		source, err := interfaceSource(m.Networks[found])
+		if err != nil {
+			return fmt.Errorf("interfaces[%d].network: %w", i, err)
+		}
+		mac := spec.MACAddress
+		if mac == "" {
+			mac = MACAddress(m.UUID, i)
+		}
+		if seen[mac] {
+			return fmt.Errorf("interfaces[%d].macAddress: an earlier interface has %s too", i, mac)
+		}
+		seen[mac] = true
+		domain.Devices.Interfaces = append(domain.Devices.Interfaces, libvirtxml.DomainInterface{
+			MAC: &libvirtxml.DomainInterfaceMAC{Address: mac}, Source: source, Model: &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+		})
+	}
+	return nil
+}
+
+func interfaceSource(network infrav1.HostNetwork) (*libvirtxml.DomainInterfaceSource, error) {
+	switch {
+	case network.LibvirtNetwork != "":
+		return &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: network.LibvirtNetwork}}, nil
+	case network.Bridge != "":
+		return &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: network.Bridge}}, nil
+	case network.MacvtapDevice != "":
+		return &libvirtxml.DomainInterfaceSource{Direct: &libvirtxml.DomainInterfaceSourceDirect{Dev: network.MacvtapDevice, Mode: "bridge"}}, nil
+	}
+	return nil, fmt.Errorf("the host's network %q is neither a libvirt network, nor a bridge, nor a device", network.Name)
+}
+
+var pciPattern = regexp.MustCompile(`^([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])$`)
+
+func (m Machine) addHostDevices(domain *libvirtxml.Domain, _ platform) error {
+	seen := map[string]bool{}
+	for _, spec := range m.Spec.HostDevices {
+		addresses := m.HostDevices[spec.Name]
+		if len(addresses) != int(spec.Count) {
+			return fmt.Errorf("hostDevices %s: there are %d devices for it, and its count is %d", spec.Name, len(addresses), spec.Count)
+		}
+		for _, address := range addresses {
+			parts := pciPattern.FindStringSubmatch(address)
+			if parts == nil || seen[address] {
+				return fmt.Errorf("hostDevices %s: %q isn't the address of a PCI device, or is in use by the machine already", spec.Name, address)
+			}
+			seen[address] = true
+			var numbers [4]uint
+			for i := range numbers {
+				number, err := strconv.ParseUint(parts[i+1], 16, 16)
+				if err != nil {
+					return fmt.Errorf("hostDevices %s: %q isn't the address of a PCI device", spec.Name, address)
+				}
+				numbers[i] = uint(number)
+			}
+			domain.Devices.Hostdevs = append(domain.Devices.Hostdevs, libvirtxml.DomainHostdev{
+				Managed: "yes",
+				SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: &libvirtxml.DomainAddressPCI{
+					Domain: &numbers[0], Bus: &numbers[1], Slot: &numbers[2], Function: &numbers[3],
+				}}},
+			})
+		}
+	}
+	return nil
+}
