@@ -34,6 +34,7 @@ release: ## Build the provider's release into out/release and publish it to the 
 
 .PHONY: test
 test: verify ## Run all checks and tests; builds what they need once, and keeps it in a cache
+	hack/tools/libvirt
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./...
 
 .PHONY: verify

@@ -63,8 +63,8 @@ func large() domainxml.Machine {
 	return m
 }
 
-// TestGolden: the files are what libvirt is given. They are read back by libvirtxml strictly, and the
-// tests of hypervisor/libvirt define such domains on a real libvirt.
+// TestGolden: the files are what libvirt is given. They are read back by libvirtxml; the tests of
+// hypervisor/libvirt define and start such domains on a real libvirt.
 func TestGolden(t *testing.T) {
 	tests := map[string]func() domainxml.Machine{
 		"small": small,

@@ -1,0 +1,133 @@
+package libvirt
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// Credentials are what a host is reached with, as the Secret of a LibvirtClusterIdentity has it.
+type Credentials struct {
+	// CACert, Cert and Key are for qemu+tls, in PEM: ca.crt, tls.crt and tls.key. No other authority
+	// is believed than CACert.
+	CACert, Cert, Key []byte
+	// PrivateKey and KnownHosts are for qemu+ssh: ssh-privatekey and known_hosts. No other host keys
+	// are believed than those of KnownHosts.
+	PrivateKey, KnownHosts []byte
+}
+
+const (
+	systemSocket = "/run/libvirt/libvirt-sock"
+	dialLimit    = 20 * time.Second
+)
+
+// dialer returns the way to a host. Errors are of the credentials; they never have a key in them.
+func dialer(uri hosturi.URI, credentials Credentials) (func(context.Context) (net.Conn, error), error) {
+	var dial func(context.Context) (net.Conn, error)
+	switch uri.Transport {
+	case hosturi.Unix:
+		socket, err := localSocket(uri)
+		if err != nil {
+			return nil, err
+		}
+		dial = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", socket) }
+	case hosturi.TLS:
+		config, err := tlsConfig(uri, credentials)
+		if err != nil {
+			return nil, err
+		}
+		dial = func(ctx context.Context) (net.Conn, error) { return dialTLS(ctx, address(uri), config) }
+	case hosturi.SSH:
+		config, err := sshConfig(uri, credentials)
+		if err != nil {
+			return nil, err
+		}
+		dial = func(ctx context.Context) (net.Conn, error) { return dialSSH(ctx, uri, config) }
+	default:
+		return nil, fmt.Errorf("there is no transport %q", uri.Transport)
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialLimit)
+		defer cancel()
+		conn, err := dial(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		return conn, err
+	}, nil
+}
+
+func address(uri hosturi.URI) string {
+	return net.JoinHostPort(uri.Host, strconv.Itoa(int(uri.Port)))
+}
+
+func localSocket(uri hosturi.URI) (string, error) {
+	switch {
+	case uri.Socket != "":
+		return uri.Socket, nil
+	case uri.Path != "/session":
+		return systemSocket, nil
+	case os.Getenv("XDG_RUNTIME_DIR") == "":
+		return "", errors.New("the daemon's socket isn't known: give it by ?socket=/path, or set XDG_RUNTIME_DIR")
+	}
+	return filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "libvirt", "libvirt-sock"), nil
+}
+
+func tlsConfig(uri hosturi.URI, credentials Credentials) (*tls.Config, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(credentials.CACert) {
+		return nil, errors.New("ca.crt has no certificate in PEM")
+	}
+	certificate, err := tls.X509KeyPair(credentials.Cert, credentials.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.crt and tls.key: %w", err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: uri.Host, RootCAs: pool, Certificates: []tls.Certificate{certificate}}, nil
+}
+
+// dialTLS connects, and waits for the byte by which the daemon says that it accepts the client.
+func dialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	// The end of the context ends all that follows.
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, denied("the TLS handshake", err)
+	}
+	status := make([]byte, 1)
+	if _, err := conn.Read(status); err != nil {
+		_ = raw.Close()
+		return nil, denied("waiting for the daemon to accept the client's certificate", err)
+	}
+	if status[0] != 1 {
+		_ = raw.Close()
+		return nil, &hypervisor.Error{Operation: "connecting with TLS to", Object: address, Reason: hypervisor.ErrDenied,
+			Cause: errors.New("the daemon refuses the client's certificate")}
+	}
+	return conn, nil
+}
+
+// denied tells failures that are about who speaks to whom from failures of the network.
+func denied(doing string, err error) error {
+	var verification *tls.CertificateVerificationError
+	var alert tls.AlertError
+	if errors.As(err, &verification) || errors.As(err, &alert) {
+		return &hypervisor.Error{Operation: doing, Reason: hypervisor.ErrDenied, Cause: err}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}

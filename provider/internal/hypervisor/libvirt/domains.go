@@ -1,0 +1,338 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+func formatUUID(uuid golibvirt.UUID) string {
+	text := hex.EncodeToString(uuid[:])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
+}
+
+func parseUUID(text string) (golibvirt.UUID, error) {
+	var uuid golibvirt.UUID
+	bytes, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
+	if err != nil || len(bytes) != len(uuid) {
+		return uuid, &hypervisor.Error{Operation: "looking up the domain", Object: text, Reason: hypervisor.ErrInvalid, Cause: errors.New("not a UUID")}
+	}
+	return golibvirt.UUID(bytes), nil
+}
+
+func lookUpDomain(client *golibvirt.Libvirt, text string) (golibvirt.Domain, error) {
+	uuid, err := parseUUID(text)
+	if err != nil {
+		return golibvirt.Domain{}, err
+	}
+	return client.DomainLookupByUUID(uuid)
+}
+
+// withDomain runs calls that are about one domain.
+func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(client *golibvirt.Libvirt, domain golibvirt.Domain) error) error {
+	return h.run(ctx, doing, uuid, func(client *golibvirt.Libvirt) error {
+		domain, err := lookUpDomain(client, uuid)
+		if err != nil {
+			return err
+		}
+		return calls(client, domain)
+	})
+}
+
+// Domain implements hypervisor.Domains.
+func (h *host) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
+	return get(ctx, h, "looking up the domain", uuid, func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
+		domain, err := lookUpDomain(client, uuid)
+		if err != nil {
+			return hypervisor.Domain{}, err
+		}
+		return inspect(client, domain)
+	})
+}
+
+// ListDomains implements hypervisor.Domains.
+func (h *host) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
+	return h.list(ctx, "listing the domains")
+}
+
+func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, error) {
+	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
+		domains, _, err := client.ConnectListAllDomains(1, 0)
+		return domains, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	domains := make([]hypervisor.Domain, 0, len(listed))
+	for _, one := range listed {
+		domain, err := get(ctx, h, doing, formatUUID(one.UUID), func(client *golibvirt.Libvirt) (hypervisor.Domain, error) { return inspect(client, one) })
+		if errors.Is(err, hypervisor.ErrNotFound) {
+			continue // undefined since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		domains = append(domains, domain)
+	}
+	slices.SortFunc(domains, func(a, b hypervisor.Domain) int { return cmp.Compare(a.UUID, b.UUID) })
+	return domains, nil
+}
+
+// inspect asks for what is known of a domain.
+func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Domain, error) {
+	text, err := client.DomainGetXMLDesc(domain, 0)
+	if err != nil {
+		return hypervisor.Domain{}, err
+	}
+	out, err := hypervisor.ReadDomainXML(text)
+	if err != nil {
+		return hypervisor.Domain{}, fmt.Errorf("%w: %w", errNonsense, err)
+	}
+	out.State, err = stateOf(client, domain)
+	return out, err
+}
+
+var states = map[golibvirt.DomainState]hypervisor.DomainState{
+	golibvirt.DomainRunning: hypervisor.StateRunning, golibvirt.DomainBlocked: hypervisor.StateBlocked,
+	golibvirt.DomainPaused: hypervisor.StatePaused, golibvirt.DomainShutdown: hypervisor.StateShuttingDown,
+	golibvirt.DomainShutoff: hypervisor.StateShutOff, golibvirt.DomainCrashed: hypervisor.StateCrashed,
+	golibvirt.DomainPmsuspended: hypervisor.StateSuspended,
+}
+
+func stateOf(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.DomainState, error) {
+	number, _, err := client.DomainGetState(domain, 0)
+	if err != nil {
+		return "", err
+	}
+	if state, known := states[golibvirt.DomainState(number)]; known {
+		return state, nil
+	}
+	return hypervisor.StateUnknown, nil
+}
+
+// DefineDomain implements hypervisor.Domains. libvirt's error for a name or UUID that is taken is
+// also its error for everything else, so it is looked first.
+func (h *host) DefineDomain(ctx context.Context, definition hypervisor.Definition) error {
+	const doing = "defining the domain"
+	if err := definition.Check(); err != nil {
+		return &hypervisor.Error{Operation: doing, Object: definition.UUID, Reason: hypervisor.ErrInvalid, Cause: err}
+	}
+	return h.run(ctx, doing, definition.UUID, func(client *golibvirt.Libvirt) error {
+		if err := clash(client, doing, definition); err != nil {
+			return err
+		}
+		_, err := client.DomainDefineXMLFlags(definition.XML, golibvirt.DomainDefineValidate)
+		if code(err, golibvirt.ErrOperationFailed) {
+			// Another may have come between.
+			if clashing := clash(client, doing, definition); clashing != nil {
+				return clashing
+			}
+		}
+		return err
+	})
+}
+
+// clash returns an error when another domain has the definition's name or UUID.
+func clash(client *golibvirt.Libvirt, doing string, definition hypervisor.Definition) error {
+	byUUID, err := lookUpDomain(client, definition.UUID)
+	if err != nil && !code(err, golibvirt.ErrNoDomain) {
+		return err
+	}
+	if err == nil && byUUID.Name != definition.Name {
+		return taken(doing, definition, byUUID)
+	}
+	byName, err := client.DomainLookupByName(definition.Name)
+	if err != nil && !code(err, golibvirt.ErrNoDomain) {
+		return err
+	}
+	if err == nil && formatUUID(byName.UUID) != definition.UUID {
+		return taken(doing, definition, byName)
+	}
+	return nil
+}
+
+func taken(doing string, definition hypervisor.Definition, by golibvirt.Domain) error {
+	return &hypervisor.Error{Operation: doing, Object: definition.UUID, Reason: hypervisor.ErrAlreadyExists,
+		Cause: fmt.Errorf("domain %s has the UUID %s", by.Name, formatUUID(by.UUID))}
+}
+
+// SetAutostart implements hypervisor.Domains.
+func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) error {
+	return h.withDomain(ctx, "setting whether the domain starts with its host", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		value := int32(0)
+		if autostart {
+			value = 1
+		}
+		return client.DomainSetAutostart(domain, value)
+	})
+}
+
+// StartDomain implements hypervisor.Domains.
+func (h *host) StartDomain(ctx context.Context, uuid string) error {
+	const doing = "starting the domain"
+	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		state, err := stateOf(client, domain)
+		if err != nil || state.Active() {
+			return err
+		}
+		err = client.DomainCreate(domain)
+		if code(err, golibvirt.ErrOperationInvalid) {
+			if state, stateErr := stateOf(client, domain); stateErr == nil && state.Active() {
+				return nil // another came between
+			}
+		}
+		if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
+			// The domain is there, but not something that it needs.
+			_, cause := classify(err)
+			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: cause}
+		}
+		return err
+	})
+}
+
+// StopDomain implements hypervisor.Domains.
+func (h *host) StopDomain(ctx context.Context, uuid string) error {
+	return h.withDomain(ctx, "stopping the domain", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		err := client.DomainDestroyFlags(domain, golibvirt.DomainDestroyDefault)
+		if code(err, golibvirt.ErrOperationInvalid) {
+			if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
+				return nil
+			}
+		}
+		return err
+	})
+}
+
+// UndefineDomain implements hypervisor.Domains. libvirt itself would undefine an active domain, which
+// then goes on without a definition.
+func (h *host) UndefineDomain(ctx context.Context, uuid string) error {
+	const doing = "undefining the domain"
+	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		state, err := stateOf(client, domain)
+		if err != nil {
+			return err
+		}
+		if state.Active() {
+			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: errors.New("it is active: stop it first")}
+		}
+		return client.DomainUndefineFlags(domain, golibvirt.DomainUndefineManagedSave|golibvirt.DomainUndefineSnapshotsMetadata|
+			golibvirt.DomainUndefineCheckpointsMetadata|golibvirt.DomainUndefineNvram)
+	})
+}
+
+// DetachDisk implements hypervisor.Domains.
+func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) error {
+	doing := "detaching the disk " + ref.String() + " from the domain"
+	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		// The definition first: it obeys at once, and the domain then never starts with the disk again.
+		for _, of := range []struct {
+			read   golibvirt.DomainXMLFlags
+			change golibvirt.DomainDeviceModifyFlags
+		}{{golibvirt.DomainXMLInactive, golibvirt.DomainDeviceModifyConfig}, {0, golibvirt.DomainDeviceModifyLive}} {
+			disk, err := findDisk(client, domain, of.read, ref)
+			if err != nil {
+				return err
+			}
+			if disk == "" {
+				continue
+			}
+			asked := client.DomainDetachDeviceFlags(domain, disk, uint32(of.change)) //nolint:gosec // two small constants
+			// To ask again while the guest takes its time is an error of libvirt's.
+			if asked != nil && !code(asked, golibvirt.ErrOperationInvalid, golibvirt.ErrOperationFailed, golibvirt.ErrDeviceMissing, golibvirt.ErrOperationUnsupported) {
+				return asked
+			}
+			if disk, err = findDisk(client, domain, of.read, ref); err != nil {
+				return err
+			}
+			if disk != "" {
+				cause := errors.New("the guest hasn't let go of it")
+				if asked != nil {
+					_, cause = classify(asked)
+				}
+				return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: cause}
+			}
+		}
+		return nil
+	})
+}
+
+// findDisk returns the XML by which libvirt finds a disk of a domain again, or "" if there is no such disk.
+func findDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvirt.DomainXMLFlags, ref hypervisor.VolumeRef) (string, error) {
+	text, err := client.DomainGetXMLDesc(domain, flags)
+	if err != nil {
+		return "", err
+	}
+	var read libvirtxml.Domain
+	if err := read.Unmarshal(text); err != nil {
+		return "", fmt.Errorf("%w: reading the XML of domain %s: %w", errNonsense, domain.Name, err)
+	}
+	if read.Devices == nil {
+		return "", nil
+	}
+	for _, disk := range read.Devices.Disks {
+		if disk.Source == nil || disk.Source.Volume == nil || disk.Source.Volume.Pool != ref.Pool || disk.Source.Volume.Volume != ref.Name {
+			continue
+		}
+		short := libvirtxml.DomainDisk{
+			Device: disk.Device, Target: disk.Target,
+			Source: &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: ref.Pool, Volume: ref.Name}},
+		}
+		return short.Marshal()
+	}
+	return "", nil
+}
+
+// Addresses implements hypervisor.Domains.
+func (h *host) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) ([]hypervisor.InterfaceAddress, error) {
+	const doing = "asking for the addresses of the domain"
+	from := map[hypervisor.AddressSource]golibvirt.DomainInterfaceAddressesSource{
+		hypervisor.SourceLease: golibvirt.DomainInterfaceAddressesSrcLease, hypervisor.SourceAgent: golibvirt.DomainInterfaceAddressesSrcAgent,
+	}
+	number, known := from[source]
+	if !known {
+		return nil, &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: fmt.Errorf("there is no source %q", source)}
+	}
+	return get(ctx, h, doing, uuid, func(client *golibvirt.Libvirt) ([]hypervisor.InterfaceAddress, error) {
+		domain, err := lookUpDomain(client, uuid)
+		if err != nil {
+			return nil, err
+		}
+		interfaces, err := client.DomainInterfaceAddresses(domain, uint32(number), 0) //nolint:gosec // 0 or 1
+		if code(err, golibvirt.ErrOperationInvalid) {                                 // it isn't active
+			if source == hypervisor.SourceLease {
+				return nil, nil
+			}
+			return nil, &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrUnsupported, Cause: errors.New("it isn't active")}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return addressesOf(interfaces), nil
+	})
+}
+
+// addressesOf leaves out loopback addresses, and what isn't an address.
+func addressesOf(interfaces []golibvirt.DomainInterface) []hypervisor.InterfaceAddress {
+	var addresses []hypervisor.InterfaceAddress
+	for _, nic := range interfaces {
+		if len(nic.Hwaddr) == 0 {
+			continue
+		}
+		for _, text := range nic.Addrs {
+			if address, err := netip.ParseAddr(text.Addr); err == nil && !address.IsLoopback() {
+				addresses = append(addresses, hypervisor.InterfaceAddress{MAC: strings.ToLower(nic.Hwaddr[0]), Address: address.Unmap().WithZone("")})
+			}
+		}
+	}
+	return addresses
+}

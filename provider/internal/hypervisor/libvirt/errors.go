@@ -1,0 +1,87 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// reasons are libvirt's error codes in our words.
+var reasons = map[golibvirt.ErrorNumber]error{
+	golibvirt.ErrNoDomain: hypervisor.ErrNotFound, golibvirt.ErrNoNetwork: hypervisor.ErrNotFound,
+	golibvirt.ErrNoStoragePool: hypervisor.ErrNotFound, golibvirt.ErrNoStorageVol: hypervisor.ErrNotFound,
+
+	golibvirt.ErrDomExist: hypervisor.ErrAlreadyExists, golibvirt.ErrStorageVolExist: hypervisor.ErrAlreadyExists,
+	golibvirt.ErrNetworkExist: hypervisor.ErrAlreadyExists,
+
+	golibvirt.ErrNoMemory:         hypervisor.ErrNoSpace,
+	golibvirt.ErrOperationInvalid: hypervisor.ErrBusy, golibvirt.ErrResourceBusy: hypervisor.ErrBusy,
+	golibvirt.ErrOperationTimeout: hypervisor.ErrTimeout,
+
+	golibvirt.ErrAuthFailed: hypervisor.ErrDenied, golibvirt.ErrAccessDenied: hypervisor.ErrDenied,
+	golibvirt.ErrOperationDenied: hypervisor.ErrDenied, golibvirt.ErrAuthUnavailable: hypervisor.ErrDenied,
+
+	golibvirt.ErrInvalidArg: hypervisor.ErrInvalid, golibvirt.ErrXMLError: hypervisor.ErrInvalid,
+	golibvirt.ErrXMLDetail: hypervisor.ErrInvalid, golibvirt.ErrXMLInvalidSchema: hypervisor.ErrInvalid,
+	golibvirt.ErrParseFailed: hypervisor.ErrInvalid, golibvirt.ErrInvalidMac: hypervisor.ErrInvalid,
+	golibvirt.ErrCPUIncompatible: hypervisor.ErrInvalid,
+
+	golibvirt.ErrNoSupport: hypervisor.ErrUnsupported, golibvirt.ErrConfigUnsupported: hypervisor.ErrUnsupported,
+	golibvirt.ErrArgumentUnsupported: hypervisor.ErrUnsupported, golibvirt.ErrOperationUnsupported: hypervisor.ErrUnsupported,
+	golibvirt.ErrAgentUnresponsive: hypervisor.ErrUnsupported, golibvirt.ErrAgentUnsynced: hypervisor.ErrUnsupported,
+}
+
+// failure makes an error of ours from one of the library. It is the only place that knows libvirt's
+// error codes; those that need more knowledge than the code are made where it is.
+func failure(doing, object string, err error) error {
+	var ours *hypervisor.Error
+	if errors.As(err, &ours) {
+		return err
+	}
+	reason, cause := classify(err)
+	return &hypervisor.Error{Operation: doing, Object: object, Reason: reason, Cause: cause}
+}
+
+func classify(err error) (reason, cause error) {
+	var remote golibvirt.Error
+	switch {
+	case errors.As(err, &remote):
+		cause = errors.New(strings.TrimSpace(remote.Message))
+		if reason, known := reasons[golibvirt.ErrorNumber(remote.Code)]; known { //nolint:gosec // codes are small
+			return reason, cause
+		}
+		// libvirt has no code for this, and the errno that it sends is not decoded by the library.
+		if strings.Contains(remote.Message, "No space left on device") {
+			return hypervisor.ErrNoSpace, cause
+		}
+		return hypervisor.ErrOther, cause
+	case errors.Is(err, golibvirt.ErrUnsupported):
+		return hypervisor.ErrUnsupported, nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return hypervisor.ErrTimeout, err
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return hypervisor.ErrTimeout, errors.New(err.Error())
+	}
+	return hypervisor.ErrUnreachable, errors.New(err.Error())
+}
+
+// code says whether an error of the library has one of these codes.
+func code(err error, codes ...golibvirt.ErrorNumber) bool {
+	var remote golibvirt.Error
+	if !errors.As(err, &remote) {
+		return false
+	}
+	for _, code := range codes {
+		if remote.Code == uint32(code) { //nolint:gosec // codes are small
+			return true
+		}
+	}
+	return false
+}

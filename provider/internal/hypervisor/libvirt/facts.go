@@ -1,0 +1,155 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// capabilities is what is read of https://libvirt.org/formatcaps.html.
+type capabilities struct {
+	Arch  string `xml:"host>cpu>arch"`
+	Pages []struct {
+		Unit string `xml:"unit,attr"`
+		Size int64  `xml:"size,attr"`
+	} `xml:"host>cpu>pages"`
+	Guests []struct {
+		Arch struct {
+			Name    string `xml:"name,attr"`
+			Domains []struct {
+				Type string `xml:"type,attr"`
+			} `xml:"domain"`
+		} `xml:"arch"`
+	} `xml:"guest"`
+}
+
+// domainCapabilities is what is read of https://libvirt.org/formatdomaincaps.html.
+type domainCapabilities struct {
+	OS     supported `xml:"os"`
+	Loader supported `xml:"os>loader"`
+	TPM    supported `xml:"devices>tpm"`
+}
+
+type supported struct {
+	Supported string `xml:"supported,attr"`
+	Enums     []struct {
+		Name   string   `xml:"name,attr"`
+		Values []string `xml:"value"`
+	} `xml:"enum"`
+}
+
+func (s supported) has(enum, value string) bool {
+	for _, one := range s.Enums {
+		if one.Name == enum && slices.Contains(one.Values, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// architectures are libvirt's names of architectures in the words of Kubernetes. Others are the same.
+var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
+
+// Facts implements hypervisor.Hypervisor.
+func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
+	return get(ctx, h, "asking for the host's facts", "", func(client *golibvirt.Libvirt) (hypervisor.Facts, error) {
+		version, err := client.ConnectGetLibVersion()
+		if err != nil {
+			return hypervisor.Facts{}, err
+		}
+		_, memory, cpus, _, _, _, _, _, err := client.NodeGetInfo() //nolint:dogsled // the library's
+		if err != nil {
+			return hypervisor.Facts{}, err
+		}
+		text, err := client.ConnectGetCapabilities()
+		if err != nil {
+			return hypervisor.Facts{}, err
+		}
+		var caps capabilities
+		if err := xml.Unmarshal([]byte(text), &caps); err != nil {
+			return hypervisor.Facts{}, fmt.Errorf("%w: reading the capabilities: %w", errNonsense, err)
+		}
+		facts := hypervisor.Facts{
+			LibvirtVersion: fmt.Sprintf("%d.%d.%d", version/1000000, version/1000%1000, version%1000),
+			Architecture:   caps.Arch, CPUs: cpus, MemoryBytes: int64(memory) << 10, //nolint:gosec // no host has 8 EiB
+		}
+		if name, other := architectures[caps.Arch]; other {
+			facts.Architecture = name
+		}
+		facts.Features = append(caps.features(), domainFeatures(client, caps)...)
+		slices.Sort(facts.Features)
+		return facts, nil
+	})
+}
+
+// virtualization returns how the host runs machines of its own architecture: kvm, or what it has else.
+func (c capabilities) virtualization() string {
+	other := ""
+	for _, guest := range c.Guests {
+		for _, domain := range guest.Arch.Domains {
+			if guest.Arch.Name != c.Arch {
+				continue
+			}
+			if domain.Type == "kvm" {
+				return domain.Type
+			}
+			other = domain.Type
+		}
+	}
+	return other
+}
+
+func (c capabilities) features() []hypervisor.Feature {
+	var features []hypervisor.Feature
+	if c.virtualization() == "kvm" {
+		features = append(features, hypervisor.FeatureKVM)
+	}
+	for _, page := range c.Pages {
+		switch {
+		case page.Unit != "KiB":
+		case page.Size == 2<<10:
+			features = append(features, hypervisor.FeatureHugepages2Mi)
+		case page.Size == 1<<20:
+			features = append(features, hypervisor.FeatureHugepages1Gi)
+		}
+	}
+	return features
+}
+
+// machines are the machine types that domainxml asks for.
+var machines = map[string]string{"x86_64": "q35", "aarch64": "virt", "s390x": "s390-ccw-virtio", "ppc64le": "pseries"}
+
+// domainFeatures asks what machines can have. A host that can't say has none of it.
+func domainFeatures(client *golibvirt.Libvirt, caps capabilities) []hypervisor.Feature {
+	machine, known := machines[caps.Arch]
+	if !known {
+		return nil
+	}
+	text, err := client.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.Arch}, golibvirt.OptString{machine},
+		golibvirt.OptString{caps.virtualization()}, 0)
+	if err != nil {
+		return nil
+	}
+	var read domainCapabilities
+	if err := xml.Unmarshal([]byte(text), &read); err != nil {
+		return nil
+	}
+	var features []hypervisor.Feature
+	for feature, there := range map[hypervisor.Feature]bool{
+		// SeaBIOS comes with QEMU, and libvirt doesn't list it.
+		hypervisor.FeatureBIOS:       caps.Arch == "x86_64",
+		hypervisor.FeatureUEFI:       read.OS.has("firmware", "efi"),
+		hypervisor.FeatureSecureBoot: read.OS.has("firmware", "efi") && read.Loader.has("secure", "yes"),
+		hypervisor.FeatureTPM:        read.TPM.Supported == "yes" && read.TPM.has("backendModel", "emulator"),
+	} {
+		if there {
+			features = append(features, feature)
+		}
+	}
+	return features
+}

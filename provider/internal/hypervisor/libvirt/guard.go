@@ -1,0 +1,200 @@
+package libvirt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// libvirt's wire format (https://libvirt.org/kbase/internals/rpc.html): each packet begins with its
+// length, and then program, version, procedure, type, serial and status, four bytes each.
+const (
+	headerSize = 28
+	// maxPacket is the longest packet that libvirt itself sends or takes (VIR_NET_MESSAGE_MAX).
+	maxPacket = 32<<20 + 4
+
+	remoteProgram  = 0x20008086
+	lifecycleEvent = 318
+
+	typeReply   = 1
+	typeMessage = 2
+	typeStream  = 3
+)
+
+// listProcedures are procedures whose reply begins with the number of elements that follow, with the
+// fewest bytes that one element takes. The library makes room for as many as the number says.
+var listProcedures = map[uint32]uint32{
+	66:  4,  // the ways to authenticate
+	273: 24, // domains
+	282: 12, // volumes
+	353: 12, // interfaces with addresses
+}
+
+var errNonsense = errors.New("the host doesn't speak libvirt's protocol")
+
+// guard is a connection that looks at what goes over it, and fails for good when the host sends what
+// the library would believe and choke on: packets of absurd lengths, lists of absurd lengths, events
+// that nobody asked for, and answers that nobody waits for, which would block it.
+type guard struct {
+	net.Conn
+
+	sent, received framer
+
+	lock sync.Mutex
+	// failed is what Read found.
+	failed error
+	// calls are the procedures that were called and by which serial numbers; true once answered, which
+	// is when the packets of a stream may follow.
+	calls map[uint32]call
+}
+
+type call struct {
+	procedure uint32
+	answered  bool
+}
+
+func newGuard(conn net.Conn) *guard {
+	g := &guard{Conn: conn, calls: map[uint32]call{}}
+	g.sent.packet = func(h header) error {
+		g.lock.Lock()
+		defer g.lock.Unlock()
+		if h.kind == 0 { // a call
+			g.calls[h.serial] = call{procedure: h.procedure}
+		}
+		return nil
+	}
+	g.received.packet = g.check
+	return g
+}
+
+// Read implements net.Conn. Nothing of a packet is passed on before its header was checked.
+func (g *guard) Read(out []byte) (int, error) {
+	if err := g.failure(); err != nil {
+		return 0, err
+	}
+	n, err := g.Conn.Read(out)
+	if refused := g.received.feed(out[:n]); refused != nil {
+		g.lock.Lock()
+		g.failed = fmt.Errorf("%w: %w", errNonsense, refused)
+		g.lock.Unlock()
+		_ = g.Close()
+		return 0, g.failure()
+	}
+	return n, err
+}
+
+// failure returns what was wrong with what the host sent, if anything was.
+func (g *guard) failure() error {
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	return g.failed
+}
+
+// Write implements net.Conn.
+func (g *guard) Write(content []byte) (int, error) {
+	if err := g.sent.feed(content); err != nil {
+		return 0, err
+	}
+	return g.Conn.Write(content)
+}
+
+// check judges a packet of the host by its header and the first word after it.
+func (g *guard) check(h header) error {
+	if h.program != remoteProgram {
+		return fmt.Errorf("a packet is of program %#x", h.program)
+	}
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	known, waiting := g.calls[h.serial]
+	switch {
+	case h.kind == typeMessage && h.procedure == lifecycleEvent:
+		return nil
+	case h.kind == typeReply && waiting && !known.answered && h.procedure == known.procedure:
+	case h.kind == typeStream && waiting && known.answered && h.procedure == known.procedure:
+		return nil
+	default:
+		return fmt.Errorf("a packet of type %d and procedure %d, serial number %d, isn't the answer to a call", h.kind, h.procedure, h.serial)
+	}
+	if known.procedure == procedureUpload && h.status == 0 {
+		known.answered = true
+		g.calls[h.serial] = known
+	} else {
+		delete(g.calls, h.serial)
+	}
+	if least, isList := listProcedures[h.procedure]; isList && h.status == 0 && h.first > (h.length-headerSize)/least {
+		return fmt.Errorf("a packet of %d bytes is said to have %d elements", h.length, h.first)
+	}
+	return nil
+}
+
+// procedureUpload is the one procedure with a stream that is called here.
+const procedureUpload = 208
+
+type header struct {
+	length, program, procedure, kind, serial, status uint32
+	// first is the first word after the header, or 0 if the packet ends before.
+	first uint32
+}
+
+// framer cuts a stream of bytes into packets.
+type framer struct {
+	// packet is told of each packet as soon as its header is there.
+	packet func(header) error
+
+	head []byte
+	// left is how much of the packet is still to come.
+	left int
+}
+
+func (f *framer) feed(content []byte) error {
+	for len(content) > 0 {
+		if f.left > 0 {
+			n := min(f.left, len(content))
+			f.left -= n
+			content = content[n:]
+			continue
+		}
+		want := 4
+		if len(f.head) >= 4 {
+			length := binary.BigEndian.Uint32(f.head)
+			if length < headerSize || length > maxPacket {
+				return fmt.Errorf("a packet is said to have %d bytes", length)
+			}
+			want = int(min(length, headerSize+4))
+		}
+		if len(f.head) < want {
+			n := min(want-len(f.head), len(content))
+			f.head = append(f.head, content[:n]...)
+			content = content[n:]
+			if len(f.head) < want {
+				return nil
+			}
+			if want == 4 {
+				continue
+			}
+		}
+		if err := f.finish(); err != nil {
+			return err
+		}
+	}
+	if len(f.head) == 4 {
+		// The length is there and nothing else yet: say at once when it can't be.
+		if length := binary.BigEndian.Uint32(f.head); length < headerSize || length > maxPacket {
+			return fmt.Errorf("a packet is said to have %d bytes", length)
+		}
+	}
+	return nil
+}
+
+func (f *framer) finish() error {
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(f.head[4*i:]) }
+	h := header{length: word(0), program: word(1), procedure: word(3), kind: word(4), serial: word(5), status: word(6)}
+	if len(f.head) == headerSize+4 {
+		h.first = word(7)
+	}
+	f.left = int(h.length) - len(f.head)
+	f.head = f.head[:0]
+	return f.packet(h)
+}

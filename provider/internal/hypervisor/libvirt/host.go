@@ -1,0 +1,164 @@
+// Package libvirt is the hypervisor that is a libvirt daemon, reached by libvirt's own protocol.
+//
+// The library that speaks the protocol has calls without time limits, believes what hosts send, and
+// has calls that never return. What is done about it here: each call has a time limit, past which the
+// connection is given up; uploads and clones have connections of their own with a watchdog; what
+// arrives is checked before the library sees it; each connection is a fresh object.
+package libvirt
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// callLimit is how long a daemon may take for a call before its connection is given up. Starting or
+// stopping a domain takes the longest.
+const callLimit = 60 * time.Second
+
+// host is a libvirt host. It implements hypervisor.Hypervisor.
+type host struct {
+	*session
+	// dial and uri are for connections that transfers get for themselves.
+	dial func(context.Context) (net.Conn, error)
+	uri  string
+	// limit is how long a call may take.
+	limit time.Duration
+
+	lock       sync.Mutex
+	subscribed bool
+	watches    map[chan string]bool
+}
+
+var _ hypervisor.Hypervisor = &host{}
+
+// Connect opens a connection to a host. Nothing is tried again: the caller waits and calls anew.
+func Connect(ctx context.Context, uri hosturi.URI, credentials Credentials) (hypervisor.Hypervisor, error) {
+	dial, err := dialer(uri, credentials)
+	if err != nil {
+		return nil, &hypervisor.Error{Operation: "connecting to", Object: uri.String(), Reason: hypervisor.ErrInvalid, Cause: err}
+	}
+	h, err := connect(ctx, dial, uri.ConnectURI(), callLimit)
+	if err != nil {
+		return nil, failure("connecting to", uri.String(), err)
+	}
+	return h, nil
+}
+
+func connect(ctx context.Context, dial func(context.Context) (net.Conn, error), uri string, limit time.Duration) (*host, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	session, err := openSession(ctx, dial, uri)
+	if err != nil {
+		return nil, err
+	}
+	return &host{session: session, dial: dial, uri: uri, limit: limit, watches: map[chan string]bool{}}, nil
+}
+
+// Close implements hypervisor.Hypervisor.
+func (h *host) Close() error {
+	h.close()
+	return nil
+}
+
+// get runs calls on the shared connection.
+func get[T any](ctx context.Context, h *host, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+	result, err := do(ctx, h.session, h.limit, calls)
+	if err != nil {
+		return result, failure(doing, object, err)
+	}
+	return result, nil
+}
+
+// run is get for calls without a result.
+func (h *host) run(ctx context.Context, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
+	_, err := get(ctx, h, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
+	return err
+}
+
+// Network implements hypervisor.Hypervisor.
+func (h *host) Network(ctx context.Context, name string) (hypervisor.Network, error) {
+	return get(ctx, h, "looking up the network", name, func(client *golibvirt.Libvirt) (hypervisor.Network, error) {
+		network, err := client.NetworkLookupByName(name)
+		if err != nil {
+			return hypervisor.Network{}, err
+		}
+		active, err := client.NetworkIsActive(network)
+		return hypervisor.Network{Name: network.Name, Active: active == 1}, err
+	})
+}
+
+// Watch implements hypervisor.Hypervisor.
+func (h *host) Watch(ctx context.Context) (hypervisor.Watch, error) {
+	const doing = "watching the domains"
+	if err := h.subscribe(ctx); err != nil {
+		return hypervisor.Watch{}, failure(doing, "", err)
+	}
+	news := make(chan string)
+	h.lock.Lock()
+	h.watches[news] = true
+	h.lock.Unlock()
+	stop := func() {
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		if h.watches[news] {
+			delete(h.watches, news)
+			close(news)
+		}
+	}
+	changed := hypervisor.Coalesce(news)
+	domains, err := h.list(ctx, doing)
+	if err != nil {
+		stop()
+		return hypervisor.Watch{}, err
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-h.lost:
+		}
+		stop()
+	}()
+	return hypervisor.Watch{Domains: domains, Changed: changed}, nil
+}
+
+// subscribe asks for events, once for the life of the connection: to end a subscription blocks the
+// library for good when an event arrives at that moment.
+func (h *host) subscribe(ctx context.Context) error {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if h.subscribed {
+		return nil
+	}
+	events, err := do(ctx, h.session, h.limit, func(client *golibvirt.Libvirt) (<-chan any, error) {
+		return client.SubscribeEvents(context.WithoutCancel(ctx), golibvirt.DomainEventIDLifecycle, nil)
+	})
+	if err != nil {
+		return err
+	}
+	h.subscribed = true
+	go func() {
+		for event := range events { // until the connection is lost
+			// The library's own LifecycleEvents would panic on an event of another type.
+			if lifecycle, is := event.(*golibvirt.DomainEventCallbackLifecycleMsg); is {
+				h.tell(formatUUID(lifecycle.Msg.Dom.UUID))
+			}
+		}
+	}()
+	return nil
+}
+
+// tell tells all watches that something happened to a domain.
+func (h *host) tell(uuid string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	for news := range h.watches {
+		news <- uuid // never waits: hypervisor.Coalesce reads
+	}
+}

@@ -1,0 +1,163 @@
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // the format of hashed names in known_hosts
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+var errHostKey = errors.New("the host's key isn't one of known_hosts")
+
+func sshConfig(uri hosturi.URI, credentials Credentials) (*ssh.ClientConfig, error) {
+	if uri.Path == "/session" && uri.Socket == "" {
+		return nil, errors.New("the socket of a session daemon on another host isn't known: give it by ?socket=/path")
+	}
+	signer, err := ssh.ParsePrivateKey(credentials.PrivateKey)
+	if err != nil {
+		// The library's error says what is wrong with the format, and nothing of the key.
+		return nil, fmt.Errorf("ssh-privatekey: %w", err)
+	}
+	keys, err := hostKeys(credentials.KnownHosts, uri)
+	if err != nil {
+		return nil, err
+	}
+	var algorithms []string
+	for _, key := range keys {
+		algorithms = append(algorithms, algorithmsOf(key.Type())...)
+	}
+	return &ssh.ClientConfig{
+		User: uri.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyAlgorithms: algorithms, // so that the server shows a key that is known
+		HostKeyCallback: func(_ string, _ net.Addr, shown ssh.PublicKey) error {
+			if slices.ContainsFunc(keys, func(key ssh.PublicKey) bool { return bytes.Equal(key.Marshal(), shown.Marshal()) }) {
+				return nil
+			}
+			return errHostKey
+		},
+	}, nil
+}
+
+func algorithmsOf(keyType string) []string {
+	if keyType == ssh.KeyAlgoRSA {
+		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	}
+	return []string{keyType}
+}
+
+// hostKeys returns the keys that a known_hosts file has for a host (sshd(8), SSH_KNOWN_HOSTS FILE
+// FORMAT). Names are taken literally or hashed: patterns and authorities would pin less than one host.
+func hostKeys(knownHosts []byte, uri hosturi.URI) ([]ssh.PublicKey, error) {
+	name := strings.ToLower(uri.Host)
+	if uri.Port != 22 {
+		name = fmt.Sprintf("[%s]:%d", name, uri.Port)
+	}
+	var keys []ssh.PublicKey
+	revoked := map[string]bool{}
+	for rest := knownHosts; ; {
+		marker, hosts, key, _, next, err := ssh.ParseKnownHosts(rest)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("known_hosts: %w", err)
+		}
+		rest = next
+		if !slices.ContainsFunc(hosts, func(host string) bool { return strings.ToLower(host) == name || isHash(host, name) }) {
+			continue
+		}
+		switch marker {
+		case "":
+			keys = append(keys, key)
+		case "revoked":
+			revoked[string(key.Marshal())] = true
+		}
+	}
+	keys = slices.DeleteFunc(keys, func(key ssh.PublicKey) bool { return revoked[string(key.Marshal())] })
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("known_hosts has no key for %s", name)
+	}
+	return keys, nil
+}
+
+// isHash says whether an entry is the hash of a name: |1|salt|hash.
+func isHash(entry, name string) bool {
+	parts := strings.Split(entry, "|")
+	if len(parts) != 4 || parts[0] != "" || parts[1] != "1" {
+		return false
+	}
+	salt, err := base64.StdEncoding.DecodeString(parts[2])
+	if err != nil {
+		return false
+	}
+	want, err := base64.StdEncoding.DecodeString(parts[3])
+	if err != nil {
+		return false
+	}
+	mac := hmac.New(sha1.New, salt)
+	mac.Write([]byte(name))
+	return hmac.Equal(mac.Sum(nil), want)
+}
+
+// dialSSH connects to the daemon's socket through the host's SSH server.
+func dialSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(uri))
+	if err != nil {
+		return nil, err
+	}
+	// The end of the context ends all that follows.
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+	known := false
+	checked := *config
+	checked.HostKeyCallback = func(name string, remote net.Addr, key ssh.PublicKey) error {
+		err := config.HostKeyCallback(name, remote, key)
+		known = err == nil
+		return err
+	}
+	transport, channels, requests, err := ssh.NewClientConn(raw, address(uri), &checked)
+	if err != nil {
+		_ = raw.Close()
+		var network net.Error
+		cutOff := errors.Is(err, io.EOF) || errors.As(err, &network) || ctx.Err() != nil
+		// Once the host's key is known, what fails is the proof of who we are.
+		if errors.Is(err, errHostKey) || known && !cutOff {
+			return nil, &hypervisor.Error{Operation: "connecting with SSH to", Object: address(uri), Reason: hypervisor.ErrDenied, Cause: err}
+		}
+		return nil, err
+	}
+	client := ssh.NewClient(transport, channels, requests)
+	socket := uri.Socket
+	if socket == "" {
+		socket = systemSocket
+	}
+	conn, err := client.DialContext(ctx, "unix", socket)
+	if err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("opening %s on the host: %w", socket, err)
+	}
+	return &tunnel{Conn: conn, client: client}, nil
+}
+
+// tunnel is a connection through SSH that takes the SSH connection with it when it is closed.
+type tunnel struct {
+	net.Conn
+	client *ssh.Client
+}
+
+// Close implements net.Conn.
+func (t *tunnel) Close() error {
+	return errors.Join(t.Conn.Close(), t.client.Close())
+}

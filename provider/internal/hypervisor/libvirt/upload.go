@@ -1,0 +1,168 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// UploadVolume implements hypervisor.Volumes. Content may be read once more after it returned, when
+// the context ended while content was being waited for.
+func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) error {
+	const doing = "uploading to the volume"
+	invalid := func(cause error) error {
+		return &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid, Cause: cause}
+	}
+	volume, err := h.Volume(ctx, ref)
+	if err != nil {
+		return failure(doing, ref.String(), err)
+	}
+	if size < 0 || volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes {
+		// libvirt would take it without an error, and write as much as fits.
+		return invalid(fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes))
+	}
+	own, err := h.another(ctx)
+	if err != nil {
+		return failure(doing, ref.String(), err)
+	}
+	defer own.close()
+	upload := &exactly{content: content, left: size, size: size, failed: make(chan error, 1), host: newWatchdog(h.limit, own.close)}
+	defer upload.host.stop()
+
+	done := make(chan error, 1)
+	go func() {
+		_, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (struct{}, error) {
+			target, err := lookUpVolume(client, ref)
+			if err != nil {
+				return struct{}{}, err
+			}
+			return struct{}{}, client.StorageVolUpload(target, upload, 0, uint64(size), 0) //nolint:gosec // not negative: see above
+		})
+		done <- err
+	}()
+	select {
+	case err = <-done:
+	case err := <-upload.failed:
+		// What the daemon says to an upload that was broken off doesn't matter, and may never come.
+		return upload.failure(doing, ref, err)
+	}
+	select {
+	case err := <-upload.failed:
+		return upload.failure(doing, ref, err)
+	default:
+	}
+	if err != nil {
+		if upload.host.barked() {
+			err = fmt.Errorf("%w: the host has taken nothing for %s", context.DeadlineExceeded, h.limit)
+		}
+		return failure(doing, ref.String(), err)
+	}
+	return nil
+}
+
+var (
+	errTooLong  = errors.New("it is longer")
+	errTooShort = errors.New("it is shorter")
+)
+
+// exactly reads content of an exact size for the library, and reports to failed when it isn't, or
+// can't be read.
+type exactly struct {
+	content    io.Reader
+	left, size int64
+	failed     chan error
+	host       *watchdog
+}
+
+// Read implements io.Reader. Between two calls the host has to take what was read, and the watchdog
+// runs; how long content takes is not the host's matter.
+func (e *exactly) Read(out []byte) (int, error) {
+	e.host.pause()
+	defer e.host.resume()
+	if e.left == 0 {
+		var more [1]byte
+		n, err := io.ReadFull(e.content, more[:])
+		switch {
+		case n > 0:
+			return 0, e.fail(errTooLong)
+		case !errors.Is(err, io.EOF):
+			return 0, e.fail(err)
+		}
+		return 0, io.EOF
+	}
+	if int64(len(out)) > e.left {
+		out = out[:e.left]
+	}
+	n, err := e.content.Read(out)
+	e.left -= int64(n)
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && e.left == 0:
+		return n, nil
+	case errors.Is(err, io.EOF):
+		return n, e.fail(errTooShort)
+	}
+	return n, e.fail(err)
+}
+
+func (e *exactly) fail(err error) error {
+	select {
+	case e.failed <- err:
+	default: // the first one counts
+	}
+	return err
+}
+
+// failure is the error for content that isn't what was said, or can't be read.
+func (e *exactly) failure(doing string, ref hypervisor.VolumeRef, err error) error {
+	out := &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid}
+	switch {
+	case errors.Is(err, errTooLong):
+		out.Cause = fmt.Errorf("what is to be uploaded is longer than %d bytes", e.size)
+	case errors.Is(err, errTooShort):
+		out.Cause = fmt.Errorf("what is to be uploaded is shorter than %d bytes: %w", e.size, io.ErrUnexpectedEOF)
+	default:
+		out.Reason, out.Cause = hypervisor.ErrOther, fmt.Errorf("reading what is to be uploaded: %w", err)
+	}
+	return out
+}
+
+// watchdog calls bark when it isn't paused for longer than limit.
+type watchdog struct {
+	limit time.Duration
+	timer *time.Timer
+	bit   chan struct{}
+}
+
+func newWatchdog(limit time.Duration, bark func()) *watchdog {
+	w := &watchdog{limit: limit, bit: make(chan struct{})}
+	w.timer = time.AfterFunc(limit, func() {
+		close(w.bit)
+		bark()
+	})
+	return w
+}
+
+func (w *watchdog) pause() { w.timer.Stop() }
+
+func (w *watchdog) resume() {
+	if !w.barked() {
+		w.timer.Reset(w.limit)
+	}
+}
+
+func (w *watchdog) stop() { w.timer.Stop() }
+
+func (w *watchdog) barked() bool {
+	select {
+	case <-w.bit:
+		return true
+	default:
+		return false
+	}
+}

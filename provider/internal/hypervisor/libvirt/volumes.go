@@ -1,0 +1,248 @@
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// Pool implements hypervisor.Volumes.
+func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
+	return get(ctx, h, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
+		pool, err := client.StoragePoolLookupByName(name)
+		if err != nil {
+			return hypervisor.Pool{}, err
+		}
+		state, capacity, _, available, err := client.StoragePoolGetInfo(pool)
+		return hypervisor.Pool{
+			Name: pool.Name, Active: golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning,
+			CapacityBytes: int64(capacity), AvailableBytes: int64(available), //nolint:gosec // no pool has 8 EiB
+		}, err
+	})
+}
+
+// Volume implements hypervisor.Volumes.
+func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
+	return get(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+		volume, err := lookUpVolume(client, ref)
+		if err != nil {
+			return hypervisor.Volume{}, err
+		}
+		return describe(client, volume)
+	})
+}
+
+func lookUpVolume(client *golibvirt.Libvirt, ref hypervisor.VolumeRef) (golibvirt.StorageVol, error) {
+	pool, err := client.StoragePoolLookupByName(ref.Pool)
+	if err != nil {
+		return golibvirt.StorageVol{}, err
+	}
+	return client.StorageVolLookupByName(pool, ref.Name)
+}
+
+// describe asks for what is known of a volume.
+func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hypervisor.Volume, error) {
+	text, err := client.StorageVolGetXMLDesc(volume, 0)
+	if err != nil {
+		return hypervisor.Volume{}, err
+	}
+	// All sizes are in bytes in what libvirt writes.
+	var element struct {
+		Capacity   int64  `xml:"capacity"`
+		Allocation int64  `xml:"allocation"`
+		Path       string `xml:"target>path"`
+		Format     struct {
+			Type string `xml:"type,attr"`
+		} `xml:"target>format"`
+		Backing string `xml:"backingStore>path"`
+	}
+	if err := xml.Unmarshal([]byte(text), &element); err != nil {
+		return hypervisor.Volume{}, fmt.Errorf("%w: reading the XML of volume %s/%s: %w", errNonsense, volume.Pool, volume.Name, err)
+	}
+	return hypervisor.Volume{
+		VolumeRef: hypervisor.VolumeRef{Pool: volume.Pool, Name: volume.Name},
+		Path:      element.Path, Format: hypervisor.VolumeFormat(element.Format.Type),
+		CapacityBytes: element.Capacity, AllocatedBytes: element.Allocation, BackingPath: element.Backing,
+	}, nil
+}
+
+// PoolVolumes implements hypervisor.Volumes.
+func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volume, error) {
+	return get(ctx, h, "listing the volumes of the storage pool", name, func(client *golibvirt.Libvirt) ([]hypervisor.Volume, error) {
+		pool, err := client.StoragePoolLookupByName(name)
+		if err != nil {
+			return nil, err
+		}
+		listed, _, err := client.StoragePoolListAllVolumes(pool, 1, 0)
+		if err != nil {
+			return nil, err
+		}
+		var volumes []hypervisor.Volume
+		for _, one := range listed {
+			volume, err := describe(client, one)
+			if code(err, golibvirt.ErrNoStorageVol) {
+				continue // deleted since it was listed
+			}
+			if err != nil {
+				return nil, err
+			}
+			volumes = append(volumes, volume)
+		}
+		slices.SortFunc(volumes, func(a, b hypervisor.Volume) int { return cmp.Compare(a.Name, b.Name) })
+		return volumes, nil
+	})
+}
+
+// volumeXML writes the description of a new volume. Nothing of it is allocated at first.
+func volumeXML(spec hypervisor.VolumeSpec) (string, error) {
+	volume := libvirtxml.StorageVolume{
+		Name:       spec.Name,
+		Capacity:   &libvirtxml.StorageVolumeSize{Unit: "bytes", Value: uint64(spec.CapacityBytes)}, //nolint:gosec // checked
+		Allocation: &libvirtxml.StorageVolumeSize{Unit: "bytes"},
+		Target:     &libvirtxml.StorageVolumeTarget{Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Format)}},
+	}
+	if spec.Backing != nil {
+		volume.BackingStore = &libvirtxml.StorageVolumeBackingStore{
+			Path: spec.Backing.Path, Format: &libvirtxml.StorageVolumeTargetFormat{Type: string(spec.Backing.Format)},
+		}
+	}
+	return volume.Marshal()
+}
+
+// CreateVolume implements hypervisor.Volumes.
+func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
+	const doing = "creating the volume"
+	text, err := newVolume(doing, spec)
+	if err != nil {
+		return hypervisor.Volume{}, err
+	}
+	return get(ctx, h, doing, spec.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+		pool, err := client.StoragePoolLookupByName(spec.Pool)
+		if err != nil {
+			return hypervisor.Volume{}, err
+		}
+		volume, err := client.StorageVolCreateXML(pool, text, 0)
+		if err != nil {
+			return hypervisor.Volume{}, err
+		}
+		return describe(client, volume)
+	})
+}
+
+// newVolume checks and writes the description of a new volume.
+func newVolume(doing string, spec hypervisor.VolumeSpec) (string, error) {
+	err := spec.Check()
+	var text string
+	if err == nil {
+		text, err = volumeXML(spec)
+	}
+	if err != nil {
+		return "", &hypervisor.Error{Operation: doing, Object: spec.String(), Reason: hypervisor.ErrInvalid, Cause: err}
+	}
+	return text, nil
+}
+
+// CloneVolume implements hypervisor.Volumes.
+func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, source hypervisor.VolumeRef) (hypervisor.Volume, error) {
+	doing := "cloning the volume " + source.String() + " to"
+	from, err := h.Volume(ctx, source)
+	if err != nil {
+		return hypervisor.Volume{}, failure(doing, spec.String(), err)
+	}
+	spec.CapacityBytes = max(spec.CapacityBytes, from.CapacityBytes)
+	text, err := newVolume(doing, spec)
+	if err != nil {
+		return hypervisor.Volume{}, err
+	}
+	// Copying takes as long as it takes, and holds up everything else on its connection.
+	own, err := h.another(ctx)
+	if err != nil {
+		return hypervisor.Volume{}, failure(doing, spec.String(), err)
+	}
+	defer own.close()
+	made, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+		original, err := lookUpVolume(client, source)
+		if err != nil {
+			return hypervisor.Volume{}, err
+		}
+		pool, err := client.StoragePoolLookupByName(spec.Pool)
+		if err != nil {
+			return hypervisor.Volume{}, err
+		}
+		volume, err := client.StorageVolCreateXMLFrom(pool, text, original, 0)
+		if err != nil {
+			// For a name that is taken, libvirt has no code here but that of any failure.
+			if _, lookUpErr := client.StorageVolLookupByName(pool, spec.Name); code(err, golibvirt.ErrInternalError) && lookUpErr == nil {
+				_, cause := classify(err)
+				err = &hypervisor.Error{Operation: doing, Object: spec.String(), Reason: hypervisor.ErrAlreadyExists, Cause: cause}
+			}
+			return hypervisor.Volume{}, err
+		}
+		return describe(client, volume)
+	})
+	if err != nil {
+		return hypervisor.Volume{}, failure(doing, spec.String(), err)
+	}
+	return made, nil
+}
+
+// another opens a connection for a transfer. It ends with the host's own.
+func (h *host) another(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.limit)
+	defer cancel()
+	select {
+	case <-h.lost:
+		return nil, &hypervisor.Error{Operation: "calling libvirt", Reason: hypervisor.ErrUnreachable}
+	default:
+	}
+	own, err := openSession(ctx, h.dial, h.uri)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		select {
+		case <-h.lost:
+			own.close()
+		case <-own.lost:
+		}
+	}()
+	return own, nil
+}
+
+// ResizeVolume implements hypervisor.Volumes.
+func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
+	const doing = "resizing the volume"
+	return h.run(ctx, doing, ref.String(), func(client *golibvirt.Libvirt) error {
+		volume, err := lookUpVolume(client, ref)
+		if err != nil {
+			return err
+		}
+		now, err := describe(client, volume)
+		if err != nil {
+			return err
+		}
+		if capacity < now.CapacityBytes {
+			return &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid,
+				Cause: fmt.Errorf("%d bytes are less than the %d that it has", capacity, now.CapacityBytes)}
+		}
+		return client.StorageVolResize(volume, uint64(capacity), 0) //nolint:gosec // not negative: see above
+	})
+}
+
+// DeleteVolume implements hypervisor.Volumes.
+func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
+	return h.run(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
+		volume, err := lookUpVolume(client, ref)
+		if err != nil {
+			return err
+		}
+		return client.StorageVolDelete(volume, golibvirt.StorageVolDeleteNormal)
+	})
+}
