@@ -30,9 +30,11 @@ type capabilities struct {
 
 // domainCapabilities is what is read of https://libvirt.org/formatdomaincaps.html.
 type domainCapabilities struct {
-	OS     supported `xml:"os"`
-	Loader supported `xml:"os>loader"`
-	TPM    supported `xml:"devices>tpm"`
+	OS struct {
+		supported
+		Loader supported `xml:"loader"`
+	} `xml:"os"`
+	TPM supported `xml:"devices>tpm"`
 }
 
 type supported struct {
@@ -81,9 +83,10 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 		if name, other := architectures[caps.Arch]; other {
 			facts.Architecture = name
 		}
-		facts.Features = append(caps.features(), domainFeatures(client, caps)...)
+		ofDomains, err := domainFeatures(client, caps)
+		facts.Features = append(caps.features(), ofDomains...)
 		slices.Sort(facts.Features)
-		return facts, nil
+		return facts, err
 	})
 }
 
@@ -124,32 +127,41 @@ func (c capabilities) features() []hypervisor.Feature {
 // machines are the machine types that domainxml asks for.
 var machines = map[string]string{"x86_64": "q35", "aarch64": "virt", "s390x": "s390-ccw-virtio", "ppc64le": "pseries"}
 
-// domainFeatures asks what machines can have. A host that can't say has none of it.
-func domainFeatures(client *golibvirt.Libvirt, caps capabilities) []hypervisor.Feature {
+// domainFeatures asks what machines can have. A driver that can't say (the one for tests) has none of it.
+func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]hypervisor.Feature, error) {
 	machine, known := machines[caps.Arch]
 	if !known {
-		return nil
+		return nil, nil
 	}
 	text, err := client.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.Arch}, golibvirt.OptString{machine},
 		golibvirt.OptString{caps.virtualization()}, 0)
+	if code(err, golibvirt.ErrNoSupport) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var read domainCapabilities
 	if err := xml.Unmarshal([]byte(text), &read); err != nil {
-		return nil
+		return nil, fmt.Errorf("%w: reading the domain capabilities: %w", errNonsense, err)
 	}
+	return read.features(caps.Arch), nil
+}
+
+func (c domainCapabilities) features(arch string) []hypervisor.Feature {
 	var features []hypervisor.Feature
-	for feature, there := range map[hypervisor.Feature]bool{
+	if arch == "x86_64" {
 		// SeaBIOS comes with QEMU, and libvirt doesn't list it.
-		hypervisor.FeatureBIOS:       caps.Arch == "x86_64",
-		hypervisor.FeatureUEFI:       read.OS.has("firmware", "efi"),
-		hypervisor.FeatureSecureBoot: read.OS.has("firmware", "efi") && read.Loader.has("secure", "yes"),
-		hypervisor.FeatureTPM:        read.TPM.Supported == "yes" && read.TPM.has("backendModel", "emulator"),
-	} {
-		if there {
-			features = append(features, feature)
+		features = append(features, hypervisor.FeatureBIOS)
+	}
+	if c.OS.has("firmware", "efi") {
+		features = append(features, hypervisor.FeatureUEFI)
+		if c.OS.Loader.has("secure", "yes") {
+			features = append(features, hypervisor.FeatureSecureBoot)
 		}
+	}
+	if c.TPM.Supported == "yes" && c.TPM.has("backendModel", "emulator") {
+		features = append(features, hypervisor.FeatureTPM)
 	}
 	return features
 }
