@@ -125,8 +125,9 @@ func dialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn,
 // denied tells failures that are about who speaks to whom from failures of the network.
 func denied(doing string, err error) error {
 	var verification *tls.CertificateVerificationError
-	var alert tls.AlertError
-	if errors.As(err, &verification) || errors.As(err, &alert) {
+	// A refusal by the other side is an OpError of this name, around a type that isn't exported.
+	var refusal *net.OpError
+	if errors.As(err, &verification) || errors.As(err, &refusal) && refusal.Op == "remote error" {
 		return &hypervisor.Error{Operation: doing, Reason: hypervisor.ErrDenied, Cause: err}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
