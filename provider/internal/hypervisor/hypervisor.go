@@ -44,11 +44,12 @@ type Volumes interface {
 	// succeeds. ErrNotFound when the pool isn't there.
 	CreateVolume(ctx context.Context, spec VolumeSpec) (Volume, error)
 	// CloneVolume makes a volume that holds a full copy of another volume of the same host, and is at
-	// least as large. It takes as long as copying takes. A copy that was cut off is removed by the
-	// host, except when the host itself stops: make it under a name that only its maker uses.
+	// least as large. It takes as long as copying takes. When the caller gives up, the host may go on
+	// copying, and when the host stops, half a copy may stay: mark the volume as good only after success.
 	CloneVolume(ctx context.Context, spec VolumeSpec, source VolumeRef) (Volume, error)
 	// UploadVolume writes content to the beginning of a volume. It is an error when content ends
-	// before size bytes or goes on after them, and the volume's content is then undefined. The host
+	// before size bytes or goes on after them, and the volume's content is then undefined. When the
+	// context ends while content is being waited for, content may be read once more afterwards. The host
 	// verifies nothing: hash content on its way, and mark the volume as good only after success.
 	UploadVolume(ctx context.Context, ref VolumeRef, content io.Reader, size int64) error
 	// ResizeVolume makes a volume larger. ErrInvalid when it would become smaller.
