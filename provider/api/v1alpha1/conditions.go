@@ -69,6 +69,13 @@ const (
 	// WaitingForAddressReason: an address is claimed and the IPAM provider hasn't given it.
 	WaitingForAddressReason = "WaitingForAddress"
 
+	// ControlPlaneEndpointMismatchReason: the endpoint isn't the one that the Cluster has. Change one of them.
+	ControlPlaneEndpointMismatchReason = "ControlPlaneEndpointMismatch"
+
+	// LoadBalancerNotSupportedReason: this version can't do what controlPlaneLoadBalancer asks for; the
+	// message says what to use.
+	LoadBalancerNotSupportedReason = "LoadBalancerNotSupported"
+
 	// LoadBalancerNotRunningReason: the virtual machine with HAProxy doesn't run.
 	LoadBalancerNotRunningReason = "LoadBalancerNotRunning"
 )

@@ -3,25 +3,34 @@ package libvirtcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/predicates"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirthosts;libvirtmachines,verbs=get;list;watch
 
 // Reconciler reconciles LibvirtClusters.
 type Reconciler struct {
@@ -31,39 +40,128 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
+
+	recorder events.EventRecorder
 }
 
-// SetupWithManager registers the reconciler with a manager. It looks at objects that have the watch
-// filter's label, not at those that are paused, nor those whose infrastructure somebody else manages.
+// SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtcluster")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.LibvirtCluster{}).
-		WithOptions(options).
-		Watches(
-			&clusterv1.Cluster{},
-			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(
-				ctx, infrav1.GroupVersion.WithKind("LibvirtCluster"), mgr.GetClient(), &infrav1.LibvirtCluster{})),
-			predicates.ClusterPausedTransitions(mgr.GetScheme(), log),
-		).
-		WithEventFilter(predicates.All(mgr.GetScheme(), log,
-			predicates.ResourceNotPausedAndHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
-			predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log),
-		)).
-		Complete(ctx, r)
-	if err != nil {
+	r.recorder = mgr.GetEventRecorder("libvirtcluster-controller")
+	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtClusters: %w", err)
 	}
 	return nil
 }
 
-// Reconcile reads the object and leaves it alone: this version of the controller has no phases yet.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := &infrav1.LibvirtCluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+// scope is what one reconcile works on.
+type scope struct {
+	// infra is changed while it is reconciled, and written at the end.
+	infra *infrav1.LibvirtCluster
+	// cluster owns infra. It is nil when infra is being deleted and its Cluster is gone.
+	cluster *clusterv1.Cluster
+}
+
+// Reconcile does what "Typical InfraCluster reconciliation workflow" of Cluster API's contract for
+// InfraCluster says.
+//
+// Each write before the last is a reconcile of its own: the change brings the object here again.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	infra := &infrav1.LibvirtCluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if externallyManaged(infra) || !r.watched(infra) {
+		return ctrl.Result{}, nil // also when a Cluster or host brought it here
+	}
+	cluster, err := r.ownerCluster(ctx, infra)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if cluster == nil && infra.DeletionTimestamp.IsZero() {
+		ctrl.LoggerFrom(ctx).Info("Waiting for the Cluster controller to set the owner reference, and for that Cluster")
+		return ctrl.Result{}, nil
+	}
+	if cluster != nil {
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", klog.KObj(cluster)))
+	}
 
-	ctrl.LoggerFrom(ctx).V(4).Info("Read LibvirtCluster", "generation", object.Generation)
-	return ctrl.Result{}, nil
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, infrav1.ClusterFinalizer); err != nil || added {
+		return ctrl.Result{}, wrap(err, "adding the finalizer")
+	}
+	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil || isPaused || written {
+		return ctrl.Result{}, wrap(err, "setting the Paused condition")
+	}
+	if taken, err := r.takeEndpoint(ctx, infra, cluster); err != nil || taken {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: conflictDelay}, nil // somebody was faster, and the cache shows it soon
+		}
+		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
+	}
+
+	helper, err := patch.NewHelper(infra, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
+	}
+	before := infra.DeepCopy()
+	s := &scope{infra: infra, cluster: cluster}
+	defer func() {
+		setReady(s.infra)
+		if err := patchInfra(ctx, helper, s.infra); err != nil {
+			reterr = errors.Join(reterr, err)
+			return
+		}
+		r.announce(before, s.infra)
+	}()
+
+	if !infra.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.reconcileDelete(ctx, s)
+	}
+	return ctrl.Result{}, r.reconcileNormal(ctx, s)
+}
+
+// reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
+// keep the other from being looked at.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
+	err := r.reconcileHosts(ctx, s)
+	setEndpointCondition(s.infra, s.cluster)
+	setProvisioned(s.infra)
+	return err
+}
+
+// externallyManaged says whether somebody else manages the infrastructure. Cluster API's code looks
+// for an annotation, and its contract ("Externally managed infrastructure") speaks of a label.
+func externallyManaged(object client.Object) bool {
+	_, labelled := object.GetLabels()[clusterv1.ManagedByAnnotation]
+	return labelled || annotations.IsExternallyManaged(object)
+}
+
+// watched says whether an object has the watch filter's label.
+func (r *Reconciler) watched(object client.Object) bool {
+	return r.WatchFilterValue == "" || labels.HasWatchLabel(object, r.WatchFilterValue)
+}
+
+// ownerCluster returns the Cluster that owns an object, or nil when no owner is set or it doesn't exist.
+func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtCluster) (*clusterv1.Cluster, error) {
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, infra.ObjectMeta)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return cluster, wrap(err, "reading the owner")
+}
+
+// patchInfra writes what has changed. Conditions that others own are left as they are.
+func patchInfra(ctx context.Context, helper *patch.Helper, infra *infrav1.LibvirtCluster) error {
+	return wrap(helper.Patch(ctx, infra, patch.WithOwnedConditions{Conditions: []string{
+		infrav1.ReadyCondition,
+		infrav1.PausedCondition,
+		infrav1.HostsAvailableCondition,
+		infrav1.ControlPlaneEndpointReadyCondition,
+	}}), "writing what has changed")
+}
+
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -1,0 +1,49 @@
+// Package access says which namespaces may use which hosts.
+package access
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// Identity says whether an identity allows a namespace: none when allowedNamespaces is left out, all
+// when it is empty, else those that its list or its selector selects. The error says that the
+// selector can't be read.
+func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
+	allowed := identity.Spec.AllowedNamespaces
+	switch {
+	case allowed == nil:
+		return false, nil
+	case len(allowed.List) == 0 && allowed.Selector == nil:
+		return true, nil
+	case slices.Contains(allowed.List, namespace.Name):
+		return true, nil
+	case allowed.Selector == nil:
+		return false, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.allowedNamespaces.selector of LibvirtClusterIdentity %s: %w", identity.Name, err)
+	}
+	return selector.Matches(labels.Set(namespace.Labels)), nil
+}
+
+// Host says whether a namespace may place machines on a host. A host that needs no identity is open
+// to all; one whose identity isn't among identities is open to none.
+func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
+	if host.Spec.IdentityRef == nil {
+		return true, nil
+	}
+	for i := range identities {
+		if identities[i].Name == host.Spec.IdentityRef.Name {
+			return Identity(&identities[i], namespace)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,56 @@
+package access_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+)
+
+func TestHost(t *testing.T) {
+	green := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "green"}}
+	for _, tc := range []struct {
+		name    string
+		ref     string
+		allowed *infrav1.AllowedNamespaces
+		want    bool
+	}{
+		{name: "no identity is needed", want: true},
+		{name: "identity doesn't exist", ref: "other", allowed: &infrav1.AllowedNamespaces{}},
+		{name: "left out", ref: "fleet"},
+		{name: "empty", ref: "fleet", allowed: &infrav1.AllowedNamespaces{}, want: true},
+		{name: "listed", ref: "fleet", allowed: &infrav1.AllowedNamespaces{List: []string{"a", "green-1"}}, want: true},
+		{name: "not listed", ref: "fleet", allowed: &infrav1.AllowedNamespaces{List: []string{"green"}}},
+		{name: "selected", ref: "fleet", allowed: &infrav1.AllowedNamespaces{Selector: green}, want: true},
+		{name: "not listed and selected", ref: "fleet", allowed: &infrav1.AllowedNamespaces{List: []string{"a"}, Selector: green}, want: true},
+		{name: "not selected", ref: "fleet", allowed: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}}},
+		{name: "empty selector", ref: "fleet", allowed: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, want: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			host := &infrav1.LibvirtHost{}
+			if tc.ref != "" {
+				host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: tc.ref}
+			}
+			identities := []infrav1.LibvirtClusterIdentity{{ObjectMeta: metav1.ObjectMeta{Name: "fleet"},
+				Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: tc.allowed}}}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "green-1", Labels: map[string]string{"team": "green"}}}
+			allowed, err := access.Host(host, identities, namespace)
+			g.Expect(err).ToNot(HaveOccurred())
+			g.Expect(allowed).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestSelectorThatCantBeRead(t *testing.T) {
+	g := NewWithT(t)
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}
+	identity.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}
+	allowed, err := access.Identity(identity, &corev1.Namespace{})
+	g.Expect(err).To(MatchError(ContainSubstring("spec.allowedNamespaces.selector of LibvirtClusterIdentity fleet")))
+	g.Expect(allowed).To(BeFalse())
+}

@@ -1,0 +1,50 @@
+package libvirtcluster
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
+// know which hosts are theirs. Cluster API deletes them first; somebody else may not. The last
+// machine that goes brings the object here again.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
+	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
+	names, err := r.machineNames(ctx, s.infra)
+	switch {
+	case err != nil:
+		ready.Message = err.Error()
+	case len(names) > 0:
+		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), shorten(names))
+	default:
+		controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
+	}
+	conditions.Set(s.infra, ready)
+	return err
+}
+
+// machineNames lists the LibvirtMachines of the cluster.
+func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtCluster) ([]string, error) {
+	name := clusterName(infra)
+	if name == "" {
+		return nil, nil // it never belonged to a Cluster
+	}
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(infra.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return nil, fmt.Errorf("listing the LibvirtMachines of the cluster: %w", err)
+	}
+	var names []string
+	for _, machine := range list.Items {
+		names = append(names, machine.Name)
+	}
+	return names, nil
+}

@@ -1,0 +1,165 @@
+package libvirtcluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+)
+
+const (
+	// maxFailureDomains is how many failure domains a status may have, by the contract's "InfraCluster:
+	// failure domains".
+	maxFailureDomains = 100
+	// shownNames is how many names a message has at most.
+	shownNames = 10
+)
+
+// reconcileHosts sets status.failureDomains and the HostsAvailable condition.
+func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
+	usable, err := r.readHosts(ctx, s.infra)
+	if err != nil {
+		conditions.Set(s.infra, metav1.Condition{Type: infrav1.HostsAvailableCondition, Status: metav1.ConditionUnknown,
+			Reason: infrav1.InternalErrorReason, Message: err.Error()})
+		return err
+	}
+	domains := failureDomains(usable.allowed)
+	conditions.Set(s.infra, usable.condition(s.infra.Namespace, len(domains)))
+	s.infra.Status.FailureDomains = domains[:min(len(domains), maxFailureDomains)]
+	return nil
+}
+
+// hosts are the hosts that a cluster can use, as far as they have come through each question.
+type hosts struct {
+	all      int
+	selected []infrav1.LibvirtHost
+	allowed  []infrav1.LibvirtHost
+	ready    []infrav1.LibvirtHost
+}
+
+func (r *Reconciler) readHosts(ctx context.Context, infra *infrav1.LibvirtCluster) (*hosts, error) {
+	list, identities, namespace := &infrav1.LibvirtHostList{}, &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing LibvirtHosts: %w", err)
+	}
+	if err := r.Client.List(ctx, identities); err != nil {
+		return nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: infra.Namespace}, namespace); err != nil {
+		return nil, fmt.Errorf("reading the namespace: %w", err)
+	}
+	return sortOut(infra, list.Items, identities.Items, namespace)
+}
+
+// sortOut says which hosts a cluster selects, may use, and can use now. A host that is being deleted
+// is none of them.
+func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (*hosts, error) {
+	sorted := &hosts{all: len(all)}
+	for i := range all {
+		host := &all[i]
+		selected, err := selects(infra, host)
+		if err != nil {
+			return nil, err
+		}
+		if !selected || !host.DeletionTimestamp.IsZero() {
+			continue
+		}
+		sorted.selected = append(sorted.selected, *host)
+		allowed, err := access.Host(host, identities, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed {
+			continue
+		}
+		sorted.allowed = append(sorted.allowed, *host)
+		if host.Spec.Maintenance == nil && conditions.IsTrue(host, infrav1.ReadyCondition) {
+			sorted.ready = append(sorted.ready, *host)
+		}
+	}
+	return sorted, nil
+}
+
+// selects says whether a cluster's hostSelector selects a host. One that is left out selects all.
+func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
+	if infra.Spec.HostSelector == nil {
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(infra.Spec.HostSelector)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.hostSelector: %w", err)
+	}
+	return selector.Matches(k8slabels.Set(host.GetLabels())), nil
+}
+
+// failureDomains lists the failure domains of hosts, each once, sorted by name. A host that doesn't
+// answer counts: its machines are where they were, and come back. One in maintenance doesn't, so
+// that Cluster API places no new machines where only such hosts are.
+func failureDomains(allowed []infrav1.LibvirtHost) []clusterv1.FailureDomain {
+	var names []string
+	for _, host := range allowed {
+		if host.Spec.Maintenance == nil {
+			names = append(names, cmp.Or(host.Spec.FailureDomain, host.Name))
+		}
+	}
+	slices.Sort(names)
+	var domains []clusterv1.FailureDomain
+	for _, name := range slices.Compact(names) {
+		domains = append(domains, clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(true)})
+	}
+	return domains
+}
+
+func (h *hosts) condition(namespace string, domains int) metav1.Condition {
+	condition := metav1.Condition{Type: infrav1.HostsAvailableCondition, Status: metav1.ConditionFalse}
+	switch {
+	case h.all == 0:
+		condition.Reason = infrav1.NoHostsSelectedReason
+		condition.Message = "There is no LibvirtHost"
+	case len(h.selected) == 0:
+		condition.Reason = infrav1.NoHostsSelectedReason
+		condition.Message = fmt.Sprintf("spec.hostSelector selects none of %d LibvirtHosts", h.all)
+	case len(h.allowed) == 0:
+		condition.Reason = infrav1.NamespaceNotAllowedReason
+		condition.Message = fmt.Sprintf("The identities of these hosts don't allow namespace %s: %s", namespace, hostNames(h.selected))
+	case len(h.ready) == 0:
+		condition.Reason = infrav1.NoHostsReadyReason
+		condition.Message = fmt.Sprintf("None of these hosts is Ready and in use: %s", hostNames(h.allowed))
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.HostsAvailableReason
+		if domains > maxFailureDomains {
+			condition.Message = fmt.Sprintf("Of %d failure domains, status.failureDomains lists the first %d by name", domains, maxFailureDomains)
+		}
+	}
+	return condition
+}
+
+func hostNames(hosts []infrav1.LibvirtHost) string {
+	var names []string
+	for _, host := range hosts {
+		names = append(names, host.Name)
+	}
+	return shorten(names)
+}
+
+// shorten joins names, sorted, so that a message with them stays short.
+func shorten(names []string) string {
+	slices.Sort(names)
+	if rest := len(names) - shownNames; rest > 0 {
+		names = append(names[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(names, ", ")
+}

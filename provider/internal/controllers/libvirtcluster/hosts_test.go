@@ -1,0 +1,142 @@
+package libvirtcluster
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// newHost is a host that is Ready, in a failure domain, with a label rack of the same value.
+func newHost(name, domain string, changes ...func(*infrav1.LibvirtHost)) infrav1.LibvirtHost {
+	host := infrav1.LibvirtHost{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rack": domain}},
+		Spec:       infrav1.LibvirtHostSpec{URI: "test:///default", FailureDomain: domain},
+	}
+	host.SetConditions([]metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason}})
+	for _, change := range changes {
+		change(&host)
+	}
+	return host
+}
+
+func notReady(host *infrav1.LibvirtHost)  { host.Status.Conditions[0].Status = metav1.ConditionFalse }
+func cordoned(host *infrav1.LibvirtHost)  { host.Spec.Maintenance = &infrav1.HostMaintenance{} }
+func forbidden(host *infrav1.LibvirtHost) { identified(host, "theirs") }
+func permitted(host *infrav1.LibvirtHost) { identified(host, "ours") }
+
+func identified(host *infrav1.LibvirtHost, name string) {
+	host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: name}
+}
+
+func TestHosts(t *testing.T) {
+	gone := func(host *infrav1.LibvirtHost) {
+		now := metav1.Now()
+		host.DeletionTimestamp = &now
+	}
+	for _, tc := range []struct {
+		name     string
+		hosts    []infrav1.LibvirtHost
+		selector *metav1.LabelSelector
+		domains  []string
+		reason   string
+		message  string
+	}{
+		{name: "no host", reason: infrav1.NoHostsSelectedReason, message: "There is no LibvirtHost"},
+		{name: "two in one failure domain, sorted", reason: infrav1.HostsAvailableReason, domains: []string{"a", "b"},
+			hosts: []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a"), newHost("3", "b")}},
+		{name: "the failure domain is the name", reason: infrav1.HostsAvailableReason, domains: []string{"h"}, hosts: []infrav1.LibvirtHost{newHost("h", "")}},
+		{name: "selected", reason: infrav1.HostsAvailableReason, domains: []string{"b"}, hosts: []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a")},
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "b"}}},
+		{name: "none selected", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects none of 2 LibvirtHosts",
+			hosts:    []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a")},
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "c"}}},
+		{name: "none allowed", reason: infrav1.NamespaceNotAllowedReason, message: "The identities of these hosts don't allow namespace team: 1",
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden)}},
+		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
+		{name: "none ready: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
+			message: "None of these hosts is Ready and in use: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
+		{name: "in maintenance: its failure domain goes", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned), newHost("2", "b"), newHost("3", "b", cordoned)}},
+		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "None of these hosts is Ready and in use: 1",
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned)}},
+		{name: "being deleted", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects none of 1 LibvirtHosts",
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", gone)}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			infra := &infrav1.LibvirtCluster{Spec: infrav1.LibvirtClusterSpec{HostSelector: tc.selector}}
+			identities := []infrav1.LibvirtClusterIdentity{
+				{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+				{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"team"}}}},
+			}
+			sorted, err := sortOut(infra, tc.hosts, identities, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+			g.Expect(err).ToNot(HaveOccurred())
+			domains := failureDomains(sorted.allowed)
+			var names []string
+			for _, domain := range domains {
+				names = append(names, domain.Name)
+				g.Expect(*domain.ControlPlane).To(BeTrue())
+			}
+			g.Expect(names).To(Equal(tc.domains))
+
+			condition := sorted.condition("team", len(domains))
+			g.Expect(condition.Reason).To(Equal(tc.reason))
+			g.Expect(condition.Message).To(Equal(tc.message))
+			g.Expect(condition.Status == metav1.ConditionTrue).To(Equal(tc.reason == infrav1.HostsAvailableReason))
+		})
+	}
+}
+
+func TestManyHosts(t *testing.T) {
+	g := NewWithT(t)
+	var all []infrav1.LibvirtHost
+	for i := range 120 {
+		all = append(all, newHost(fmt.Sprintf("host-%03d", i), ""))
+	}
+	sorted, err := sortOut(&infrav1.LibvirtCluster{}, all, nil, &corev1.Namespace{})
+	g.Expect(err).ToNot(HaveOccurred())
+	domains := failureDomains(sorted.allowed)
+	g.Expect(sorted.condition("team", len(domains)).Message).To(Equal("Of 120 failure domains, status.failureDomains lists the first 100 by name"))
+	g.Expect(hostNames(all)).To(HaveSuffix("host-009, and 110 more"))
+}
+
+func TestEndpointCondition(t *testing.T) {
+	here, there := clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}, clusterv1.APIEndpoint{Host: "192.0.2.11", Port: 6443}
+	for _, tc := range []struct {
+		name           string
+		own, ofCluster clusterv1.APIEndpoint
+		pool           *ipamv1.IPPoolReference
+		loadBalancer   infrav1.ControlPlaneLoadBalancerType
+		reason         string
+	}{
+		{name: "own", own: here, reason: infrav1.ControlPlaneEndpointSetReason},
+		{name: "own, external", own: here, loadBalancer: infrav1.LoadBalancerExternal, reason: infrav1.ControlPlaneEndpointSetReason},
+		{name: "both the same", own: here, ofCluster: here, reason: infrav1.ControlPlaneEndpointSetReason},
+		{name: "both, and not the same", own: here, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
+		{name: "another port", own: clusterv1.APIEndpoint{Port: 443}, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
+		{name: "none", reason: infrav1.WaitingForControlPlaneEndpointReason},
+		{name: "only a port", own: clusterv1.APIEndpoint{Port: 443}, reason: infrav1.WaitingForControlPlaneEndpointReason},
+		{name: "a pool", pool: &ipamv1.IPPoolReference{}, reason: infrav1.LoadBalancerNotSupportedReason},
+		{name: "a pool and an address", pool: &ipamv1.IPPoolReference{}, own: here, reason: infrav1.ControlPlaneEndpointSetReason},
+		{name: "haproxy", own: here, loadBalancer: infrav1.LoadBalancerHAProxy, reason: infrav1.LoadBalancerNotSupportedReason},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			spec := &infrav1.LibvirtClusterSpec{ControlPlaneEndpoint: tc.own}
+			spec.ControlPlaneLoadBalancer.AddressFromPool = tc.pool
+			spec.ControlPlaneLoadBalancer.Type = tc.loadBalancer
+			condition := endpointCondition(spec, tc.ofCluster)
+			g.Expect(condition.Reason).To(Equal(tc.reason), condition.Message)
+			g.Expect(condition.Status == metav1.ConditionTrue).To(Equal(tc.reason == infrav1.ControlPlaneEndpointSetReason))
+		})
+	}
+}

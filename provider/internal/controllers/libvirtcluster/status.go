@@ -1,0 +1,61 @@
+package libvirtcluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// summedUp are the conditions that Ready sums up.
+var summedUp = conditions.ForConditionTypes{infrav1.HostsAvailableCondition, infrav1.ControlPlaneEndpointReadyCondition}
+
+// setProvisioned says that the cluster's infrastructure is there, once and for good.
+func setProvisioned(infra *infrav1.LibvirtCluster) {
+	for _, condition := range summedUp {
+		if !conditions.IsTrue(infra, condition) {
+			return
+		}
+	}
+	infra.Status.Initialization.Provisioned = ptr.To(true)
+}
+
+// setReady sums up the other conditions. While the object is being deleted, reconcileDelete has set
+// Ready and what is left to do is what it says.
+func setReady(infra *infrav1.LibvirtCluster) {
+	if !infra.DeletionTimestamp.IsZero() {
+		return
+	}
+	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, summedUp,
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
+			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
+				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
+		)})
+	if err != nil {
+		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown,
+			Reason: infrav1.InternalErrorReason, Message: err.Error()})
+	}
+}
+
+// announce makes events of what has changed, after it has been written.
+func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
+	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
+		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",
+			"The endpoint is %s, and hosts are available", after.Spec.ControlPlaneEndpoint.String())
+	}
+	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
+		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
+		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		switch {
+		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
+			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
+		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse && is.Reason != infrav1.WaitingForControlPlaneEndpointReason:
+			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package libvirtcluster
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// build registers the controller with what it watches. The watch filter and the externally managed
+// label are looked for on LibvirtClusters only: hosts, identities and namespaces are shared.
+func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtcluster")
+	toAll := handler.EnqueueRequestsFromMapFunc(r.allClusters)
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.LibvirtCluster{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
+			predicates.ResourceIsNotExternallyManaged(scheme, log),
+		)).
+		WithOptions(options).
+		Watches(
+			&clusterv1.Cluster{},
+			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(
+				ctx, infrav1.GroupVersion.WithKind("LibvirtCluster"), mgr.GetClient(), &infrav1.LibvirtCluster{})),
+			predicate.GenerationChangedPredicate{}, // spec.paused, spec.controlPlaneEndpoint
+		).
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToClusters), hostChanged()).
+		Watches(&infrav1.LibvirtClusterIdentity{}, toAll, predicate.GenerationChangedPredicate{}).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceToClusters), predicate.LabelChangedPredicate{}).
+		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters), onlyDeleted()).
+		Complete(ctx, r)
+}
+
+// hostChanged lets pass what matters for clusters, and not each count of what a host has free.
+func hostChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*infrav1.LibvirtHost), e.ObjectNew.(*infrav1.LibvirtHost)
+		return before.Generation != after.Generation || // also when the deletion begins
+			!maps.Equal(before.Labels, after.Labels) ||
+			conditions.IsTrue(before, infrav1.ReadyCondition) != conditions.IsTrue(after, infrav1.ReadyCondition)
+	}}
+}
+
+// onlyDeleted lets pass that an object is gone.
+func onlyDeleted() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// hostToClusters returns the LibvirtClusters that select a host. For a host whose labels change it is
+// called with both.
+func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []ctrl.Request {
+	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool {
+		selected, err := selects(infra, host)
+		return selected || err != nil
+	})
+}
+
+func (r *Reconciler) namespaceToClusters(ctx context.Context, namespace client.Object) []ctrl.Request {
+	return r.requests(ctx, func(*infrav1.LibvirtCluster) bool { return true }, client.InNamespace(namespace.GetName()))
+}
+
+// machineToClusters returns the LibvirtClusters that are being deleted and wait for a machine.
+func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Object) []ctrl.Request {
+	name := machine.GetLabels()[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool {
+		return !infra.DeletionTimestamp.IsZero() && clusterName(infra) == name
+	}, client.InNamespace(machine.GetNamespace()))
+}
+
+func (r *Reconciler) allClusters(ctx context.Context, _ client.Object) []ctrl.Request {
+	return r.requests(ctx, func(*infrav1.LibvirtCluster) bool { return true })
+}
+
+func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtCluster) bool, options ...client.ListOption) []ctrl.Request {
+	list := &infrav1.LibvirtClusterList{}
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtClusters")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{
+				Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// clusterName is the name of the Cluster that owns an object, or "". The owner counts, as it does
+// for Reconcile: labels can be changed.
+func clusterName(object metav1.Object) string {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Kind == "Cluster" {
+			return owner.Name
+		}
+	}
+	return object.GetLabels()[clusterv1.ClusterNameLabel]
+}
