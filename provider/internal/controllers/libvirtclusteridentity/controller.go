@@ -1,56 +1,209 @@
-// Package libvirtclusteridentity reconciles LibvirtClusterIdentitys: credentials for hypervisors.
+// Package libvirtclusteridentity reconciles LibvirtClusterIdentities: credentials for hypervisors.
 package libvirtclusteridentity
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities/finalizers,verbs=update
+// Secrets are read one by one, and never listed or watched: the manager can read the ones that it is
+// told of, and holds none in memory.
+//
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch
 
-// Reconciler reconciles LibvirtClusterIdentitys.
+const (
+	// conflictDelay is how long somebody else's write gets to settle.
+	conflictDelay = time.Second
+	// secretInterval is how often a Secret that can't be used is looked at again. One that can is
+	// looked at whenever the manager's caches are read anew (--sync-period).
+	secretInterval = 15 * time.Second
+)
+
+// Reconciler reconciles LibvirtClusterIdentities.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
 	Client client.Client
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
+
+	recorder events.EventRecorder
 }
 
-// SetupWithManager registers the reconciler with a manager. It looks at objects that have the watch
-// filter's label, not at those that are paused.
+// SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = mgr.GetEventRecorder("libvirtclusteridentity-controller")
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtclusteridentity")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.LibvirtClusterIdentity{}).
+		For(&infrav1.LibvirtClusterIdentity{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithOptions(options).
-		WithEventFilter(predicates.ResourceNotPausedAndHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(hostToIdentity), predicate.GenerationChangedPredicate{}).
 		Complete(ctx, r)
 	if err != nil {
-		return fmt.Errorf("building the controller of LibvirtClusterIdentitys: %w", err)
+		return fmt.Errorf("building the controller of LibvirtClusterIdentities: %w", err)
 	}
 	return nil
 }
 
-// Reconcile reads the object and leaves it alone: this version of the controller has no phases yet.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := &infrav1.LibvirtClusterIdentity{}
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+// hostToIdentity returns the identity of a host. For a host whose identity changes it is called with both.
+func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
+	host, ok := object.(*infrav1.LibvirtHost)
+	if !ok || host.Spec.IdentityRef == nil {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: host.Spec.IdentityRef.Name}}}
+}
+
+// Reconcile makes an identity an owner of its Secret and says whether that can be used.
+//
+// Each write before the last is a reconcile of its own: the change brings the object here again.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	identity := &infrav1.LibvirtClusterIdentity{}
+	if err := r.Client.Get(ctx, req.NamespacedName, identity); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(identity, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // a host brought it here
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, identity, infrav1.ClusterIdentityFinalizer); err != nil || added {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, identity); err != nil || isPaused || written {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
-	ctrl.LoggerFrom(ctx).V(4).Info("Read LibvirtClusterIdentity", "generation", object.Generation)
+	helper, err := patch.NewHelper(identity, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
+	}
+	before := conditions.Get(identity, infrav1.ReadyCondition)
+	defer func() {
+		if err := helper.Patch(ctx, identity, patch.WithOwnedConditions{Conditions: []string{
+			infrav1.ReadyCondition, infrav1.PausedCondition,
+		}}); err != nil {
+			reterr = errors.Join(reterr, fmt.Errorf("writing what has changed: %w", err))
+			return
+		}
+		r.announce(identity, before)
+	}()
+
+	if !identity.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.reconcileDelete(ctx, identity)
+	}
+	return r.reconcileNormal(ctx, identity)
+}
+
+func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: identity.Spec.SecretRef.Namespace, Name: identity.Spec.SecretRef.Name}
+	err := r.Client.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		setReady(identity, metav1.ConditionFalse, infrav1.SecretNotFoundReason, fmt.Sprintf("Secret %s doesn't exist", key))
+		return ctrl.Result{RequeueAfter: secretInterval}, nil
+	}
+	if err == nil {
+		err = r.own(ctx, identity, secret)
+	}
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	if err != nil {
+		setReady(identity, metav1.ConditionUnknown, infrav1.InternalErrorReason, fmt.Sprintf("Secret %s: %v", key, err))
+		return ctrl.Result{}, fmt.Errorf("taking Secret %s: %w", key, err)
+	}
+	if err := check(secret.Data, time.Now()); err != nil {
+		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, oneLine(err)))
+		return ctrl.Result{RequeueAfter: secretInterval}, nil
+	}
+	setReady(identity, metav1.ConditionTrue, infrav1.ReadyReason, "")
 	return ctrl.Result{}, nil
+}
+
+// own makes an identity an owner of its Secret, beside owners that are there, so that `clusterctl
+// move` takes the Secret along (contract of clusterctl, "Move").
+func (r *Reconciler) own(ctx context.Context, identity *infrav1.LibvirtClusterIdentity, secret *corev1.Secret) error {
+	before := secret.DeepCopy()
+	if err := controllerutil.SetOwnerReference(identity, secret, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("setting the owner reference: %w", err)
+	}
+	if slices.EqualFunc(before.OwnerReferences, secret.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
+		return nil
+	}
+	return r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// reconcileDelete lets the identity go when no LibvirtHost refers to it: its host would be lost, and
+// the machines there with it. The last host that goes brings it here again.
+func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) error {
+	hosts := &infrav1.LibvirtHostList{}
+	if err := r.Client.List(ctx, hosts); err != nil {
+		setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, err.Error())
+		return fmt.Errorf("listing LibvirtHosts: %w", err)
+	}
+	var names []string
+	for _, host := range hosts.Items {
+		if host.Spec.IdentityRef != nil && host.Spec.IdentityRef.Name == identity.Name {
+			names = append(names, host.Name)
+		}
+	}
+	if len(names) == 0 {
+		setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, "")
+		controllerutil.RemoveFinalizer(identity, infrav1.ClusterIdentityFinalizer)
+		return nil
+	}
+	slices.Sort(names)
+	setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, fmt.Sprintf(
+		"Waiting for %d LibvirtHosts to be deleted or to get another identity, the first is %s", len(names), names[0]))
+	return nil
+}
+
+func setReady(identity *infrav1.LibvirtClusterIdentity, status metav1.ConditionStatus, reason, message string) {
+	conditions.Set(identity, metav1.Condition{Type: infrav1.ReadyCondition, Status: status, Reason: reason, Message: message})
+}
+
+// announce makes an event of a change for the worse, after it has been written.
+func (r *Reconciler) announce(identity *infrav1.LibvirtClusterIdentity, before *metav1.Condition) {
+	after := conditions.Get(identity, infrav1.ReadyCondition)
+	if after == nil || after.Status != metav1.ConditionFalse || after.Message == "" || before != nil && before.Reason == after.Reason {
+		return
+	}
+	r.recorder.Eventf(identity, nil, corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
+}
+
+// oneLine puts errors that were joined on one line.
+func oneLine(err error) string {
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

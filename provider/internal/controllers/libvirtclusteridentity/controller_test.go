@@ -1,0 +1,68 @@
+package libvirtclusteridentity
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// TestSecretIsTakenOnce: a conflict on the Secret is tried again, and an owner reference that is
+// there isn't written again.
+func TestSecretIsTakenOnce(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "1", Labels: map[string]string{clusterv1.WatchLabel: "blue"}},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "caplv-system", Name: "fleet"}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "caplv-system", Name: "fleet"}, Data: sshData(t, "")}
+	patches := 0
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*corev1.Secret); ok {
+				if patches++; patches == 1 {
+					return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, object.GetName(), nil)
+				}
+			}
+			return c.Patch(ctx, object, patch, options...)
+		}}).Build()
+
+	key := client.ObjectKeyFromObject(identity)
+	reconcile := func(filter string) ctrl.Result {
+		r := &Reconciler{Client: c, WatchFilterValue: filter, recorder: events.NewFakeRecorder(10)}
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(c.Get(t.Context(), key, identity)).To(Succeed())
+		return result
+	}
+	reconcile("green")
+	g.Expect(identity.Finalizers).To(BeEmpty(), "it isn't of this manager")
+	reconcile("blue")
+	g.Expect(identity.Finalizers).To(ConsistOf(infrav1.ClusterIdentityFinalizer))
+	g.Expect(identity.Status.Conditions).To(BeEmpty())
+	reconcile("blue")
+	g.Expect(identity.Status.Conditions).To(HaveExactElements(HaveField("Type", infrav1.PausedCondition)))
+	g.Expect(reconcile("blue").RequeueAfter).To(Equal(conflictDelay))
+	g.Expect(conditions.Get(identity, infrav1.ReadyCondition)).To(BeNil())
+	for range 3 {
+		g.Expect(reconcile("blue")).To(BeZero())
+		g.Expect(conditions.IsTrue(identity, infrav1.ReadyCondition)).To(BeTrue())
+	}
+	g.Expect(patches).To(Equal(2))
+}
