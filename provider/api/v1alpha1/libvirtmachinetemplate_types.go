@@ -42,8 +42,8 @@ type NodeInfo struct {
 
 // LibvirtMachineTemplateStatus tells an autoscaler what it would get, while there is no node to look at.
 type LibvirtMachineTemplateStatus struct {
-	// capacity of a node made from this template: cpu, memory, and devices by resource name. Part of
-	// Cluster API's contract for autoscaling from zero.
+	// capacity of a node made from this template: cpu and memory. Part of Cluster API's contract for
+	// autoscaling from zero.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 

@@ -2,21 +2,36 @@
 package libvirtmachinetemplate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates/status,verbs=patch
+
+// operatingSystem of nodes: Cluster API's bootstrap providers know no other for virtual machines.
+const operatingSystem = "linux"
 
 // Reconciler reconciles LibvirtMachineTemplates.
 type Reconciler struct {
@@ -28,14 +43,14 @@ type Reconciler struct {
 	WatchFilterValue string
 }
 
-// SetupWithManager registers the reconciler with a manager. It looks at objects that have the watch
-// filter's label, not at those that are paused.
+// SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachinetemplate")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.LibvirtMachineTemplate{}).
+		For(&infrav1.LibvirtMachineTemplate{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithOptions(options).
-		WithEventFilter(predicates.ResourceNotPausedAndHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates), predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("building the controller of LibvirtMachineTemplates: %w", err)
@@ -43,13 +58,62 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile reads the object and leaves it alone: this version of the controller has no phases yet.
+// clusterToTemplates returns the templates that a Cluster owns. Cluster API gives them no label to
+// select them by.
+func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
+	templates := &infrav1.LibvirtMachineTemplateList{}
+	if err := r.Client.List(ctx, templates, client.InNamespace(cluster.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtMachineTemplates")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range templates.Items {
+		if util.IsOwnedByObject(&templates.Items[i], cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind()) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&templates.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile writes into the status of a template what a node made from it will have (contract of
+// InfraMachine, "InfraMachineTemplate: support cluster autoscaling from zero").
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := &infrav1.LibvirtMachineTemplate{}
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+	template := &infrav1.LibvirtMachineTemplate{}
+	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(template, r.WatchFilterValue) || !template.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	// Templates have no conditions to show that they are paused. One that no cluster uses has no owner.
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("reading the owner: %w", err)
+	}
+	if annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template) {
+		return ctrl.Result{}, nil
+	}
 
-	ctrl.LoggerFrom(ctx).V(4).Info("Read LibvirtMachineTemplate", "generation", object.Generation)
+	before := template.DeepCopy()
+	template.Status.Capacity = capacity(&template.Spec.Template.Spec)
+	template.Status.NodeInfo = infrav1.NodeInfo{
+		Architecture:    cmp.Or(template.Spec.Template.Spec.CPU.Architecture, infrav1.ArchitectureAmd64),
+		OperatingSystem: operatingSystem,
+	}
+	if apiequality.Semantic.DeepEqual(before.Status, template.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, template, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the status: %w", err)
+	}
 	return ctrl.Result{}, nil
+}
+
+// capacity returns what a node has. Devices aren't in it: under which name a node offers them is
+// up to its device plugin.
+func capacity(spec *infrav1.LibvirtMachineSpec) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(spec.CPUs), resource.DecimalSI),
+		corev1.ResourceMemory: spec.Memory,
+	}
 }
