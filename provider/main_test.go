@@ -135,6 +135,9 @@ func TestNamespaceAndWatchFilter(t *testing.T) {
 	t.Cleanup(second.stop)
 
 	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(ContainSubstring(`LibvirtMachine="` + team + "/" + blue + `"`))
+	// One that reads hosts and namespaces, which have no namespace themselves, works with --namespace too.
+	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(`"Starting workers" .*controller="libvirtcluster"`))
+	g.Expect(second.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
 	g.Expect(second.log.String()).ToNot(ContainSubstring(`"Read LibvirtMachinePool"`))
 	g.Expect(second.log.String()).ToNot(MatchRegexp(`"Read LibvirtMachine" .*/(%s|%s)"`, green, elsewhere))
 	g.Eventually(func() (int, error) {
