@@ -112,14 +112,14 @@ func countLoads(machine Machine, hosts []Host, bound []Machine) map[string]*load
 	return loads
 }
 
-// compare is negative when l is the better place.
+// compare is negative when l is the better place. Of two that are as good, Choose takes the first by
+// name: it goes through them in that order.
 func (l *load) compare(other *load) int {
 	memory := Resource{Kind: Memory}
 	return cmp.Or(
 		cmp.Compare(l.siblings, other.siblings),
 		cmp.Compare(l.cluster, other.cluster),
 		cmp.Compare(other.free[memory], l.free[memory]),
-		cmp.Compare(l.host, other.host),
 	)
 }
 

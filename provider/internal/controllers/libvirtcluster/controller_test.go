@@ -134,6 +134,32 @@ func TestConflictOnTheEndpointIsTriedAgain(t *testing.T) {
 	g.Expect(*get(g, c).Status.Initialization.Provisioned).To(BeTrue())
 }
 
+// TestEndpointOfSomebodyFasterStays: the endpoint is written only over what was read.
+func TestEndpointOfSomebodyFasterStays(t *testing.T) {
+	g := NewWithT(t)
+	first := true
+	c := newClient(g, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if infra, ok := object.(*infrav1.LibvirtCluster); ok && infra.Spec.ControlPlaneEndpoint.IsValid() && first {
+			first = false
+			faster := get(g, c)
+			faster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.99", Port: 6443}
+			if err := c.Update(ctx, faster); err != nil {
+				return err
+			}
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}}, func(*infrav1.LibvirtCluster) {})
+	r, _ := newReconciler(c)
+	for range 5 {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		g.Expect(err).ToNot(HaveOccurred())
+	}
+	infra := get(g, c)
+	g.Expect(infra.Spec.ControlPlaneEndpoint.Host).To(Equal("192.0.2.99"))
+	g.Expect(infra.Status.Initialization.Provisioned).To(BeNil())
+	g.Expect(infra.Status.Conditions).To(ContainElement(HaveField("Reason", infrav1.ControlPlaneEndpointMismatchReason)))
+}
+
 // TestErrorsShow: what can't be read is neither there nor not there.
 func TestErrorsShow(t *testing.T) {
 	g := NewWithT(t)

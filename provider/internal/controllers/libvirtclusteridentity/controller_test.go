@@ -6,10 +6,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,8 +34,13 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*corev1.Secret); ok {
-				if patches++; patches == 1 {
-					return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, object.GetName(), nil)
+				if patches++; patches == 1 { // somebody is faster
+					faster := secret.DeepCopy()
+					faster.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}}
+					faster.ResourceVersion = ""
+					if err := c.Update(ctx, faster); err != nil {
+						return err
+					}
 				}
 			}
 			return c.Patch(ctx, object, patch, options...)
@@ -65,4 +68,6 @@ func TestSecretIsTakenOnce(t *testing.T) {
 		g.Expect(conditions.IsTrue(identity, infrav1.ReadyCondition)).To(BeTrue())
 	}
 	g.Expect(patches).To(Equal(2))
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("Name", "other"), HaveField("Name", "fleet")))
 }
