@@ -2,6 +2,7 @@ package checks_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -342,8 +343,8 @@ func (e edit) editObject(t *testing.T, data []byte) []byte {
 	return nil
 }
 
-// change sets or deletes the field at a path. A step into a list is its index; the index after the
-// last item adds one.
+// change sets or deletes the field at a path. A step into a list is the item's index, where the one
+// after the last adds an item, or a text that only this item holds.
 func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 	t.Helper()
 	if len(path) == 0 {
@@ -368,11 +369,7 @@ func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 		parent[step] = change(t, parent[step], path[1:], value, remove)
 		return parent
 	case []any:
-		number, ok := path[0].(float64)
-		step := int(number)
-		if !ok || step < 0 || step > len(parent) {
-			t.Fatalf("path: %v is no index into a list of %d", path[0], len(parent))
-		}
+		step := itemOf(t, parent, path[0])
 		if remove && len(path) == 1 {
 			return slices.Delete(slices.Clone(parent), step, step+1)
 		}
@@ -384,4 +381,34 @@ func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 	}
 	t.Fatalf("path: %v leads into a value that has no fields", path)
 	return nil
+}
+
+// itemOf returns the index of the item of a list that a step of a path is about.
+func itemOf(t *testing.T, list []any, step any) int {
+	t.Helper()
+	if number, ok := step.(float64); ok && number >= 0 && int(number) <= len(list) {
+		return int(number)
+	}
+	var found []int
+	for i, item := range list {
+		if holds(item, step) {
+			found = append(found, i)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("path: %v is no index into a list of %d, and %d items hold it", step, len(list), len(found))
+	}
+	return found[0]
+}
+
+// holds says whether a value is, or holds anywhere, another one.
+func holds(value, wanted any) bool {
+	is := func(item any) bool { return holds(item, wanted) }
+	switch value := value.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(value)), is)
+	case []any:
+		return slices.ContainsFunc(value, is)
+	}
+	return value == wanted
 }

@@ -70,7 +70,8 @@ var finalizersPermission = Check{
 		for _, crd := range s.CRDs() {
 			plural := crd.Spec.Names.Plural
 			_, template, ok := s.contractKindOf(crd)
-			if !ok || template || !granted(crd, plural, "update") || granted(crd, plural+"/finalizers", "update") {
+			written := granted(crd, plural, "update") || granted(crd, plural, "patch")
+			if !ok || template || !written || granted(crd, plural+"/finalizers", "update") {
 				continue
 			}
 			missing = append(missing, plural+"/finalizers")

@@ -50,7 +50,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&infrav1.LibvirtMachineTemplate{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithOptions(options).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates), predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates), predicates.Any(mgr.GetScheme(), log,
+			predicates.ClusterCreateNotPaused(mgr.GetScheme(), log),
+			predicates.ClusterPausedTransitions(mgr.GetScheme(), log),
+		)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("building the controller of LibvirtMachineTemplates: %w", err)
@@ -85,9 +88,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(template, r.WatchFilterValue) || !template.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	// Templates have no conditions to show that they are paused. One that no cluster uses has no owner.
+	// Templates have no conditions to show that they are paused. One that no cluster uses has no owner;
+	// one whose owner isn't there (in the cache, so far) may be paused, and waits for it.
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the owner: %w", err)
 	}
 	if annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template) {
