@@ -46,11 +46,16 @@ func main() {
 // quarter as often as Go does by itself, until there is too much of it. GOGC and GOMEMLIMIT, where
 // they are set, are the user's word.
 func boundMemory() {
+	boundMemoryTo(190 << 20)
+}
+
+// boundMemoryTo is boundMemory with another limit, in bytes. The program itself takes some 70 MiB more.
+func boundMemoryTo(limit int64) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(190 << 20)
+	debug.SetMemoryLimit(limit)
 }
 
 // boundFetches lets a server that takes a connection and never answers hold nothing up for ever:

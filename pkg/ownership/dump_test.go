@@ -114,6 +114,11 @@ func TestDump(t *testing.T) {
 			want: []string{"1 Cluster team/a", "2 DemoCluster team/a", "left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"},
 		},
 		{name: "documents", files: map[string]string{"all.yaml": "# a dump\n---\n" + cluster + "---\n" + object("DemoPort", "p", "2", owned)}, want: both},
+		{name: "a document in the line of its mark", files: map[string]string{"all.yaml": cluster + "--- " + jsonPort + "\n"}, want: both},
+		{
+			name: "a list that is none", files: map[string]string{"all.yaml": strings.Replace(list, "- apiVersion: infrastructure", "  apiVersion: infrastructure", 1)},
+			want: []string{"left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"}, problems: []string{"all.yaml:17: this is no YAML: mapping key \"apiVersion\" already defined"},
+		},
 		{name: "files in folders", files: map[string]string{"a/c.yml": cluster, "b/p.yaml": object("DemoPort", "p", "2", owned), "README.md": "no"}, want: both},
 		{name: "JSON", files: map[string]string{"c.json": jsonCluster, "Kind_team_p.yaml": jsonPort}, want: both},
 		{name: "JSON documents", files: map[string]string{"c.json": jsonCluster + "\n" + jsonPort}, want: both},

@@ -54,82 +54,101 @@ type yamlReader struct {
 	whole bool
 }
 
-// readYAML reads the documents of a file, objects and lists.
+// chunk is a part of a file, with how many lines are before it.
+type chunk struct {
+	text []byte
+	at   int
+}
+
+// readYAML reads the documents of a file, objects and lists. The file is never in lines as a whole:
+// those of one object are at a time.
 func readYAML(file string, data []byte, whole bool) part {
 	r := yamlReader{file: file, whole: whole}
-	lines := linesOf(data)
-	start, documents := 0, 0
-	for i := 0; i <= len(lines); i++ {
-		if i < len(lines) && !bytes.HasPrefix(lines[i].text, []byte("---")) {
+	documents, start, at, number := 0, 0, 0, 0
+	content := false
+	end := func(to int) {
+		if content {
+			documents++
+			r.document(chunk{data[start:to], at}, to == len(data))
+		}
+		content = false
+	}
+	for offset, l := range eachLine(data) {
+		number++
+		if !bytes.HasPrefix(l.text, []byte("---")) {
+			content = content || l.indent >= 0
 			continue
 		}
-		if hasContent(lines[start:i]) {
-			documents++
-			r.document(lines[start:i], start, i == len(lines))
+		end(offset)
+		rest := newLine(l.text[len("---"):])
+		if start, at = offset+len(l.text), number-1; rest.indent >= 0 {
+			start, content = offset+len("---"), true // the document begins in the line of its mark
 		}
-		start = i + 1
 	}
+	end(len(data))
 	if documents == 0 {
 		r.problem(file, 0, "the file has no objects")
 	}
 	return r.part
 }
 
-// hasContent says whether a line is more than a comment.
-func hasContent(lines []line) bool {
-	for _, l := range lines {
-		if l.indent >= 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// document reads an object or a list; at is how many lines are before it, and last says that nothing
-// comes after: that is where a truncated file ends.
-func (r *yamlReader) document(lines []line, at int, last bool) {
-	from, to := -1, len(lines)
+// document reads an object or a list; last says that nothing comes after: that is where a truncated
+// file ends.
+func (r *yamlReader) document(d chunk, last bool) {
+	from, to, number, before := -1, len(d.text), d.at, 0
 	kind := ""
-	for i, l := range lines {
-		switch {
-		case l.indent != 0 || isItem(l):
-		case from >= 0 && to == len(lines):
-			to = i
-		}
+	for offset, l := range eachLine(d.text) {
+		number++
 		if l.indent != 0 {
 			continue
 		}
+		if from >= 0 && to == len(d.text) && !isItem(l) {
+			to = offset
+		}
 		if bytes.Equal(bytes.TrimRight(l.text, " "), []byte("items:")) {
-			from = i + 1
-			to = len(lines)
+			from, to, before = offset+len(l.text), len(d.text), number-1
 		}
 		if value, ok := bytes.CutPrefix(l.text, []byte("kind:")); ok {
 			kind = string(bytes.TrimSpace(value))
 		}
 	}
 	if from < 0 || kind != "" && !strings.HasSuffix(kind, "List") {
-		r.object(lines, at, !last)
+		r.object(linesOf(d.text), d.at, !last)
 		return
 	}
 	if kind == "" {
-		r.problem(r.file, at+len(lines), "the list ends without its kind: the file is truncated, and what comes after is missing; dump it again")
+		r.problem(r.file, number, "the list ends without its kind: the file is truncated, and what comes after is missing; dump it again")
 	}
-	for from < to && lines[from].indent < 0 {
-		from++
+	r.items(chunk{d.text[from:to], before})
+}
+
+// items reads the items of a list, each with a space in place of its dash.
+func (r *yamlReader) items(c chunk) {
+	indent, start, at, number := -1, 0, 0, c.at
+	item := func(to int) {
+		if indent < 0 {
+			return
+		}
+		lines := linesOf(c.text[start:to])
+		text := bytes.Clone(lines[0].text)
+		text[indent] = ' '
+		lines[0] = newLine(text)
+		r.object(lines, at, to < len(c.text))
 	}
-	if from == to {
-		return
+	for offset, l := range eachLine(c.text) {
+		number++
+		if l.indent < 0 || indent >= 0 && l.indent > indent {
+			continue
+		}
+		if !isItem(l) || indent >= 0 && l.indent < indent {
+			item(offset)
+			r.problem(r.file, number, "what comes next is no item of the list; dump it with `kubectl get -o yaml` or `-o json`")
+			return
+		}
+		item(offset)
+		indent, start, at = l.indent, offset, number-1
 	}
-	number, end := at+from, at+to
-	ok := isItem(lines[from]) && eachItem(lines[from:to], func(item []line) bool {
-		next := number + len(item)
-		r.object(item, number, next < end)
-		number = next
-		return true
-	})
-	if !ok {
-		r.problem(r.file, number+1, "what comes next is no item of the list; dump it with `kubectl get -o yaml` or `-o json`")
-	}
+	item(len(c.text))
 }
 
 // object reads one object. Where it may be skimmed only the fields to keep are parsed.

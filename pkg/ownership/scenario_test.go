@@ -260,7 +260,7 @@ func (s *scenario) pool(cluster *made) {
 // secrets adds Secrets and ConfigMaps beside a Cluster: some are named after it, some are not.
 func (s *scenario) secrets(cluster *made) {
 	namespace := cluster.GetNamespace()
-	for _, purpose := range []string{"kubeconfig", "etcd", "proxy", "sa", "apiserver-etcd-client", "something"} {
+	for _, purpose := range []string{"kubeconfig", "etcd", "proxy", "apiserver-etcd-client", "something"} {
 		if s.chance(2) {
 			secret := s.add("v1", "Secret", namespace, cluster.GetName()+"-"+purpose, nil)
 			if s.chance(5) {
@@ -270,6 +270,9 @@ func (s *scenario) secrets(cluster *made) {
 	}
 	if s.chance(2) {
 		s.add("v1", "ConfigMap", namespace, s.name("cm"), nil, cluster)
+	}
+	if s.chance(3) { // the name of a Cluster's, and an owner that is moved alone
+		s.add("v1", "Secret", namespace, cluster.GetName()+"-sa", nil, s.demo("DemoShared", namespace))
 	}
 }
 

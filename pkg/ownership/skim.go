@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 )
 
@@ -44,19 +45,27 @@ type line struct {
 	indent int
 }
 
+// eachLine returns the lines of a text with the places where they begin.
+func eachLine(text []byte) iter.Seq2[int, line] {
+	return func(yield func(int, line) bool) {
+		for at := 0; at < len(text); {
+			end, next := len(text), len(text)
+			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
+				end, next = at+i, at+i+1
+			}
+			if !yield(at, newLine(bytes.TrimSuffix(text[at:end], []byte("\r")))) {
+				return
+			}
+			at = next
+		}
+	}
+}
+
 // linesOf splits text into lines.
 func linesOf(text []byte) []line {
 	lines := make([]line, 0, bytes.Count(text, []byte("\n"))+1)
-	for len(text) > 0 {
-		end := bytes.IndexByte(text, '\n')
-		next := len(text)
-		if end < 0 {
-			end = len(text)
-		} else {
-			next = end + 1
-		}
-		lines = append(lines, newLine(bytes.TrimSuffix(text[:end], []byte("\r"))))
-		text = text[next:]
+	for _, l := range eachLine(text) {
+		lines = append(lines, l)
 	}
 	return lines
 }
