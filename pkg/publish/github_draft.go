@@ -35,9 +35,13 @@ func (g *githubRepository) text(listed []*github.RepositoryRelease, version stri
 	return text, nil
 }
 
-// createDraft makes the draft that this run works in, and returns its id.
-func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit string, text releaseText) (int64, error) {
-	mark := newDraftMark(g.opts.remote.time())
+// draftLooks is how often a draft is looked for whose making was not answered, before another one is
+// made. The pauses between them come to half a minute at least: a list may be behind, and each draft
+// too many is one that somebody has to remove.
+const draftLooks = 5
+
+// createDraft makes the draft that this run works in, under the run's mark, and returns its id.
+func (g *githubRepository) createDraft(ctx context.Context, b *bundle, mark, commit string, text releaseText) (int64, error) {
 	wanted := &github.RepositoryRelease{
 		TagName: &b.version, Name: &text.name, Draft: github.Bool(true), Prerelease: github.Bool(!stable(b.version)),
 		Body: github.String(mark + "\n" + text.body),
@@ -49,10 +53,7 @@ func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit st
 	for try := range stepTries {
 		if try > 0 {
 			// The answer was lost, or came after it was made: it would be in the list under its mark.
-			if err := g.opts.remote.wait(ctx, pause(try-1)); err != nil {
-				return 0, err
-			}
-			if id, err := g.findDraft(ctx, mark); id != 0 || err != nil {
+			if id, err := g.awaitDraft(ctx, mark); id != 0 || err != nil {
 				return id, err
 			}
 		}
@@ -72,9 +73,22 @@ func (g *githubRepository) createDraft(ctx context.Context, b *bundle, commit st
 	return 0, fmt.Errorf("%w; given up after %d tries: run this again", last, stepTries)
 }
 
+// awaitDraft returns the id of the draft with a mark, or 0 where it does not come up for a while.
+func (g *githubRepository) awaitDraft(ctx context.Context, mark string) (int64, error) {
+	for look := range draftLooks {
+		if err := g.opts.remote.wait(ctx, pause(look+1)); err != nil {
+			return 0, err
+		}
+		if id, err := g.findDraft(ctx, mark); id != 0 || err != nil {
+			return id, err
+		}
+	}
+	return 0, nil
+}
+
 // findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
 func (g *githubRepository) findDraft(ctx context.Context, mark string) (int64, error) {
-	listed, err := g.list(ctx)
+	listed, err := g.listAtRest(ctx)
 	for _, r := range listed {
 		if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
 			return r.GetID(), nil

@@ -120,16 +120,42 @@ func (g *githubRepository) planBundle(ctx context.Context, b *bundle, there *git
 // list returns all releases of the repository, drafts too where the token may see them. It may be
 // behind what other requests have done.
 func (g *githubRepository) list(ctx context.Context) ([]*github.RepositoryRelease, error) {
-	var all []*github.RepositoryRelease
-	for page := 1; page != 0; {
+	all, _, err := g.listPages(ctx)
+	return all, err
+}
+
+// listPages is list with the number of pages that it took.
+func (g *githubRepository) listPages(ctx context.Context) (all []*github.RepositoryRelease, pages int, err error) {
+	for page := 1; page != 0; pages++ {
 		some, resp, err := g.client.Repositories.ListReleases(ctx, g.owner, g.name, &github.ListOptions{Page: page, PerPage: githubPage})
 		if err != nil {
-			return nil, g.failure("listing the releases of "+g.url(), resp, err)
+			return nil, 0, g.failure("listing the releases of "+g.url(), resp, err)
 		}
 		all = append(all, some...)
 		page = resp.NextPage
 	}
-	return all, nil
+	return all, pages, nil
+}
+
+// listAtRest is list for those who must not miss a release: one that is removed while the pages come
+// moves the others up, and the first of the next page is in none. A list of several pages is asked
+// for again until it says the same twice.
+func (g *githubRepository) listAtRest(ctx context.Context) ([]*github.RepositoryRelease, error) {
+	all, pages, err := g.listPages(ctx)
+	for try := 0; try < stepTries && err == nil && pages > 1; try++ {
+		before := all
+		if all, pages, err = g.listPages(ctx); sameReleases(before, all) {
+			break
+		}
+	}
+	return all, err
+}
+
+// sameReleases says whether two lists have the same releases in the same order.
+func sameReleases(a, b []*github.RepositoryRelease) bool {
+	return slices.EqualFunc(a, b, func(x, y *github.RepositoryRelease) bool {
+		return x.GetID() == y.GetID() && x.GetDraft() == y.GetDraft()
+	})
 }
 
 // published returns the public release of a version, or nil. Drafts are not found by their tags.
@@ -225,11 +251,12 @@ func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) ([]Rele
 			return nil, nil, err
 		}
 		if plans[0].Action == Unchanged {
-			return plans, b.files, g.settle(ctx, b.version, there.GetID()) // what lies beside them may be of more providers
+			return plans, b.files, g.settle(ctx, b.version, there.GetID(), "") // what lies beside them may be of more providers
 		}
-		id, files, err := g.publishRound(ctx, b, there)
+		mark := newDraftMark(g.opts.remote.time())
+		id, files, err := g.publishRound(ctx, b, there, mark)
 		if err == nil {
-			return plans, files, g.settle(ctx, b.version, id)
+			return plans, files, g.settle(ctx, b.version, id, mark)
 		}
 		if !errors.Is(err, errTaken) && !errors.Is(err, errGone) {
 			return nil, nil, err
@@ -242,9 +269,9 @@ func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) ([]Rele
 // errTaken says that another publisher has made a release public for the version.
 var errTaken = errors.New("another publisher has published the version")
 
-// publishRound builds a draft up and makes it public, in place of the release that is there, if any.
-// The error is errTaken or errGone where another publisher was quicker.
-func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease) (int64, []release.File, error) {
+// publishRound builds a draft up under a mark of its own and makes it public, in place of the release
+// that is there, if any. The error is errTaken or errGone where another publisher was quicker.
+func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease, mark string) (int64, []release.File, error) {
 	commit, built, err := g.target(ctx, b.version)
 	if err != nil {
 		return 0, nil, err
@@ -260,7 +287,7 @@ func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *g
 	}
 	text, adopted := g.text(listed, b.version)
 	g.opts.tell("making a draft of " + b.version)
-	draft, err := g.createDraft(ctx, b, commit, text)
+	draft, err := g.createDraft(ctx, b, mark, commit, text)
 	if err != nil {
 		return 0, nil, err
 	}

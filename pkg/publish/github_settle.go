@@ -27,9 +27,10 @@ func highestStable(listed []*github.RepositoryRelease, version string) string {
 }
 
 // settle waits until everybody sees the release of a version, removes the drafts of it that runs
-// before this one left, and mends what "latest" is where two publishers of several versions met.
-// As the version is public under another id, none of these drafts can become public any more.
-func (g *githubRepository) settle(ctx context.Context, version string, id int64) error {
+// before this one left, and those under this run's own mark, and mends what "latest" is where two
+// publishers of several versions met. As the version is public under another id, none of these drafts
+// can become public any more.
+func (g *githubRepository) settle(ctx context.Context, version string, id int64, mark string) error {
 	var listed []*github.RepositoryRelease
 	for try := range stepTries {
 		if try > 0 {
@@ -38,7 +39,7 @@ func (g *githubRepository) settle(ctx context.Context, version string, id int64)
 			}
 		}
 		var err error
-		if listed, err = g.list(ctx); err != nil {
+		if listed, err = g.listAtRest(ctx); err != nil {
 			return err
 		}
 		// A list that knows of it knows of every draft that was made before.
@@ -54,7 +55,8 @@ func (g *githubRepository) settle(ctx context.Context, version string, id int64)
 		return fmt.Errorf("%s was published by something else at the same time, as another release: compare them on %s and remove one", version, g.place(version))
 	}
 	for _, r := range listed {
-		if r.GetID() == id || !isOwnDraft(r) || r.GetTagName() != version || replaceable(version) && !g.isAbandoned(r) {
+		ownMark := mark != "" && strings.HasPrefix(r.GetBody(), mark)
+		if r.GetID() == id || !isOwnDraft(r) || r.GetTagName() != version || replaceable(version) && !ownMark && !g.isAbandoned(r) {
 			continue
 		}
 		g.opts.tell("removing a draft that was left behind")
