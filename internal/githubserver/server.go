@@ -29,6 +29,8 @@ type Server struct {
 	Token, ReadToken string
 	Private          bool
 	// Archived and MovedTo are states of a repository that takes no releases.
+	// Source: GitHub docs, "Archiving repositories", read-only; "Best practices for using the REST API",
+	// "Follow redirects".
 	Archived bool
 	MovedTo  string
 	// Now is the server's time.
@@ -191,8 +193,8 @@ func (s *Server) changed() {
 }
 
 // shown returns what lists show now: they are behind.
-// Source: GitHub community discussions and release tools report releases that are missing from the
-// list just after they were made, e.g. softprops/action-gh-release issue 602 and cli/cli issue 5850.
+// Source: cli/cli issue 6599, a draft that is not found for seconds after it was made; octokit/octokit.js
+// issue 2909, a release that was just made public and is missing from the list.
 func (s *Server) shown() []*Release {
 	if s.Lag == 0 {
 		return s.releases
@@ -226,7 +228,7 @@ func (s *Server) access(w http.ResponseWriter, r *http.Request) access {
 	case token != "" && token == s.ReadToken:
 		return reading
 	case token != "":
-		// Source: GitHub docs, "Troubleshooting the REST API", "Bad credentials".
+		// Source: GitHub docs, "Authenticating to the REST API", "Failed login limit": a 401 for what is no token.
 		fail(w, http.StatusUnauthorized, "Bad credentials")
 		return nothing
 	case s.Private:
