@@ -223,13 +223,16 @@ type HostResources struct {
 	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
-// Features of hosts that machines can ask for, as status.features has them.
+// Features of hosts that machines can ask for, as status.features has them. This is the one list: what
+// finds them out on a host and what asks for them use these names.
 const (
-	// HostFeatureKVM: the host runs guests with hardware virtualization.
+	// HostFeatureKVM: the host runs guests with hardware virtualization. Without it they are emulated.
 	HostFeatureKVM = "kvm"
+	// HostFeatureBIOS: the host has SeaBIOS for guests.
+	HostFeatureBIOS = "bios"
 	// HostFeatureUEFI: the host has UEFI firmware for guests.
 	HostFeatureUEFI = "uefi"
-	// HostFeatureSecureBoot: the host has UEFI firmware with secure boot.
+	// HostFeatureSecureBoot: the host has UEFI firmware that can refuse unsigned boot loaders.
 	HostFeatureSecureBoot = "secure-boot"
 	// HostFeatureTPM: the host can emulate a TPM 2.0.
 	HostFeatureTPM = "tpm"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
 // Facts are what a host has and can do.
@@ -17,6 +19,9 @@ type Facts struct {
 	CPUs int32
 	// MemoryBytes is the memory of the host, in bytes.
 	MemoryBytes int64
+	// HugepageBytes is how much of the memory is set aside as huge pages, in bytes by the size of a page.
+	// Only sizes that machines can ask for are in it, and none that no page is set aside of.
+	HugepageBytes map[infrav1.HugepageSize]int64
 	// Features are what machines can ask for and the host has, ordered by name.
 	Features []Feature
 }
@@ -24,22 +29,22 @@ type Facts struct {
 // Feature is something that machines can ask for and not every host has.
 type Feature string
 
-// The features, in the words of LibvirtHost's status.features.
+// The features, as LibvirtHost's status.features has them.
 const (
 	// FeatureKVM is hardware virtualization. Without it machines are emulated.
-	FeatureKVM Feature = "kvm"
+	FeatureKVM Feature = infrav1.HostFeatureKVM
 	// FeatureBIOS is the firmware SeaBIOS.
-	FeatureBIOS Feature = "bios"
+	FeatureBIOS Feature = infrav1.HostFeatureBIOS
 	// FeatureUEFI is UEFI firmware.
-	FeatureUEFI Feature = "uefi"
+	FeatureUEFI Feature = infrav1.HostFeatureUEFI
 	// FeatureSecureBoot is UEFI firmware that can refuse unsigned boot loaders.
-	FeatureSecureBoot Feature = "secure-boot"
+	FeatureSecureBoot Feature = infrav1.HostFeatureSecureBoot
 	// FeatureTPM is an emulated TPM 2.0.
-	FeatureTPM Feature = "tpm"
-	// FeatureHugepages2Mi is that the host knows huge pages of 2 MiB.
-	FeatureHugepages2Mi Feature = "hugepages-2Mi"
-	// FeatureHugepages1Gi is that the host knows huge pages of 1 GiB.
-	FeatureHugepages1Gi Feature = "hugepages-1Gi"
+	FeatureTPM Feature = infrav1.HostFeatureTPM
+	// FeatureHugepages2Mi is that the host has set huge pages of 2 MiB aside.
+	FeatureHugepages2Mi = Feature(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi)
+	// FeatureHugepages1Gi is that the host has set huge pages of 1 GiB aside.
+	FeatureHugepages1Gi = Feature(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages1Gi)
 )
 
 // Pool is a storage pool.

@@ -115,7 +115,7 @@ func (c *connection) Close() error {
 func (c *connection) Facts(ctx context.Context) (hypervisor.Facts, error) {
 	return do(ctx, c, "asking for the host's facts", Facts, "", func() (hypervisor.Facts, error) {
 		facts := c.host.facts
-		facts.Features = slices.Clone(facts.Features)
+		facts.Features, facts.HugepageBytes = slices.Clone(facts.Features), maps.Clone(facts.HugepageBytes)
 		return facts, nil
 	})
 }

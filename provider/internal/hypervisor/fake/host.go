@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -39,12 +40,13 @@ type domain struct {
 	holds map[hypervisor.VolumeRef]bool
 }
 
-// NewHost returns a host with 16 CPUs, 64 GiB of memory, all features, a pool of 1 TiB and a network,
-// both called default.
+// NewHost returns a host with 16 CPUs, 64 GiB of memory of which 4 GiB are huge pages of each size, all
+// features, a pool of 1 TiB and a network, both called default.
 func NewHost() *Host {
 	return &Host{
 		facts: hypervisor.Facts{
 			LibvirtVersion: "9.0.0", Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30,
+			HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 4 << 30, infrav1.Hugepages1Gi: 4 << 30},
 			Features: []hypervisor.Feature{
 				hypervisor.FeatureBIOS, hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM,
 				hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM, hypervisor.FeatureUEFI,
@@ -83,6 +85,13 @@ func (h *Host) SetReachable(reachable bool) {
 			c.lose()
 		}
 	}
+}
+
+// Connections returns how many connections to the host are open.
+func (h *Host) Connections() int {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return len(h.connections)
 }
 
 // SetFacts replaces what the host has and can do.

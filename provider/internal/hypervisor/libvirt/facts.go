@@ -8,16 +8,19 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // capabilities is what is read of https://libvirt.org/formatcaps.html.
 type capabilities struct {
-	Arch  string `xml:"host>cpu>arch"`
+	Arch string `xml:"host>cpu>arch"`
+	// Pages are those of each NUMA node, by their size.
 	Pages []struct {
-		Unit string `xml:"unit,attr"`
-		Size int64  `xml:"size,attr"`
-	} `xml:"host>cpu>pages"`
+		Unit  string `xml:"unit,attr"`
+		Size  int64  `xml:"size,attr"`
+		Count int64  `xml:",chardata"`
+	} `xml:"host>topology>cells>cell>pages"`
 	Guests []struct {
 		Arch struct {
 			Name    string `xml:"name,attr"`
@@ -83,6 +86,7 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 		if name, other := architectures[caps.Arch]; other {
 			facts.Architecture = name
 		}
+		facts.HugepageBytes = caps.hugepages()
 		ofDomains, err := domainFeatures(client, caps)
 		facts.Features = append(caps.features(), ofDomains...)
 		slices.Sort(facts.Features)
@@ -112,16 +116,28 @@ func (c capabilities) features() []hypervisor.Feature {
 	if c.virtualization() == "kvm" {
 		features = append(features, hypervisor.FeatureKVM)
 	}
-	for _, page := range c.Pages {
-		switch {
-		case page.Unit != "KiB":
-		case page.Size == 2<<10:
-			features = append(features, hypervisor.FeatureHugepages2Mi)
-		case page.Size == 1<<20:
-			features = append(features, hypervisor.FeatureHugepages1Gi)
-		}
+	for size := range c.hugepages() {
+		features = append(features, hypervisor.Feature(infrav1.HostFeatureHugepagesPrefix+size))
 	}
+	slices.Sort(features)
 	return features
+}
+
+// hugepages returns how much memory is set aside as huge pages. An absurd number of pages is none.
+func (c capabilities) hugepages() map[infrav1.HugepageSize]int64 {
+	sizes := map[int64]infrav1.HugepageSize{2 << 10: infrav1.Hugepages2Mi, 1 << 20: infrav1.Hugepages1Gi}
+	var all map[infrav1.HugepageSize]int64
+	for _, page := range c.Pages {
+		size, wanted := sizes[page.Size]
+		if !wanted || page.Unit != "KiB" || page.Count <= 0 || page.Count > 1<<30 {
+			continue
+		}
+		if all == nil {
+			all = map[infrav1.HugepageSize]int64{}
+		}
+		all[size] += page.Count * page.Size << 10
+	}
+	return all
 }
 
 // machines are the machine types that domainxml asks for.

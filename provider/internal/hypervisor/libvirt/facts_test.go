@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -14,12 +15,20 @@ func TestCapabilities(t *testing.T) {
 		xml            string
 		virtualization string
 		want           []hypervisor.Feature
+		hugepages      map[infrav1.HugepageSize]int64
 	}{
 		"KVM and huge pages": {
-			xml: `<capabilities><host><cpu><arch>x86_64</arch><pages unit='KiB' size='4'/><pages unit='KiB' size='2048'/><pages unit='KiB' size='1048576'/></cpu></host>
+			xml: `<capabilities><host><cpu><arch>x86_64</arch><pages unit='KiB' size='2048'/></cpu><topology><cells num='2'>
+<cell id='0'><pages unit='KiB' size='4'>99</pages><pages unit='KiB' size='2048'>3</pages><pages unit='KiB' size='1048576'>0</pages></cell>
+<cell id='1'><pages unit='KiB' size='2048'>4</pages><pages unit='KiB' size='1048576'>1</pages></cell></cells></topology></host>
 <guest><arch name='i686'><domain type='qemu'/></arch></guest><guest><arch name='x86_64'><domain type='kvm'/><domain type='qemu'/></arch></guest></capabilities>`,
 			virtualization: "kvm",
-			want:           []hypervisor.Feature{hypervisor.FeatureKVM, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureHugepages1Gi},
+			want:           []hypervisor.Feature{hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM},
+			hugepages:      map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 14 << 20, infrav1.Hugepages1Gi: 1 << 30},
+		},
+		"huge pages that are known and not set aside": {
+			xml: `<capabilities><host><cpu><arch>x86_64</arch><pages unit='KiB' size='2048'/></cpu><topology><cells>
+<cell><pages unit='KiB' size='2048'>0</pages><pages unit='KiB' size='1048576'>99999999999</pages></cell></cells></topology></host></capabilities>`,
 		},
 		"KVM for another architecture": {
 			xml: `<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest><arch name='i686'><domain type='kvm'/></arch></guest>
@@ -34,6 +43,7 @@ func TestCapabilities(t *testing.T) {
 			g.Expect(xml.Unmarshal([]byte(test.xml), &caps)).To(Succeed())
 			g.Expect(caps.virtualization()).To(Equal(test.virtualization))
 			g.Expect(caps.features()).To(Equal(test.want))
+			g.Expect(caps.hugepages()).To(Equal(test.hugepages))
 		})
 	}
 }

@@ -1,0 +1,190 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// session is what goes on with one host and one target.
+type session struct {
+	host   string
+	target Target
+	fleet  *Fleet
+	// cancel ends the session. Guarded by the fleet's lock; nil until the session begins.
+	cancel context.CancelFunc
+
+	lock     sync.Mutex
+	ended    bool
+	snapshot Snapshot
+	// connection is the one that is open, or nil.
+	connection hypervisor.Hypervisor
+	// begun counts readings. listed is the last one of all domains, and read has the later ones of single
+	// domains, also of those that were found to be gone. Readings overlap, and what an older one found
+	// must not replace what a newer one did.
+	begun, listed uint64
+	read          map[string]uint64
+}
+
+func newSession(host string, target Target, fleet *Fleet) *session {
+	return &session{host: host, target: target, fleet: fleet, read: map[string]uint64{}}
+}
+
+// end ends the session and returns its last snapshot. Nothing is published any more. The fleet's lock
+// is held.
+func (s *session) end() Snapshot {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.ended = true
+	s.connection = nil
+	return s.snapshot
+}
+
+// publish replaces the snapshot, and tells everybody what has changed. The lock is held while edit runs.
+func (s *session) publish(edit func(Snapshot) Snapshot) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.ended {
+		return
+	}
+	before := s.snapshot
+	s.snapshot = edit(before)
+	// Under the lock, so that whoever hears of a change finds it in the snapshot.
+	s.fleet.news.tell(s.host, compare(before, s.snapshot))
+}
+
+// run keeps a connection to the host until the context ends.
+func (s *session) run(ctx context.Context) {
+	log := ctrl.LoggerFrom(ctx)
+	options := s.fleet.options
+	backoff := options.MinBackoff
+	for {
+		var since time.Time
+		err := guarded(func() error { return s.visit(ctx, &since) })
+		if ctx.Err() != nil {
+			return
+		}
+		s.lost(err)
+		if !since.IsZero() && time.Since(since) > options.MaxBackoff {
+			backoff = options.MinBackoff // it was there for a good while
+		}
+		wait := jitter(backoff, 0.5)
+		log.Info("There is no connection to the host", "reason", err.Error(), "nextTryIn", wait.Round(time.Millisecond).String())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		backoff = min(2*backoff, options.MaxBackoff)
+	}
+}
+
+// jitter returns a duration that differs from d by a part of it at most.
+func jitter(d time.Duration, part float64) time.Duration {
+	return time.Duration(float64(d) * (1 - part + 2*part*rand.Float64())) //nolint:gosec // nothing secret
+}
+
+// guarded makes an error of a panic: no host can end the manager by what it answers.
+func guarded(act func() error) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = &hypervisor.Error{Operation: "reading the host", Reason: hypervisor.ErrOther, Cause: fmt.Errorf("panic: %v", panicked)}
+		}
+	}()
+	return act()
+}
+
+// visit connects to the host and follows it until the connection is lost or the context ends. It
+// always returns an error. since is set once the host has been read.
+func (s *session) visit(ctx context.Context, since *time.Time) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	connection, err := limited(ctx, s, func(ctx context.Context) (hypervisor.Hypervisor, error) {
+		return s.fleet.connect(ctx, s.target)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+
+	number := s.beginReading()
+	// The watch lives as long as its context does, so its time limit can't be one of the context.
+	limit := time.AfterFunc(s.fleet.options.CallLimit, cancel)
+	watch, err := connection.Watch(ctx)
+	if !limit.Stop() {
+		err = &hypervisor.Error{Operation: "watching the domains", Reason: hypervisor.ErrTimeout, Cause: err}
+	}
+	if err != nil {
+		return err
+	}
+	rest, err := s.readAllButDomains(ctx, connection)
+	if err != nil {
+		return err
+	}
+	s.publishAll(connection, number, rest, watch.Domains)
+	*since = time.Now()
+	ctrl.LoggerFrom(ctx).Info("Connected to the host", "domains", len(watch.Domains), "libvirt", rest.Facts.LibvirtVersion)
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return guarded(func() error { return s.follow(ctx, connection, watch.Changed) }) })
+	group.Go(func() error { return guarded(func() error { return s.readEverySoOften(ctx, connection) }) })
+	return group.Wait()
+}
+
+// lost publishes that there is no connection, and why. What was seen stays.
+func (s *session) lost(err error) {
+	s.publish(func(snapshot Snapshot) Snapshot {
+		s.connection = nil
+		snapshot.Reachable, snapshot.Err = false, err
+		return snapshot
+	})
+}
+
+// follow reads each domain that something happens to, until there are no more news.
+func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case uuid, open := <-changed:
+			if !open {
+				return unreachable(s.host, errors.New("the connection was lost"))
+			}
+			if err := s.readDomain(ctx, connection, uuid); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// readEverySoOften reads all of the host, for what no news come of and for news that were missed.
+func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hypervisor) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(jitter(s.fleet.options.ListInterval, 0.2)):
+		}
+		number := s.beginReading()
+		domains, err := limited(ctx, s, connection.ListDomains)
+		if err != nil {
+			return err
+		}
+		rest, err := s.readAllButDomains(ctx, connection)
+		if err != nil {
+			return err
+		}
+		s.publishAll(connection, number, rest, domains)
+	}
+}
