@@ -1,0 +1,198 @@
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxRedirects is how many redirects are followed.
+	maxRedirects = 10
+	// connectTimeout is how long a server has to take a connection, and as long again to answer.
+	connectTimeout = 30 * time.Second
+)
+
+// newClient returns the client that images are downloaded with. It goes through the proxies that the
+// environment names, unpacks nothing on the way, and has no limit for the whole: images are as large
+// as they are. What must not last is silence (see download.Read).
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+			TLSHandshakeTimeout:    connectTimeout,
+			ResponseHeaderTimeout:  connectTimeout,
+			MaxResponseHeaderBytes: 1 << 20,
+			DisableCompression:     true,
+			ForceAttemptHTTP2:      true,
+			IdleConnTimeout:        connectTimeout,
+		},
+		CheckRedirect: checkRedirect,
+	}
+}
+
+func checkRedirect(next *http.Request, before []*http.Request) error {
+	switch {
+	case len(before) >= maxRedirects:
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
+		return fmt.Errorf("redirected to the scheme %q", next.URL.Scheme)
+	case next.URL.Scheme == "http" && before[len(before)-1].URL.Scheme == "https":
+		return fmt.Errorf("redirected from https to http, at %s", shownURL(next.URL.String()))
+	}
+	// It would tell one server the query of the other's URL, which may be a credential.
+	next.Header.Del("Referer")
+	return nil
+}
+
+// shownURL is a URL as it may be shown: queries are often credentials.
+func shownURL(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return "the URL"
+	}
+	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
+}
+
+// download is an image on its way from a server. It counts and hashes what is read of it.
+type download struct {
+	ctx    context.Context
+	body   io.ReadCloser
+	cancel context.CancelCauseFunc
+	idle   time.Duration
+	watch  *time.Timer
+	hash   hash.Hash
+	want   string
+	// size is what the server says that the image has, in bytes, and capacity the size of the disk in it.
+	size, capacity int64
+	done           *atomic.Int64
+	header         []byte
+}
+
+// open asks a server for an image, and looks at how it begins. done counts the bytes that are read.
+func open(ctx context.Context, client *http.Client, wish Wish, limits Options, done *atomic.Int64) (*download, error) {
+	sum, want, err := newHash(wish.Checksum)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	d := &download{ctx: ctx, cancel: cancel, idle: limits.IdleTimeout, hash: sum, want: want, done: done}
+	d.watch = time.AfterFunc(d.idle, func() { cancel(fmt.Errorf("the server was silent for %s", d.idle)) })
+	if err := d.ask(ctx, client, wish, limits.MaxBytes); err != nil {
+		err = d.plain(err)
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// newHash returns the hash that a checksum is of, and what it must be.
+func newHash(checksum string) (hash.Hash, string, error) {
+	algorithm, sum, _ := strings.Cut(checksum, ":")
+	switch {
+	case algorithm == "sha256" && len(sum) == 2*sha256.Size:
+		return sha256.New(), sum, nil
+	case algorithm == "sha512" && len(sum) == 2*sha512.Size:
+		return sha512.New(), sum, nil
+	}
+	return nil, "", fmt.Errorf("the checksum %q is neither sha256: nor sha512: with the sum in hexadecimal", checksum)
+}
+
+func (d *download) ask(ctx context.Context, client *http.Client, wish Wish, maxBytes int64) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, wish.URL, nil)
+	if err != nil {
+		return errors.New("the URL can't be read")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	d.body, d.size = response.Body, response.ContentLength
+	switch encoding := response.Header.Get("Content-Encoding"); {
+	case response.StatusCode != http.StatusOK:
+		return fmt.Errorf("the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+	case encoding != "" && encoding != "identity":
+		return fmt.Errorf("%w: the server packs it (Content-Encoding: %.40q)", ErrNotAnImage, encoding)
+	case d.size < 0:
+		return errors.New("the server doesn't say how large it is (Content-Length), which has to be known before it can be stored")
+	case d.size == 0:
+		return fmt.Errorf("%w: it is empty", ErrNotAnImage)
+	case d.size > maxBytes:
+		return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, quantity(d.size), quantity(maxBytes))
+	}
+	header := make([]byte, min(headerBytes, d.size))
+	if _, err := io.ReadFull(d, header); err != nil {
+		return fmt.Errorf("reading how it begins: %w", err)
+	}
+	d.header = header
+	d.capacity, err = diskSize(wish.format(), header, d.size)
+	return err
+}
+
+// Read implements io.Reader. Only while it waits for the server does the time of its silence count.
+func (d *download) Read(out []byte) (int, error) {
+	if len(d.header) > 0 {
+		n := copy(out, d.header)
+		d.header = d.header[n:]
+		return n, nil
+	}
+	d.watch.Reset(d.idle)
+	n, err := d.body.Read(out)
+	d.watch.Stop()
+	_, _ = d.hash.Write(out[:n]) // a hash returns no error
+	d.done.Add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = d.plain(err)
+	}
+	return n, err
+}
+
+// verify says whether all that was read has the checksum. Nothing reads any more when it is called.
+func (d *download) verify() error {
+	if got := d.done.Load(); got != d.size {
+		return fmt.Errorf("%d bytes of %d were read", got, d.size)
+	}
+	if got := hex.EncodeToString(d.hash.Sum(nil)); got != d.want {
+		return fmt.Errorf("%w: what is served has %s", ErrChecksumMismatch, got)
+	}
+	return nil
+}
+
+// Close ends the download.
+func (d *download) Close() {
+	d.watch.Stop()
+	d.cancel(nil)
+	if d.body != nil {
+		_ = d.body.Close()
+	}
+}
+
+// plain is an error without the URL that net/http puts into it, and with the reason for which the
+// download was ended, if that is why.
+func (d *download) plain(err error) error {
+	var ofURL *url.Error
+	for errors.As(err, &ofURL) {
+		err = ofURL.Err
+	}
+	if cause := context.Cause(d.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	var ofNetwork *net.OpError
+	if errors.As(err, &ofNetwork) && ofNetwork.Source != nil {
+		// Its text has the number of a port in it, which is another one each time.
+		return fmt.Errorf("%s: %w", ofNetwork.Op, ofNetwork.Err)
+	}
+	return err
+}

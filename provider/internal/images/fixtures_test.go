@@ -1,0 +1,210 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+)
+
+// patience is how long tests wait for what has to happen. It is no expectation of how fast it is.
+const patience = time.Minute
+
+const diskBytes = 3 << 30
+
+// qcow2Image is what this package looks at of an image, and some content.
+func qcow2Image(change func(header []byte)) []byte {
+	header := make([]byte, headerBytes)
+	copy(header, qcow2Magic)
+	binary.BigEndian.PutUint32(header[4:], 3)
+	binary.BigEndian.PutUint64(header[24:], diskBytes)
+	if change != nil {
+		change(header)
+	}
+	return append(header, bytes.Repeat([]byte("0123456789abcdef"), 20000)...)
+}
+
+func checksum(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// serve serves with a handler until the test ends.
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
+}
+
+func serving(content []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content)
+	}
+}
+
+// hosts are fake hosts, each with a connection that is opened again when it was lost.
+type hosts struct {
+	lock  sync.Mutex
+	hosts map[string]*fake.Host
+	open  map[string]hypervisor.Hypervisor
+}
+
+func newHosts(names ...string) *hosts {
+	h := &hosts{hosts: map[string]*fake.Host{}, open: map[string]hypervisor.Hypervisor{}}
+	for _, name := range names {
+		h.hosts[name] = fake.NewHost()
+	}
+	return h
+}
+
+func (h *hosts) hypervisor(name string) (hypervisor.Hypervisor, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	ctx := context.Background()
+	if connected, there := h.open[name]; there {
+		if _, err := connected.Facts(ctx); err == nil {
+			return connected, nil
+		}
+		_ = connected.Close()
+	}
+	connected, err := h.hosts[name].Connect(ctx)
+	if err == nil {
+		h.open[name] = connected
+	}
+	return connected, err
+}
+
+// fixture is a store with fake hosts, and a queue that it brings machines to.
+type fixture struct {
+	*WithT
+	*Store
+	t     *testing.T
+	fakes *hosts
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	stop  func()
+}
+
+// newFixture starts a store over hosts, with retries that are soon.
+func newFixture(t *testing.T, fakes *hosts, options Options) *fixture {
+	t.Helper()
+	options.FirstRetry, options.LastRetry = time.Millisecond, 4*time.Millisecond
+	f := &fixture{WithT: NewWithT(t), t: t, fakes: fakes,
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	f.Store = New(fakes.hypervisor, func(string) []string { return []string{"default", "fast"} }, options)
+	f.Expect(f.Source().Start(t.Context(), f.queue)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Start(ctx) }()
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		f.Expect(<-ended).To(Succeed())
+	})
+	t.Cleanup(f.stop)
+	return f
+}
+
+func machine(number int) types.NamespacedName {
+	return types.NamespacedName{Namespace: "team", Name: fmt.Sprintf("machine-%d", number)}
+}
+
+func wishFor(url string, content []byte) Wish {
+	return Wish{Host: "one", Pool: "default", URL: url, Checksum: checksum(content), Format: infrav1.ImageFormatQCOW2}
+}
+
+// eventually waits until Ensure gives the image, asking again each time that the machine is brought
+// to the queue, as a controller does.
+func (f *fixture) eventually(wish Wish, who types.NamespacedName) Image {
+	f.t.Helper()
+	for {
+		image, err := f.Ensure(f.t.Context(), wish, who)
+		if err == nil {
+			return image
+		}
+		var transferring *Transferring
+		var failed *Failed
+		f.Expect(errors.As(err, &transferring) || errors.As(err, &failed)).To(BeTrue(), "%v", err)
+		request := f.next()
+		f.Expect(request.NamespacedName).To(Equal(who))
+	}
+}
+
+// failure waits until a transfer has failed, and returns the error.
+func (f *fixture) failure(wish Wish, who types.NamespacedName) error {
+	f.t.Helper()
+	var failed *Failed
+	f.Eventually(func() bool {
+		_, err := f.Ensure(f.t.Context(), wish, who)
+		f.Expect(err).To(HaveOccurred())
+		return errors.As(err, &failed)
+	}).WithTimeout(patience).Should(BeTrue())
+	return failed
+}
+
+func (f *fixture) next() reconcile.Request {
+	f.t.Helper()
+	got := make(chan reconcile.Request, 1)
+	go func() {
+		request, _ := f.queue.Get()
+		f.queue.Done(request)
+		got <- request
+	}()
+	select {
+	case request := <-got:
+		return request
+	case <-time.After(patience):
+		f.t.Fatal("nobody was brought to the queue")
+		return reconcile.Request{}
+	}
+}
+
+// volumes returns the names of a host's volumes, without what is different in each attempt.
+func (f *fixture) volumes(host string) []string {
+	all, _ := f.fakes.hosts[host].Left()
+	var names []string
+	for _, ref := range all {
+		name := ref.Name
+		if i := strings.LastIndex(name, ".qcow2."); i >= 0 {
+			name = name[:i] + ".qcow2.content"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// whole are the volumes of an image that is there.
+func whole(wish Wish) []string { return []string{wish.marker(), wish.marker() + ".content"} }
+
+// uploads counts the uploads to a host that ended well.
+func (f *fixture) uploads(host string) int {
+	count := 0
+	for _, call := range f.fakes.hosts[host].Calls() {
+		if call.Operation == fake.UploadVolume && call.Err == nil {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,75 @@
+package images
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+const (
+	// headerBytes is how much of an image is looked at: what version 3 of qcow2 has at least.
+	headerBytes = 104
+	// maxDiskBytes is how large the disk in an image may be: as large as spec.rootDisk.size.
+	maxDiskBytes = 64 << 40
+)
+
+var qcow2Magic = []byte("QFI\xfb")
+
+// packed are the first bytes of what images are often packed with.
+var packed = []struct {
+	magic []byte
+	name  string
+}{
+	{[]byte("\x1f\x8b"), "gzip"},
+	{[]byte("\xfd7zXZ\x00"), "xz"},
+	{[]byte("\x28\xb5\x2f\xfd"), "zstd"},
+	{[]byte("BZh"), "bzip2"},
+	{[]byte("PK\x03\x04"), "zip"},
+}
+
+// diskSize returns the size of the disk that is in an image, from the image's first bytes and its
+// size. The error is ErrNotAnImage when it can't be used: one that is of another format, or that
+// refers to other files, which would be files of the host.
+//
+// The header is that of https://gitlab.com/qemu-project/qemu/-/blob/master/docs/interop/qcow2.rst.
+func diskSize(format hypervisor.VolumeFormat, header []byte, size int64) (int64, error) {
+	refuse := func(why string, values ...any) (int64, error) {
+		return 0, fmt.Errorf("%w: "+why, append([]any{ErrNotAnImage}, values...)...)
+	}
+	for _, packing := range packed {
+		if bytes.HasPrefix(header, packing.magic) {
+			return refuse("it is packed with %s: serve it unpacked, with the checksum of what is unpacked", packing.name)
+		}
+	}
+	isQCOW2 := bytes.HasPrefix(header, qcow2Magic)
+	if format != hypervisor.FormatQCOW2 {
+		if isQCOW2 {
+			return refuse("spec.image.format is %s, and this is qcow2", format)
+		}
+		return size, nil
+	}
+	if !isQCOW2 || len(header) < headerBytes {
+		return refuse("spec.image.format is qcow2, and this isn't")
+	}
+	version := binary.BigEndian.Uint32(header[4:])
+	if version != 2 && version != 3 {
+		return refuse("version %d of qcow2 is unknown", version)
+	}
+	if binary.BigEndian.Uint64(header[8:]) != 0 {
+		return refuse("it has a backing file: make one image of both, for example with qemu-img convert")
+	}
+	if binary.BigEndian.Uint32(header[32:]) != 0 {
+		return refuse("it is encrypted")
+	}
+	const externalData = 1 << 2
+	if version == 3 && binary.BigEndian.Uint64(header[72:])&externalData != 0 {
+		return refuse("its data is in another file")
+	}
+	capacity := binary.BigEndian.Uint64(header[24:])
+	if capacity == 0 || capacity > maxDiskBytes {
+		return refuse("its disk has %d bytes", capacity)
+	}
+	return int64(capacity), nil
+}

@@ -1,0 +1,504 @@
+package images
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+)
+
+func TestImageIsBroughtOnce(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := qcow2Image(nil)
+	var served atomic.Int32
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		serving(content)(w, r)
+	})
+	wish := wishFor(server.URL+"/image.qcow2", content)
+
+	// Many machines want it at once, and each hears of it.
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, err := f.Ensure(t.Context(), wish, machine(i))
+			var transferring *Transferring
+			f.Expect(err == nil || errors.As(err, &transferring)).To(BeTrue(), "%v", err)
+		})
+	}
+	all.Wait()
+	image := f.eventually(wish, f.next().NamespacedName)
+	f.Expect(image.CapacityBytes).To(BeEquivalentTo(diskBytes))
+	f.Expect(image.Format).To(Equal(hypervisor.FormatQCOW2))
+	f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
+	f.Expect(f.volumes("one")).To(Equal(whole(wish)))
+
+	f.fakes.hosts["one"].ForgetCalls()
+	f.Expect(f.Ensure(t.Context(), wish, machine(1))).To(Equal(image))
+	calls := slices.DeleteFunc(f.fakes.hosts["one"].Calls(), func(call fake.Call) bool { return call.Operation == fake.Facts }) // by the fixture
+	f.Expect(calls).To(HaveLen(2), "what an image that is there costs each machine")
+	f.Expect(served.Load()).To(BeEquivalentTo(1))
+	f.Expect(f.tasks).To(BeEmpty())
+}
+
+func TestRawImage(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := bytes.Repeat([]byte("raw disk"), 3000)
+	wish := wishFor(serve(t, serving(content)).URL, content)
+	wish.Format = infrav1.ImageFormatRaw
+	image := f.eventually(wish, machine(1))
+	f.Expect(image.CapacityBytes).To(BeEquivalentTo(len(content)))
+	f.Expect(image.Format).To(Equal(hypervisor.FormatRaw))
+	f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
+}
+
+// TestServersThatFail: what went wrong is said, nothing is left behind, and as soon as the server
+// does better the image comes.
+func TestServersThatFail(t *testing.T) {
+	good := qcow2Image(nil)
+	length := func(w http.ResponseWriter, size int) { w.Header().Set("Content-Length", strconv.Itoa(size)) }
+	for _, tc := range []struct {
+		name    string
+		serve   http.HandlerFunc
+		message string
+		is      error
+		content []byte
+	}{
+		{name: "not there", serve: http.NotFound, message: "the server answers 404 Not Found"},
+		{name: "broken", serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, message: "the server answers 502 Bad Gateway"},
+		{name: "another image", serve: serving(qcow2Image(func(header []byte) { header[103] = 1 })), is: ErrChecksumMismatch, message: "what is served has "},
+		{name: "cut off", message: "unexpected EOF", serve: func(w http.ResponseWriter, _ *http.Request) {
+			length(w, len(good))
+			_, _ = w.Write(good[:len(good)/2])
+			panic(http.ErrAbortHandler)
+		}},
+		{name: "cut off at once", message: "EOF", serve: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{name: "shorter than it says", message: "unexpected EOF", serve: func(w http.ResponseWriter, _ *http.Request) {
+			length(w, len(good)+1)
+			_, _ = w.Write(good)
+		}},
+		{name: "longer than it says", is: ErrChecksumMismatch, serve: func(w http.ResponseWriter, _ *http.Request) {
+			length(w, len(good)-1)
+			_, _ = w.Write(good[:len(good)-1])
+		}},
+		{name: "says no length", message: "doesn't say how large it is", serve: func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			_, _ = w.Write(good)
+		}},
+		{name: "silent", message: "the server was silent for", serve: func(w http.ResponseWriter, r *http.Request) {
+			length(w, len(good))
+			_, _ = w.Write(good[:len(good)/2])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}},
+		{name: "silent from the start", message: "the server was silent for", serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{name: "empty", is: ErrNotAnImage, message: "it is empty", serve: serving(nil)},
+		{name: "a page", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("<html>" + strings.Repeat("Welcome! ", 100)))},
+		{name: "tiny", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("x"))},
+		{name: "packed", is: ErrNotAnImage, message: "packed with gzip", serve: serving([]byte("\x1f\x8b" + strings.Repeat("x", 200)))},
+		{name: "packed on the way", is: ErrNotAnImage, message: `Content-Encoding: "gzip"`, serve: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			serving(good)(w, r)
+		}},
+		{name: "too large", is: ErrNotAnImage, message: "at most 1Mi are allowed", serve: serving(append(slices.Clone(good), make([]byte, 1<<20)...))},
+		{name: "redirected for ever", message: "more than 10 redirects", serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusFound)
+		}},
+		{name: "redirected elsewhere", message: `redirected to the scheme "file"`, serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
+		}},
+		{name: "a backing file", is: ErrNotAnImage, message: "it has a backing file", serve: serving(qcow2Image(func(h []byte) { h[15] = 104 }))},
+		{name: "data elsewhere", is: ErrNotAnImage, message: "its data is in another file", serve: serving(qcow2Image(func(h []byte) { h[79] = 4 }))},
+		{name: "encrypted", is: ErrNotAnImage, message: "it is encrypted", serve: serving(qcow2Image(func(h []byte) { h[35] = 2 }))},
+		{name: "of the future", is: ErrNotAnImage, message: "version 4", serve: serving(qcow2Image(func(h []byte) { h[7] = 4 }))},
+		{name: "an endless disk", is: ErrNotAnImage, message: "its disk has", serve: serving(qcow2Image(func(h []byte) { binary.BigEndian.PutUint64(h[24:], 1<<63) }))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newFixture(t, newHosts("one"), Options{MaxBytes: 1 << 20, IdleTimeout: 50 * time.Millisecond})
+			var better atomic.Bool
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if better.Load() {
+					serving(good)(w, r)
+					return
+				}
+				tc.serve(w, r)
+			})
+			wish := wishFor(server.URL+"/image.qcow2?token=hush", good)
+			err := f.failure(wish, machine(1))
+			f.Expect(err).To(MatchError(And(ContainSubstring(tc.message), ContainSubstring(server.URL+"/image.qcow2"), Not(ContainSubstring("hush")))))
+			if tc.is != nil {
+				f.Expect(err).To(MatchError(tc.is))
+			}
+			better.Store(true)
+			f.eventually(wish, machine(1))
+			f.Expect(f.volumes("one")).To(Equal(whole(wish)))
+		})
+	}
+}
+
+func TestErrorsShowNoCredentials(t *testing.T) {
+	g := NewWithT(t)
+	f := newFixture(t, newHosts("one"), Options{})
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		g.Expect(r.Header).ToNot(HaveKey("Referer"))
+		http.Redirect(w, r, "http://127.0.0.1:1/elsewhere?signature=hush", http.StatusFound)
+	})
+	err := f.failure(wishFor(server.URL+"/image?token=hush", nil), machine(1))
+	g.Expect(err).To(MatchError(And(ContainSubstring("connection refused"), Not(ContainSubstring("hush")))))
+	_, err = f.Ensure(t.Context(), wishFor("http://user:hush@127.0.0.1:1/x?hush#hush", nil), machine(2))
+	g.Expect(err).To(MatchError(And(ContainSubstring("http://127.0.0.1:1/x"), Not(ContainSubstring("hush")))))
+}
+
+// TestProxy runs this test program once more, as the environment's proxies are read once in a program.
+func TestProxy(t *testing.T) {
+	content := qcow2Image(nil)
+	const image = "http://images.invalid/image.qcow2"
+	if os.Getenv("HTTP_PROXY") != "" {
+		f := newFixture(t, newHosts("one"), Options{})
+		f.eventually(wishFor(image, content), machine(1))
+		return
+	}
+	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.String() != image {
+			http.NotFound(w, r)
+			return
+		}
+		serving(content)(w, r)
+	})
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProxy$", "-test.v")
+	again.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=", "no_proxy=")
+	if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestProxy") {
+		t.Errorf("through the proxy: %v\n%s", err, out)
+	}
+}
+
+// TestHostsThatFail: each call of a transfer fails in each way, once. In the end the image is there,
+// whole, and nothing else is.
+func TestHostsThatFail(t *testing.T) {
+	content := qcow2Image(nil)
+	server := serve(t, serving(content))
+	wish := wishFor(server.URL, content)
+
+	f := newFixture(t, newHosts("one"), Options{})
+	f.eventually(wish, machine(1))
+	calls := f.fakes.hosts["one"].Calls()
+	f.stop()
+	for i, call := range calls {
+		for _, fault := range []fake.Fault{
+			{Effect: fake.Fail, Reason: hypervisor.ErrOther},
+			{Effect: fake.Fail, Reason: hypervisor.ErrNoSpace},
+			{Effect: fake.Fail, Reason: hypervisor.ErrTimeout, AfterDone: true},
+			{Effect: fake.Disconnect},
+			{Effect: fake.Disconnect, AfterDone: true},
+		} {
+			t.Run(strings.Join([]string{strconv.Itoa(i), string(call.Operation), strconv.Itoa(int(fault.Effect)), strconv.FormatBool(fault.AfterDone)}, "-"), func(t *testing.T) {
+				f := newFixture(t, newHosts("one"), Options{})
+				fault.Skip = i
+				f.fakes.hosts["one"].Inject(fault)
+				var image Image
+				f.Eventually(func() (err error) {
+					image, err = f.Ensure(t.Context(), wish, machine(1))
+					return err
+				}).WithTimeout(patience).Should(Succeed())
+				f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
+				f.stop()
+				f.Expect(f.volumes("one")).To(ContainElements(whole(wish)))
+				if call.Operation != fake.PoolVolumes && call.Operation != fake.Connect {
+					f.Expect(f.volumes("one")).To(Equal(whole(wish)))
+				}
+			})
+		}
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := qcow2Image(nil)
+	wish := wishFor(serve(t, serving(content)).URL, content)
+	f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "default", Active: true, CapacityBytes: 1 << 30, AvailableBytes: 1 << 10})
+	err := f.failure(wish, machine(1))
+	f.Expect(err).To(MatchError(hypervisor.ErrNoSpace))
+	f.Expect(err).To(MatchError(ContainSubstring("and 1Ki are free")))
+	f.Expect(f.volumes("one")).To(BeEmpty())
+	f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "default", Active: true, CapacityBytes: 1 << 30, AvailableBytes: 1 << 30})
+	f.eventually(wish, machine(1))
+}
+
+// TestHostIsLost in the middle of a transfer, for a while.
+func TestHostIsLost(t *testing.T) {
+	f := newFixture(t, newHosts("one", "two"), Options{})
+	content := qcow2Image(nil)
+	half, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content[:len(content)/2])
+		w.(http.Flusher).Flush()
+		once.Do(func() { close(half) })
+		<-goOn
+		_, _ = w.Write(content[len(content)/2:])
+	})
+	wish := wishFor(server.URL, content)
+	_, err := f.Ensure(t.Context(), wish, machine(1))
+	f.Expect(err).To(HaveOccurred())
+	<-half
+	f.Eventually(func() string {
+		_, err := f.Ensure(t.Context(), wish, machine(1))
+		return err.Error()
+	}).WithTimeout(patience).Should(MatchRegexp(`downloading .*: .* of .* \([1-9]\d? %\)`))
+	f.fakes.hosts["one"].SetReachable(false)
+	close(goOn)
+	f.Expect(f.next().NamespacedName).To(Equal(machine(1)))
+	f.Eventually(func() error {
+		_, err := f.Ensure(t.Context(), wish, machine(1))
+		return err
+	}).WithTimeout(patience).Should(MatchError(hypervisor.ErrUnreachable))
+	other := wish
+	other.Host = "two"
+	f.Eventually(func() error {
+		_, err := f.Ensure(t.Context(), other, machine(2))
+		return err
+	}).WithTimeout(patience).Should(Succeed(), "another host has nothing to do with it")
+	f.fakes.hosts["one"].SetReachable(true)
+	f.Eventually(func() error {
+		_, err := f.Ensure(t.Context(), wish, machine(1))
+		return err
+	}).WithTimeout(patience).Should(Succeed())
+	f.Expect(f.volumes("one")).To(Equal(whole(wish)))
+}
+
+// TestNobodyWantsItAnyMore: the transfer ends with its last machine, and leaves nothing.
+func TestNobodyWantsItAnyMore(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := qcow2Image(nil)
+	begun, ended := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		_, _ = w.Write(content[:len(content)/2])
+		w.(http.Flusher).Flush()
+		begun <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
+	})
+	wish := wishFor(server.URL, content)
+	for i := range 2 {
+		_, err := f.Ensure(t.Context(), wish, machine(i))
+		f.Expect(err).To(HaveOccurred())
+	}
+	<-begun
+	f.Eventually(func() []string { return f.volumes("one") }).WithTimeout(patience).Should(HaveLen(1))
+	f.Forget(machine(0))
+	f.Consistently(ended, "100ms").ShouldNot(Receive())
+	f.Forget(machine(1))
+	f.Eventually(ended).WithTimeout(patience).Should(Receive())
+	f.Eventually(func() []string { return f.volumes("one") }).WithTimeout(patience).Should(BeEmpty())
+	f.Expect(f.tasks).To(BeEmpty())
+
+	_, err := f.Ensure(t.Context(), wish, machine(3))
+	f.Expect(err).To(HaveOccurred())
+	<-begun
+	f.stop()
+	f.Expect(f.volumes("one")).To(BeEmpty(), "nor when the manager stops")
+	_, err = f.Ensure(t.Context(), wish, machine(4))
+	f.Expect(err).To(MatchError(ContainSubstring("waits")), "afterwards nothing is begun")
+}
+
+// TestLimits: no more than so many at once for a host and in all, and one host that takes its time
+// doesn't keep the others waiting.
+func TestLimits(t *testing.T) {
+	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 1, InAll: 2})
+	var most atomic.Int32
+	var bodies [][]byte
+	for i := range 4 {
+		bodies = append(bodies, qcow2Image(func(h []byte) { h[100] = byte(i) }))
+	}
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		f.lock.Lock()
+		perHost, all := map[string]int{}, 0
+		for of, task := range f.tasks {
+			if task.phase == transferring {
+				perHost[of.host]++
+				all++
+			}
+		}
+		f.lock.Unlock()
+		for host, count := range perHost {
+			if count > 1 {
+				t.Errorf("%d transfers to %s at once", count, host)
+			}
+		}
+		most.Store(max(most.Load(), int32(all)))
+		time.Sleep(time.Millisecond)
+		i, _ := strconv.Atoi(r.URL.Query().Get("n"))
+		serving(bodies[i])(w, r)
+	})
+	var all sync.WaitGroup
+	for host := range f.fakes.hosts {
+		for i, content := range bodies {
+			all.Go(func() {
+				wish := wishFor(server.URL+"?host="+host+"&n="+strconv.Itoa(i), content)
+				wish.Host = host
+				f.Eventually(func() error {
+					_, err := f.Ensure(t.Context(), wish, machine(i))
+					return err
+				}).WithTimeout(patience).Should(Succeed())
+			})
+		}
+	}
+	all.Wait()
+	f.Expect(most.Load()).To(BeEquivalentTo(2))
+}
+
+// TestKilledManagers leave half images, which the next one takes away when it has made a whole one,
+// or when they have not grown for long; and what a machine was made from stays.
+func TestKilledManagers(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := qcow2Image(nil)
+	var fail atomic.Bool
+	fail.Store(true)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if fail.Load() {
+			http.NotFound(w, r)
+			return
+		}
+		serving(content)(w, r)
+	})
+	wish := wishFor(server.URL, content)
+	host, err := f.fakes.hypervisor("one")
+	f.Expect(err).ToNot(HaveOccurred())
+	f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "fast", Active: true, AvailableBytes: 1 << 40})
+	create := func(pool, name, backing string) {
+		spec := hypervisor.VolumeSpec{VolumeRef: hypervisor.VolumeRef{Pool: pool, Name: name}, Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 20}
+		if backing != "" {
+			spec.Backing = &hypervisor.Backing{Path: backing, Format: hypervisor.FormatQCOW2}
+		}
+		_, err := host.CreateVolume(t.Context(), spec)
+		f.Expect(err).ToNot(HaveOccurred())
+	}
+	create("default", wish.marker()+".dead", "")
+	create("default", wish.marker()+".used", "")
+	create("fast", "disk", "/fake/default/"+wish.marker()+".used")
+	create("default", "other", "")
+
+	// A manager that is alive may fill it: it stays, until it hasn't grown for long.
+	f.Expect(f.failure(wish, machine(1))).To(MatchError(ContainSubstring("404")))
+	stray := hypervisor.VolumeRef{Pool: "default", Name: wish.marker() + ".dead"}
+	f.Expect(host.Volume(t.Context(), stray)).Error().ToNot(HaveOccurred())
+	f.lock.Lock()
+	f.now = func() time.Time { return time.Now().Add(strayAge) }
+	f.lock.Unlock()
+	f.Eventually(func() error {
+		_, err := host.Volume(t.Context(), stray)
+		return err
+	}).WithTimeout(patience).Should(MatchError(hypervisor.ErrNotFound))
+
+	create("default", stray.Name, "")
+	fail.Store(false)
+	image := f.eventually(wish, machine(1))
+	f.stop()
+	left, _ := f.fakes.hosts["one"].Left()
+	f.Expect(left).To(ConsistOf(image.VolumeRef, wish.markerRef(),
+		hypervisor.VolumeRef{Pool: "default", Name: wish.marker() + ".used"}, hypervisor.VolumeRef{Pool: "fast", Name: "disk"},
+		hypervisor.VolumeRef{Pool: "default", Name: "other"}))
+}
+
+// TestMarkersOfNothing: somebody has deleted the content, or the marker isn't one.
+func TestMarkersOfNothing(t *testing.T) {
+	content := qcow2Image(nil)
+	server := serve(t, serving(content))
+	wish := wishFor(server.URL, content)
+	for name, spoil := range map[string]func(f *fixture, host hypervisor.Hypervisor, image Image) error{
+		"content deleted": func(f *fixture, host hypervisor.Hypervisor, image Image) error {
+			return host.DeleteVolume(f.t.Context(), image.VolumeRef)
+		},
+		"marker deleted": func(f *fixture, host hypervisor.Hypervisor, _ Image) error {
+			return host.DeleteVolume(f.t.Context(), wish.markerRef())
+		},
+		"marker is half made": func(f *fixture, host hypervisor.Hypervisor, _ Image) error {
+			_, err := host.CreateVolume(f.t.Context(), hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatRaw, CapacityBytes: 1})
+			return errors.Join(host.DeleteVolume(f.t.Context(), wish.markerRef()), func() error {
+				_, err = host.CreateVolume(f.t.Context(), hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatRaw, CapacityBytes: 1})
+				return err
+			}())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newHosts("one"), Options{})
+			image := f.eventually(wish, machine(1))
+			host, err := f.fakes.hypervisor("one")
+			f.Expect(err).ToNot(HaveOccurred())
+			f.Expect(spoil(f, host, image)).To(Succeed())
+			image = f.eventually(wish, machine(1))
+			f.Expect(f.uploads("one")).To(Equal(2))
+			f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
+			f.stop()
+			f.Expect(f.volumes("one")).To(Equal(whole(wish)))
+		})
+	}
+}
+
+// TestTwoManagers fill the same pool at once, one with a server that lies. Nobody ever finds an image
+// that hasn't the checksum, and in the end there is one.
+func TestTwoManagers(t *testing.T) {
+	good := qcow2Image(nil)
+	bad := qcow2Image(func(header []byte) { header[103] = 1 })
+	for seed := range 20 {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			fakes := newHosts("one")
+			a, b := newFixture(t, fakes, Options{}), newFixture(t, fakes, Options{})
+			var requests atomic.Int32
+			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				n := int(requests.Add(1)) + seed
+				content := good
+				if n%3 == 0 {
+					content = bad
+				}
+				time.Sleep(time.Duration(n%4) * time.Millisecond)
+				w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+				_, _ = w.Write(content[:len(content)/2])
+				w.(http.Flusher).Flush()
+				if n%5 == 0 {
+					panic(http.ErrAbortHandler)
+				}
+				_, _ = w.Write(content[len(content)/2:])
+			})
+			wish := wishFor(server.URL, good)
+			var all sync.WaitGroup
+			for i, f := range []*fixture{a, b} {
+				all.Go(func() {
+					f.Eventually(func() error {
+						image, err := f.Ensure(t.Context(), wish, machine(i))
+						if err == nil {
+							f.Expect(fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(good))
+						}
+						return err
+					}).WithTimeout(patience).Should(Succeed())
+				})
+			}
+			all.Wait()
+			a.stop()
+			b.stop()
+			host, err := fakes.hypervisor("one")
+			a.Expect(err).ToNot(HaveOccurred())
+			image, err := look(t.Context(), host, wish)
+			a.Expect(err).ToNot(HaveOccurred())
+			a.Expect(fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(good))
+			a.Expect(a.volumes("one")).To(ContainElements(whole(wish)))
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package images
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+const (
+	// callTimeout is how long one call to a host may take, other than an upload.
+	callTimeout = time.Minute
+	// strayAge is how long a content without a marker must not have grown before it counts as left
+	// behind. Whoever fills one is given up for dead sooner, by its own watchdogs.
+	strayAge = 10 * time.Minute
+)
+
+// volumes is a host whose calls, other than the upload, each end in time.
+type volumes struct{ hypervisor.Volumes }
+
+func inTime[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+func (v volumes) look(ctx context.Context, wish Wish) (Image, error) {
+	return inTime(ctx, func(ctx context.Context) (Image, error) { return look(ctx, v.Volumes, wish) })
+}
+
+func (v volumes) create(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
+	return inTime(ctx, func(ctx context.Context) (hypervisor.Volume, error) { return v.CreateVolume(ctx, spec) })
+}
+
+// remove deletes a volume, and is content when it isn't there.
+func (v volumes) remove(ctx context.Context, ref hypervisor.VolumeRef) error {
+	_, err := inTime(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, v.DeleteVolume(ctx, ref) })
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// transfer is one attempt to bring an image to its host, unless it is there.
+func (t *task) transfer(ctx context.Context) error {
+	connected, err := t.store.hosts(t.wish.Host)
+	if err != nil {
+		return err
+	}
+	host := volumes{connected}
+	if _, err := host.look(ctx, t.wish); !errors.Is(err, errMissing) {
+		return err
+	}
+	if err := t.removeLeft(ctx, host); err != nil {
+		return err
+	}
+	t.store.removeStrays(ctx, host, t.wish)
+
+	source, err := open(ctx, t.store.client, t.wish, t.store.options, &t.done)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	t.total.Store(source.size)
+	if err := checkRoom(ctx, host, t.wish.Pool, source.size); err != nil {
+		return err
+	}
+	image, err := t.fill(ctx, host, source)
+	if err == nil {
+		err = mark(ctx, host, t.wish, image)
+	}
+	if err != nil {
+		t.removeAfter(ctx, host, image.VolumeRef, err)
+		return err
+	}
+	t.store.removeStrays(ctx, host, t.wish)
+	return nil
+}
+
+// checkRoom finds out before a long upload what would else come out at its end.
+func checkRoom(ctx context.Context, host volumes, name string, size int64) error {
+	pool, err := inTime(ctx, func(ctx context.Context) (hypervisor.Pool, error) { return host.Pool(ctx, name) })
+	if err != nil {
+		return err
+	}
+	if pool.AvailableBytes < size {
+		return &hypervisor.Error{Operation: "storing the image in pool", Object: name, Reason: hypervisor.ErrNoSpace,
+			Cause: fmt.Errorf("it has %s, and %s are free", quantity(size), quantity(pool.AvailableBytes))}
+	}
+	return nil
+}
+
+// fill makes the content of this attempt and uploads to it. The image names what may have been made,
+// also when there is an error.
+func (t *task) fill(ctx context.Context, host volumes, source *download) (Image, error) {
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails
+	image := Image{
+		VolumeRef: hypervisor.VolumeRef{Pool: t.wish.Pool, Name: t.wish.marker() + "." + hex.EncodeToString(id[:])},
+		Format:    t.wish.format(), CapacityBytes: source.capacity,
+	}
+	made, err := host.create(ctx, hypervisor.VolumeSpec{VolumeRef: image.VolumeRef, Format: image.Format, CapacityBytes: image.CapacityBytes})
+	if err != nil {
+		return image, err
+	}
+	image.Path = made.Path
+	if err := host.UploadVolume(ctx, image.VolumeRef, source, source.size); err != nil {
+		return image, err
+	}
+	return image, source.verify()
+}
+
+// mark says for good that a content is the image. When there is an image already, made by somebody
+// faster, that one stays, and the error is nil: the content is a stray.
+func mark(ctx context.Context, host volumes, wish Wish, image Image) error {
+	spec := hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatQCOW2, CapacityBytes: image.CapacityBytes,
+		Backing: &hypervisor.Backing{Path: image.Path, Format: image.Format}}
+	_, err := host.create(ctx, spec)
+	if !errors.Is(err, hypervisor.ErrAlreadyExists) {
+		return err
+	}
+	_, err = host.look(ctx, wish)
+	if !errors.Is(err, errBroken) {
+		return err
+	}
+	if err := host.remove(ctx, wish.markerRef()); err != nil {
+		return err
+	}
+	_, err = host.create(ctx, spec)
+	return err
+}
+
+// removeAfter deletes what a failed attempt has made. What can't be deleted now is deleted before the
+// next attempt, as is what may be marked: the answer to that was lost.
+func (t *task) removeAfter(ctx context.Context, host volumes, ref hypervisor.VolumeRef, why error) {
+	t.left = append(t.left, ref)
+	if hypervisor.Uncertain(why) && ctx.Err() == nil {
+		return
+	}
+	// Also when nobody wants the image any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.store.options.CleanUpTimeout)
+	defer cancel()
+	if _, err := host.look(ctx, t.wish); !errors.Is(err, errMissing) {
+		return // either it is the image, or nobody knows
+	}
+	if err := t.removeLeft(ctx, host); err != nil {
+		klog.FromContext(ctx).Info("Half an image stays on the host until the next attempt", "volume", ref.String(), "err", err)
+	}
+}
+
+// removeLeft deletes what earlier attempts of this task have left. The image isn't marked.
+func (t *task) removeLeft(ctx context.Context, host volumes) error {
+	for len(t.left) > 0 {
+		if err := host.remove(ctx, t.left[0]); err != nil {
+			return err
+		}
+		t.left = t.left[1:]
+	}
+	return nil
+}
+
+// removeStrays deletes contents that managers which are gone have left: at once when the image is
+// there, as whoever still fills one of them is too late; otherwise those that don't grow. What
+// anything is an overlay of stays in any case. An error isn't one of the transfer.
+func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
+	log := klog.FromContext(ctx)
+	all, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, wish.Pool) })
+	if err != nil {
+		log.Info("Not looking for half images", "err", err)
+		return
+	}
+	image, lookErr := host.look(ctx, wish)
+	var strays []hypervisor.Volume
+	for _, volume := range all {
+		if !wish.isContent(volume.Name) || volume.Name == image.Name {
+			continue
+		}
+		if lookErr == nil || errors.Is(lookErr, errMissing) && s.stoppedGrowing(wish.Host, volume) {
+			strays = append(strays, volume)
+		}
+	}
+	for _, stray := range strays {
+		used, err := s.isUsed(ctx, host, wish, stray, all)
+		if err == nil && !used {
+			err = host.remove(ctx, stray.VolumeRef)
+		}
+		if err != nil {
+			log.Info("Half an image stays on the host", "volume", stray.String(), "err", err)
+		}
+	}
+}
+
+// isUsed says whether something is an overlay of a content: machines that were made when it was the image.
+func (s *Store) isUsed(ctx context.Context, host volumes, wish Wish, content hypervisor.Volume, inPool []hypervisor.Volume) (bool, error) {
+	isOverlay := func(volume hypervisor.Volume) bool {
+		return volume.BackingPath == content.Path
+	}
+	if slices.ContainsFunc(inPool, isOverlay) {
+		return true, nil
+	}
+	for _, pool := range s.pools(wish.Host) {
+		if pool == wish.Pool {
+			continue
+		}
+		volumes, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, pool) })
+		if errors.Is(err, hypervisor.ErrNotFound) {
+			continue
+		}
+		if err != nil || slices.ContainsFunc(volumes, isOverlay) {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// observation is how much a content had when it was first seen like that.
+type observation struct {
+	bytes int64
+	since time.Time
+}
+
+// stoppedGrowing says whether a content has been the same for so long that nobody fills it.
+func (s *Store) stoppedGrowing(host string, volume hypervisor.Volume) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	name := path.Join(host, volume.String())
+	seen, known := s.observed[name]
+	if !known || seen.bytes != volume.AllocatedBytes {
+		s.observed[name] = observation{bytes: volume.AllocatedBytes, since: s.now()}
+		return false
+	}
+	if s.now().Sub(seen.since) < strayAge {
+		return false
+	}
+	delete(s.observed, name)
+	return true
+}
