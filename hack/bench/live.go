@@ -22,7 +22,7 @@ import (
 
 // planOfLive compares plans of moves of live namespaces with clusterctl's dry runs of the same, on an
 // API server with growing namespaces. CRDs have no schemas there, which only makes it start sooner.
-func planOfLive(ctx context.Context, tool, clusterctl, module, work string) (err error) {
+func planOfLive(ctx context.Context, tool, clusterctl, module, work string, runs int) (err error) {
 	assets, err := output(ctx, "", "hack/tools/envtest")
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func planOfLive(ctx context.Context, tool, clusterctl, module, work string) (err
 			return fmt.Errorf("making the namespace %s: %w", namespace, err)
 		}
 		compared := comparison{
-			title: fmt.Sprintf("plan of the move of a live namespace with %d objects", objects), aim: 0.05, runs: 3,
+			title: fmt.Sprintf("plan of the move of a live namespace with %d objects", objects), aim: 0.05, runs: min(runs, 5),
 			ours: "clusterctl-release move-plan --live", our: [][]string{{tool, "move-plan", "--live", "--kubeconfig", kubeconfig, "--namespace", namespace}},
 			peers: "clusterctl move --dry-run", peer: [][]string{{clusterctl, "move", "--dry-run", "--kubeconfig", kubeconfig, "--namespace", namespace}},
 			environment: []string{"CLUSTERCTL_DISABLE_VERSIONCHECK=true"},

@@ -1,5 +1,5 @@
 // Command bench times whole processes of this project beside those of its peers, in turn and in one
-// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-publish].
+// run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-only PART].
 //
 // What is measured is Cluster API's own core tree, from its module, and publishing many files to a
 // server with latency.
@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,16 +15,33 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
+)
+
+// The parts of what is measured.
+const (
+	partPublish = "publish"
+	partBuild   = "build"
+	partDump    = "dump"
+	partLive    = "live"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == stopwatch {
+		os.Exit(timeCommand(os.Args[2:]))
+	}
+	parts := []string{partPublish, partBuild, partDump, partLive}
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
-	onlyPublish := flag.Bool("publish", false, "time only publishing to a server")
+	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
 	flag.Parse()
+	if *only != "" {
+		if !slices.Contains(parts, *only) {
+			fmt.Fprintf(os.Stderr, "bench: -only %s: use one of %v\n", *only, parts)
+			os.Exit(2)
+		}
+		parts = []string{*only}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := bench(ctx, *runs, *onlyPublish)
+	err := bench(ctx, *runs, parts)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -48,29 +64,41 @@ type comparison struct {
 	before func() error
 }
 
-func bench(ctx context.Context, runs int, onlyPublish bool) error {
+func bench(ctx context.Context, runs int, parts []string) error {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder to work in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if err := benchPublish(ctx, work, runs); err != nil || onlyPublish {
-		return err
+	wanted := func(part string) bool { return slices.Contains(parts, part) }
+	if wanted(partPublish) {
+		if err := benchPublish(ctx, work, runs); err != nil {
+			return err
+		}
+	}
+	if !wanted(partBuild) && !wanted(partDump) && !wanted(partLive) {
+		return nil
 	}
 	comparisons, programs, err := prepare(ctx, work)
 	if err != nil {
 		return err
 	}
-	for _, c := range comparisons {
-		if err := c.run(ctx, work, runs); err != nil {
-			return fmt.Errorf("%s: %w", c.title, err)
+	if wanted(partBuild) {
+		for _, c := range comparisons {
+			if err := c.run(ctx, work, runs); err != nil {
+				return fmt.Errorf("%s: %w", c.title, err)
+			}
 		}
 	}
-	if err := planOfDumps(ctx, programs.tool, programs.module, work, runs); err != nil {
-		return fmt.Errorf("plans of dumps: %w", err)
+	if wanted(partDump) {
+		if err := planOfDumps(ctx, programs.tool, programs.module, work, runs); err != nil {
+			return fmt.Errorf("plans of dumps: %w", err)
+		}
 	}
-	if err := planOfLive(ctx, programs.tool, programs.clusterctl, programs.module, work); err != nil {
-		return fmt.Errorf("plans of live namespaces: %w", err)
+	if wanted(partLive) {
+		if err := planOfLive(ctx, programs.tool, programs.clusterctl, programs.module, work, runs); err != nil {
+			return fmt.Errorf("plans of live namespaces: %w", err)
+		}
 	}
 	return nil
 }
@@ -158,13 +186,6 @@ func layOutPeer(repository, components, metadata string) error {
 	return os.WriteFile(filepath.Join(repository, "clusterctl.yaml"), []byte(config), 0o600)
 }
 
-// usage is what one side took in one run.
-type usage struct {
-	wall time.Duration
-	// peak is the memory of the largest process, in MiB.
-	peak float64
-}
-
 // run measures both sides in turn and prints a table.
 func (c comparison) run(ctx context.Context, work string, runs int) error {
 	var ours, peers []usage
@@ -189,38 +210,15 @@ func (c comparison) run(ctx context.Context, work string, runs int) error {
 	}
 	var wallRatios, peakRatios []float64
 	for i := range ours {
-		wallRatios = append(wallRatios, ours[i].wall.Seconds()/peers[i].wall.Seconds())
-		peakRatios = append(peakRatios, ours[i].peak/peers[i].peak)
+		wallRatios = append(wallRatios, ours[i].Wall.Seconds()/peers[i].Wall.Seconds())
+		peakRatios = append(peakRatios, ours[i].Peak/peers[i].Peak)
 	}
 	fmt.Printf("%s (%d runs each, in turn; medians)\n", c.title, runs)
-	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.ours, median(ours, func(u usage) float64 { return u.wall.Seconds() }), median(ours, func(u usage) float64 { return u.peak }))
-	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.peers, median(peers, func(u usage) float64 { return u.wall.Seconds() }), median(peers, func(u usage) float64 { return u.peak }))
+	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.ours, median(ours, func(u usage) float64 { return u.Wall.Seconds() }), median(ours, func(u usage) float64 { return u.Peak }))
+	fmt.Printf("  %-48s %7.3f s  %6.1f MiB\n", c.peers, median(peers, func(u usage) float64 { return u.Wall.Seconds() }), median(peers, func(u usage) float64 { return u.Peak }))
 	itself := func(f float64) float64 { return f }
 	fmt.Printf("  %-48s %7.2f    %6.2f      aim: at most %.2f of the time\n\n", "ratio, pair by pair", median(wallRatios, itself), median(peakRatios, itself), c.aim)
 	return nil
-}
-
-// measure runs commands one after the other and adds up what they took.
-func (c comparison) measure(ctx context.Context, work string, commands [][]string) (usage, error) {
-	var total usage
-	for _, command := range commands {
-		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), "HOME="+work, "XDG_CONFIG_HOME="+filepath.Join(work, "config"), "GOPROXY=off")
-		cmd.Env = append(cmd.Env, c.environment...)
-		var complaint strings.Builder
-		cmd.Stderr = &complaint
-		start := time.Now()
-		err := cmd.Run()
-		var exit *exec.ExitError
-		if err != nil && (!c.mayFail || !errors.As(err, &exit)) {
-			return total, fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, complaint.String())
-		}
-		total.wall += time.Since(start)
-		if rusage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-			total.peak = max(total.peak, float64(rusage.Maxrss)/1024)
-		}
-	}
-	return total, nil
 }
 
 // median returns the middle of what value gives for each item.

@@ -22,19 +22,19 @@ func planOfDumps(ctx context.Context, tool, module, work string, runs int) error
 			return err
 		}
 		c := comparison{}
-		var measured []usage
+		var taken []usage
 		for i := range runs + 1 {
 			u, err := c.measure(ctx, work, [][]string{{tool, "move-plan", folder, "--format", "json"}})
 			if err != nil {
 				return err
 			}
 			if i > 0 { // the first warms the caches
-				measured = append(measured, u)
+				taken = append(taken, u)
 			}
 		}
-		wall := median(measured, func(u usage) float64 { return u.wall.Seconds() })
+		wall := median(taken, func(u usage) float64 { return u.Wall.Seconds() })
 		fmt.Printf("  %6d objects, %5.1f MiB %27s %7.3f s  %6.1f MiB  %5.1f us an object\n", objects, float64(size)/(1<<20), "",
-			wall, median(measured, func(u usage) float64 { return u.peak }), wall*1e6/float64(objects))
+			wall, median(taken, func(u usage) float64 { return u.Peak }), wall*1e6/float64(objects))
 	}
 	fmt.Println()
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -153,11 +154,35 @@ func (o *sparseJSON) content() (map[string]any, error) {
 		if _, kept := keep[name]; !kept || len(raw) == 0 {
 			continue
 		}
-		var value any
-		if err := k8sjson.Unmarshal(raw, &value); err != nil {
-			return nil, err
+		value, err := keptOf(raw, keep[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		content[name] = value
 	}
 	return content, nil
+}
+
+// keptOf returns the fields to keep of a value, or the value as it is where that is nil.
+func keptOf(raw json.RawMessage, keep fields) (any, error) {
+	if keep == nil {
+		var value any
+		err := k8sjson.Unmarshal(raw, &value)
+		return value, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	kept := map[string]any{}
+	for name, below := range keep {
+		if raw, ok := all[name]; ok {
+			value, err := keptOf(raw, below)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			kept[name] = value
+		}
+	}
+	return kept, nil
 }
