@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ip runs lines of the command ip, all of them or none after the first that fails.
+func ip(lines ...string) error {
+	command := exec.Command("ip", "-batch", "-")
+	command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("setting up the network (ip %s): %w: %s", strings.Join(lines, "; "), err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// Network is an Ethernet in the sandbox. The sandbox itself has its first address, and other
+// namespaces can be joined to it.
+type Network struct {
+	bridge string
+	prefix netip.Prefix
+
+	mutex sync.Mutex
+	last  netip.Addr
+	made  int
+}
+
+// NewNetwork makes a network with the addresses of a prefix, on a bridge with a name of at most 8
+// characters.
+func NewNetwork(bridge string, prefix netip.Prefix) (*Network, error) {
+	n := &Network{bridge: bridge, prefix: prefix, last: prefix.Masked().Addr().Next()}
+	err := ip(
+		"link add "+bridge+" type bridge stp_state 0 forward_delay 0",
+		fmt.Sprintf("address add %s/%d dev %s", n.last, prefix.Bits(), bridge),
+		"link set "+bridge+" up")
+	if err != nil {
+		return nil, err
+	}
+	// Routed networks of hosts are reached through the sandbox.
+	return n, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
+}
+
+// Gateway is the sandbox's own address in the network.
+func (n *Network) Gateway() netip.Addr {
+	return n.prefix.Masked().Addr().Next()
+}
+
+// AddAddress gives the sandbox one more address, from another prefix than the network's if need be.
+func (n *Network) AddAddress(address netip.Addr) error {
+	return ip(fmt.Sprintf("address add %s/32 dev %s", address, n.bridge))
+}
+
+// AddRoute says that the addresses of a prefix are reached by way of an address in the network.
+func (n *Network) AddRoute(to netip.Prefix, via netip.Addr) error {
+	return ip(fmt.Sprintf("route add %s via %s", to, via))
+}
+
+// Namespace is a network namespace with one interface, eth0, in a Network.
+type Namespace struct {
+	// Name of the namespace.
+	Name string
+	// Address of its interface.
+	Address netip.Addr
+}
+
+// Join makes a namespace with the network's next address. Names are unique in a sandbox.
+func (n *Network) Join(name string) (*Namespace, error) {
+	n.mutex.Lock()
+	n.last = n.last.Next()
+	n.made++
+	address, device := n.last, fmt.Sprintf("%s-%d", n.bridge, n.made)
+	n.mutex.Unlock()
+	if !n.prefix.Contains(address) {
+		return nil, fmt.Errorf("the network %s has no address left for %s", n.prefix, name)
+	}
+	if err := ip(
+		"netns add "+name,
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %s", device, name),
+		fmt.Sprintf("link set %s master %s up", device, n.bridge)); err != nil {
+		return nil, err
+	}
+	namespace := &Namespace{Name: name, Address: address}
+	for _, line := range []string{
+		"link set lo up",
+		fmt.Sprintf("address add %s/%d dev eth0", address, n.prefix.Bits()),
+		"link set eth0 up",
+		fmt.Sprintf("route add default via %s", n.Gateway()),
+	} {
+		arguments := append([]string{"-netns", name}, strings.Fields(line)...)
+		if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("setting up the network of %s (ip %s): %w: %s", name, line, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return namespace, nil
+}
+
+// Remove takes the namespace away. Processes in it lose their network.
+func (ns *Namespace) Remove() error {
+	return ip("netns delete " + ns.Name)
+}
+
+// enter moves the calling thread into the namespace.
+func (ns *Namespace) enter() error {
+	file, err := os.Open("/run/netns/" + ns.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering the network namespace %s: %w", ns.Name, err)
+	}
+	return nil
+}
+
+// Listen listens on a TCP address in the namespace.
+func (ns *Namespace) Listen(ctx context.Context, address string) (net.Listener, error) {
+	type result struct {
+		listener net.Listener
+		err      error
+	}
+	results := make(chan result, 1)
+	go func() {
+		// Not unlocked: the thread is in another network now and ends with this function.
+		runtime.LockOSThread()
+		if err := ns.enter(); err != nil {
+			results <- result{err: err}
+			return
+		}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		results <- result{listener, err}
+	}()
+	got := <-results
+	if got.err != nil {
+		return nil, fmt.Errorf("listening on %s in %s: %w", address, ns.Name, got.err)
+	}
+	return got.listener, nil
+}

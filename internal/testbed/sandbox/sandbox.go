@@ -1,0 +1,300 @@
+// Package sandbox runs a program in a small world of its own: namespaces of processes, mounts and
+// network, in which it may start daemons, make bridges and take any port it likes. Nothing of that
+// is seen outside, several such worlds stand side by side, and the kernel takes all of it away when
+// the program ends, however it ends.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stageVariable tells a program that was started once more what it is there for.
+const stageVariable = "TESTBED_STAGE"
+
+// offVariable leaves out what needs a sandbox, when it is "off".
+const offVariable = "TESTBED"
+
+const (
+	stageInit   = "init"   // process 1 of the sandbox
+	stageInside = "inside" // the program itself
+	stageLaunch = "launch" // a command that is about to start in its namespaces
+)
+
+// Dir is the sandbox's folder for everything that its programs write. It is memory, and gone with
+// the sandbox.
+const Dir = "/run/testbed"
+
+// programs are what a sandbox is built with, and the Debian packages that have them.
+var programs = map[string]string{"ip": "iproute2"}
+
+// Main runs a program in a sandbox and returns the exit status for its process. It starts the
+// running program once more, with the same arguments, so it has to come first in main or TestMain.
+//
+// prepare runs outside of the sandbox, before there is one: it may build and download, for which
+// there is no network inside. What it puts into the environment is seen inside. run is the program,
+// inside.
+func Main(prepare func() error, run func() int) int {
+	var err error
+	status := 1
+	switch stage := os.Getenv(stageVariable); stage {
+	case "":
+		if os.Getenv(offVariable) == "off" {
+			fmt.Fprintf(os.Stderr, "testbed: left out, as %s=off is in the environment\n", offVariable)
+			return 0
+		}
+		if err = Usable(); err == nil {
+			if err = prepare(); err == nil {
+				status, err = enter()
+			}
+		}
+	case stageInit:
+		status, err = beInit()
+	case stageInside:
+		return run()
+	case stageLaunch:
+		err = launch()
+	default:
+		err = fmt.Errorf("the environment has %s=%q, which is not a stage", stageVariable, stage)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testbed:", err)
+		return 1
+	}
+	return status
+}
+
+// ErrUnusable is in errors about machines that can't have a sandbox.
+var ErrUnusable = errors.New("the testbed can't run here")
+
+// Usable returns an error that wraps ErrUnusable and says what is missing, where a sandbox can't be
+// made on this machine.
+func Usable() error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("%w: it needs Linux, and this is %s", ErrUnusable, runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: it needs root, to make namespaces and bridges and to run containers as their users: run it as root, or leave its tests out by %s=off in the environment", ErrUnusable, offVariable)
+	}
+	var missing []string
+	for program, pkg := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, fmt.Sprintf("%s (Debian's package %s)", program, pkg))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: there is no %s: run hack/tools/libvirt", ErrUnusable, strings.Join(missing, ", "))
+	}
+	// The kernel is asked, and not the list of capabilities: containers and seccomp filters refuse too.
+	probe := exec.Command("ip", "link", "add", "testbed0", "type", "bridge")
+	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
+	if out, err := probe.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: it needs namespaces of mounts, processes and network and the right to make a bridge in them "+
+			"(CAP_SYS_ADMIN and CAP_NET_ADMIN; in a container: --privileged), or %s=off in the environment to leave its tests out: %w: %s", ErrUnusable, offVariable, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+
+// again is this program once more, for another stage.
+func again(stage string, args ...string) *exec.Cmd {
+	command := exec.Command("/proc/self/exe", args...)
+	command.Args[0] = os.Args[0]
+	command.Env = append(os.Environ(), stageVariable+"="+stage)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return command
+}
+
+// enter starts process 1 of a new sandbox and waits for its end.
+func enter() (int, error) {
+	// The kernel signals the death of the thread that started a process, not that of its program.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command := again(stageInit, os.Args[1:]...)
+	command.ExtraFiles = inherited
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		return 1, fmt.Errorf("making the sandbox: %w", err)
+	}
+	return wait(command)
+}
+
+// inherited are open files that the sandbox's program finds as 3, 4 and so on.
+var inherited []*os.File
+
+// Inherit hands an open file on to the program in the sandbox, where Inherited gives it back. It is
+// for prepare: a socket that listens outside is reached from outside.
+func Inherit(file *os.File) {
+	inherited = append(inherited, file)
+}
+
+// Inherited returns the file with an index, in the order of the calls of Inherit.
+func Inherited(index int) *os.File {
+	return os.NewFile(uintptr(3+index), "inherited")
+}
+
+// wait passes signals on to a process until it ends, and returns its exit status.
+func wait(command *exec.Cmd) (int, error) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		for received := range signals {
+			_ = command.Process.Signal(received)
+		}
+	}()
+	err := command.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		if status := exit.ExitCode(); status > 0 {
+			return status, nil
+		}
+		return 1, fmt.Errorf("the sandbox ended with %w", err)
+	}
+	return 0, err
+}
+
+// beInit is process 1: it sets the world up, starts the program, and buries what daemons leave
+// behind, since libvirt takes a process for alive until somebody does. When it returns, the kernel
+// kills what is left.
+func beInit() (int, error) {
+	if err := furnish(); err != nil {
+		return 1, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	program := again(stageInside, os.Args[1:]...)
+	for i := range extraFiles() {
+		program.ExtraFiles = append(program.ExtraFiles, Inherited(i))
+	}
+	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := program.Start(); err != nil {
+		return 1, fmt.Errorf("starting in the sandbox: %w", err)
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	go func() {
+		for received := range signals {
+			_ = program.Process.Signal(received)
+		}
+	}()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return 1, fmt.Errorf("waiting for processes of the sandbox: %w", err)
+		case pid != program.Process.Pid:
+			continue
+		case status.Signaled():
+			return 1, fmt.Errorf("the program in the sandbox ended by signal: %s", status.Signal())
+		case status.Exited():
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// extraFiles counts the files that were handed to this process.
+func extraFiles() int {
+	count := 0
+	for {
+		var stat syscall.Stat_t
+		// The runtime's own files have the flag close-on-exec, those of a parent don't.
+		flags, err := unix.FcntlInt(uintptr(3+count), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 || syscall.Fstat(3+count, &stat) != nil {
+			return count
+		}
+		count++
+	}
+}
+
+// furnish gives the sandbox its folders, its own view of processes and network, and a /dev without KVM.
+func furnish() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keeping the sandbox's mounts to itself: %w", err)
+	}
+	for _, mount := range []struct{ kind, target, options string }{
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"tmpfs", "/run", "mode=755,size=75%"},
+	} {
+		if err := unix.Mount(mount.kind, mount.target, mount.kind, 0, mount.options); err != nil {
+			return fmt.Errorf("mounting %s in the sandbox: %w", mount.target, err)
+		}
+	}
+	if err := os.Mkdir(Dir, 0o755); err != nil {
+		return err
+	}
+	// libvirt looks for KVM again and again where the device is there and can't be used.
+	if err := mountDevices("/run/dev", []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "net/tun"}); err != nil {
+		return err
+	}
+	for _, part := range []string{"pts", "shm"} {
+		if err := os.Mkdir(filepath.Join("/run/dev", part), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("/dev/"+part, "/run/dev/"+part, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting /dev/%s in the sandbox: %w", part, err)
+		}
+	}
+	if err := unix.Mount("/run/dev", "/dev", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("mounting /dev in the sandbox: %w", err)
+	}
+	if err := os.Setenv("TMPDIR", Dir); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte("testbed")); err != nil {
+		return err
+	}
+	return ip("link set lo up")
+}
+
+// mountDevices makes a folder of its own for devices of the machine.
+func mountDevices(target string, names []string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "mode=755,size=1m"); err != nil {
+		return fmt.Errorf("mounting %s: %w", target, err)
+	}
+	for _, name := range names {
+		if err := bind(filepath.Join("/dev", name), filepath.Join(target, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind shows a file or a folder at another place, which is made first.
+func bind(source, target string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		err = os.MkdirAll(target, 0o755)
+	} else {
+		if err = os.MkdirAll(filepath.Dir(target), 0o755); err == nil {
+			var file *os.File
+			if file, err = os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644); err == nil {
+				err = file.Close()
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("making a place for %s: %w", source, err)
+	}
+	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", source, target, err)
+	}
+	return nil
+}

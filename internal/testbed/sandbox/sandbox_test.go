@@ -1,0 +1,157 @@
+package sandbox_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.Main(func() error { return nil }, m.Run))
+}
+
+// TestAlone: nothing of the machine's processes, network and devices is there.
+func TestAlone(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(os.Getppid()).To(Equal(1))
+	interfaces, err := net.Interfaces()
+	g.Expect(err).ToNot(HaveOccurred())
+	for _, device := range interfaces {
+		g.Expect(device.Name).To(Or(Equal("lo"), HavePrefix("net")))
+	}
+	g.Expect("/dev/kvm").ToNot(BeAnExistingFile())
+	g.Expect("/dev/null").To(BeAnExistingFile())
+	g.Expect(t.TempDir()).To(HavePrefix(sandbox.Dir))
+}
+
+// TestOrphansAreBuried: what a daemon leaves behind doesn't stay as a zombie.
+func TestOrphansAreBuried(t *testing.T) {
+	g := NewWithT(t)
+	out, err := exec.Command("sh", "-c", "sleep 0.1 & echo $!").Output()
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Eventually(filepath.Join("/proc", strings.TrimSpace(string(out)))).WithTimeout(10 * time.Second).ShouldNot(BeAnExistingFile())
+}
+
+// TestLaunch: a command has the user, the root, the mounts and the network that it asks for.
+func TestLaunch(t *testing.T) {
+	g := NewWithT(t)
+	network, err := sandbox.NewNetwork("net0", netip.MustParsePrefix("10.1.0.0/24"))
+	g.Expect(err).ToNot(HaveOccurred())
+	namespace, err := network.Join("one")
+	g.Expect(err).ToNot(HaveOccurred())
+	secret := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(secret, "key"), []byte("the key"), 0o600)).To(Succeed())
+	g.Expect(os.Chown(filepath.Join(secret, "key"), 65532, 65532)).To(Succeed())
+
+	script := `id -u; id -g; ls /; cat /mounted/key; cat /proc/self/status | grep NoNewPrivs; ls /sys/class/net; touch /mounted/new || touch /new || echo read-only; echo $NAME; uname -n`
+	output := func(c sandbox.Command) string {
+		command, err := c.Cmd()
+		g.Expect(err).ToNot(HaveOccurred())
+		out, err := command.CombinedOutput()
+		g.Expect(err).ToNot(HaveOccurred(), string(out))
+		return string(out)
+	}
+	g.Expect(os.Chmod(secret, 0o755)).To(Succeed())
+	out := output(sandbox.Command{
+		Args: []string{"/bin/sh", "-c", script}, Env: []string{"NAME=value", "PATH=/usr/bin:/bin"}, Network: namespace, Hostname: "guest",
+		Root: t.TempDir(), ReadOnlyRoot: true, User: 65532, Group: 65533, NoNewPrivileges: true,
+		Mounts: []sandbox.Mount{
+			{Source: "/bin", Target: "/bin", ReadOnly: true}, {Source: "/lib", Target: "/lib", ReadOnly: true},
+			{Source: "/lib64", Target: "/lib64", ReadOnly: true}, {Source: "/usr", Target: "/usr", ReadOnly: true},
+			{Source: "/sys", Target: "/sys"}, {Source: secret, Target: "/mounted", ReadOnly: true},
+		},
+	})
+	g.Expect(out).To(HavePrefix("65532\n65533\nbin\ndev\nlib\nlib64\nmounted\nproc\nsys\nusr\nthe keyNoNewPrivs:\t1\neth0\nlo\n"))
+	g.Expect(out).To(HaveSuffix("read-only\nvalue\nguest\n"))
+
+	// What isn't there is said, and the command does not start.
+	command, err := sandbox.Command{Args: []string{"true"}, Mounts: []sandbox.Mount{{Source: "/nowhere", Target: "/mnt"}}}.Cmd()
+	g.Expect(err).ToNot(HaveOccurred())
+	said, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	g.Expect(errors.As(err, &exit)).To(BeTrue())
+	g.Expect(exit.ExitCode()).To(Equal(125))
+	g.Expect(string(said)).To(ContainSubstring("/nowhere: no such file"))
+
+	// The sandbox and the namespace reach each other.
+	listener, err := namespace.Listen(t.Context(), ":80")
+	g.Expect(err).ToNot(HaveOccurred())
+	go func() {
+		if accepted, err := listener.Accept(); err == nil {
+			_, _ = io.WriteString(accepted, "hello")
+			_ = accepted.Close()
+		}
+	}()
+	connection, err := net.Dial("tcp", net.JoinHostPort(namespace.Address.String(), "80"))
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(io.ReadAll(connection)).To(Equal([]byte("hello")))
+	g.Expect(listener.Close()).To(Succeed())
+	g.Expect(namespace.Remove()).To(Succeed())
+}
+
+// TestProcess: a process that ignores being asked is killed with all that it started.
+func TestProcess(t *testing.T) {
+	g := NewWithT(t)
+	log := filepath.Join(t.TempDir(), "log")
+	process, err := sandbox.Start("stubborn", exec.Command("sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait"), log)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Eventually(process.Tail).WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
+	child := strings.TrimSpace(process.Tail())
+	process.Stop(50 * time.Millisecond)
+	g.Eventually(filepath.Join("/proc", child)).WithTimeout(10 * time.Second).ShouldNot(BeAnExistingFile())
+	g.Expect(process.Err()).To(MatchError(ContainSubstring("stubborn: signal: killed")))
+}
+
+// TestNothingStays: kill -9 of the program outside ends every process of its sandbox. The program is
+// this one, inside of which a second sandbox is made.
+func TestNothingStays(t *testing.T) {
+	if os.Getenv("TESTBED_TEST_SLEEP") != "" {
+		command := exec.Command("sleep", "1000")
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("ready")
+		_ = command.Wait()
+		return
+	}
+	g := NewWithT(t)
+	inner := exec.Command("/proc/self/exe", "-test.run", "^TestNothingStays$", "-test.v")
+	inner.Env = append(os.Environ(), "TESTBED_STAGE=", "TESTBED_TEST_SLEEP=yes")
+	stdout, err := inner.StdoutPipe()
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(inner.Start()).To(Succeed())
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && !strings.Contains(lines.Text(), "ready") {
+	}
+	g.Expect(processes(g, "sleep\x001000")).To(Equal(1))
+	g.Expect(inner.Process.Signal(syscall.SIGKILL)).To(Succeed())
+	_ = inner.Wait()
+	g.Eventually(func() int { return processes(g, "sleep\x001000") }).WithTimeout(10 * time.Second).Should(BeZero())
+}
+
+// processes counts those with a command line.
+func processes(g *WithT, commandLine string) int {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	g.Expect(err).ToNot(HaveOccurred())
+	count := 0
+	for _, file := range files {
+		if content, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(content), commandLine) {
+			count++
+		}
+	}
+	return count
+}
