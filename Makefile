@@ -33,9 +33,13 @@ release: ## Build the provider's release into out/release and publish it to the 
 	bin/clusterctl-release publish $(OUT)/release/infrastructure-libvirt/$(VERSION) --to $(OUT)/repository
 
 .PHONY: test
-test: verify ## Run all checks and tests; builds what they need once, and keeps it in a cache
-	hack/tools/libvirt
+test: verify testbed ## Run all checks and tests; builds what they need once, and keeps it in a cache
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./...
+
+.PHONY: testbed
+testbed: ## Build and install what the testbed is made of: a management cluster of processes, and libvirt hosts
+	hack/tools/libvirt
+	go run ./hack/testbed build
 
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod

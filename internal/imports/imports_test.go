@@ -50,6 +50,8 @@ var areas = []struct {
 // forTests are packages that only tests and hack import.
 var forTests = []string{
 	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/tlsproxy", "internal/treetest", "internal/wire",
+	"internal/testbed", "internal/testbed/authority", "internal/testbed/certificates", "internal/testbed/controlplane",
+	"internal/testbed/pods", "internal/testbed/repository", "internal/testbed/sandbox",
 	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest",
 }
 

@@ -5,6 +5,9 @@ package pinned
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,25 +19,47 @@ import (
 // Root returns the project's root folder.
 func Root(tb testing.TB) string {
 	tb.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		tb.Fatal("the test binary does not know where its sources are")
+	root, err := FindRoot()
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	return root
+}
+
+// FindRoot is Root for those that are no test.
+func FindRoot() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(file) {
+		return "", errors.New("the program does not know where its sources are: build it without -trimpath")
+	}
+	return filepath.Join(filepath.Dir(file), "..", ".."), nil
 }
 
 // Tool returns the path of a tool, e.g. "clusterctl", and builds it if this version is not in the
 // cache yet.
 func Tool(tb testing.TB, name string) string {
 	tb.Helper()
+	path, err := FindTool(tb.Context(), name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// FindTool is Tool for those that are no test.
+func FindTool(ctx context.Context, name string) (string, error) {
+	root, err := FindRoot()
+	if err != nil {
+		return "", err
+	}
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(tb.Context(), filepath.Join(Root(tb), "hack", "tools", "tool"), name)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "tools", "tool"), name)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		tb.Fatalf("building the pinned tool %s: %v\n%s", name, err, stderr.String())
+		return "", fmt.Errorf("building the pinned tool %s: %w\n%s", name, err, stderr.String())
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Corpus returns the folder with real providers' trees and releases, which is not a part of the

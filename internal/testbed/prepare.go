@@ -1,0 +1,180 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+)
+
+// preparedVariable has what was prepared, for the program in the sandbox.
+const preparedVariable = "TESTBED_PREPARED"
+
+// prepared is what is built before there is a sandbox, which has no network.
+type prepared struct {
+	// Tools are the paths of pinned tools by their names.
+	Tools map[string]string
+	// Module is the folder of Cluster API's sources, and Version their version.
+	Module, Version string
+	// Release is the folder that `make release` made.
+	Release string
+	// Manager is the provider's manager.
+	Manager string
+}
+
+// tools are all that a testbed runs, as hack/tools/tool knows them.
+var tools = []string{
+	"etcd", "kube-apiserver", "kube-apiserver/kube-controller-manager", "kustomize", "clusterctl",
+	"clusterctl/core", "clusterctl/bootstrap/kubeadm", "clusterctl/controlplane/kubeadm",
+}
+
+// Tools returns the paths of the pinned tools by their names, and builds those that aren't in the cache.
+func Tools(ctx context.Context) (map[string]string, error) {
+	paths := map[string]string{}
+	for _, name := range tools {
+		path, err := pinned.FindTool(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		paths[name] = path
+	}
+	return paths, nil
+}
+
+// Prepare builds what a testbed is made of: the pinned tools, where they aren't in the cache, the
+// provider's release and its manager. It is for sandbox.Main, outside of the sandbox.
+func Prepare() error {
+	ctx := context.Background()
+	var p prepared
+	var err error
+	if p.Tools, err = Tools(ctx); err != nil {
+		return err
+	}
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return err
+	}
+	module, err := run(ctx, root, "go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return err
+	}
+	var found bool
+	if p.Module, p.Version, found = strings.Cut(module, " "); !found {
+		return errors.New("the sources of Cluster API aren't in the module cache: run go mod download")
+	}
+	folder, err := buildFolder(p.Tools["etcd"])
+	if err != nil {
+		return err
+	}
+	p.Release, p.Manager = filepath.Join(folder, "out"), filepath.Join(folder, "manager")
+	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release); err != nil {
+		return err
+	}
+	build := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", p.Manager, "./provider"}
+	if _, err := run(ctx, root, "env", append([]string{"CGO_ENABLED=0", "go"}, build...)...); err != nil {
+		return err
+	}
+	content, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return os.Setenv(preparedVariable, string(content))
+}
+
+// load is the other end of Prepare.
+func load() (prepared, error) {
+	var p prepared
+	if err := json.Unmarshal([]byte(os.Getenv(preparedVariable)), &p); err != nil {
+		return p, fmt.Errorf("reading what was prepared for the testbed: %w: the program has to start with sandbox.Main and testbed.Prepare", err)
+	}
+	return p, noteSources()
+}
+
+// noteSources opens every folder that Prepare builds from. `go test` repeats an old result unless it
+// has seen the test open something that changed since, and it doesn't see what Prepare does.
+func noteSources() error {
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return err
+	}
+	for _, part := range []string{"cmd", "pkg", "provider", "hack/tools", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, part), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				_, err = os.ReadDir(path)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("looking at the sources: %w", err)
+		}
+	}
+	return nil
+}
+
+func run(ctx context.Context, dir, program string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = dir
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, out, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// buildFolder makes a folder beside the cache of tools for what this run builds, which is held by a
+// lock as long as the process lives, and removes those that nobody holds any more: a run that is
+// killed can't clean up after itself.
+func buildFolder(tool string) (string, error) {
+	parent := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tool))), "testbed")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	old, err := filepath.Glob(filepath.Join(parent, "run-*"))
+	if err != nil {
+		return "", err
+	}
+	for _, folder := range old {
+		if lock, err := lockFolder(folder); err == nil {
+			err = os.RemoveAll(folder)
+			_ = lock.Close()
+			if err != nil {
+				return "", err
+			}
+		}
+	}
+	folder, err := os.MkdirTemp(parent, "run-")
+	if err != nil {
+		return "", err
+	}
+	lock, err := lockFolder(folder)
+	if err != nil {
+		return "", err
+	}
+	held = append(held, lock)
+	return folder, nil
+}
+
+// held keeps locks from being collected, and with that given up.
+var held []*os.File
+
+func lockFolder(folder string) (*os.File, error) {
+	file, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("locking %s: %w", folder, err)
+	}
+	return file, nil
+}

@@ -1,0 +1,215 @@
+// Package testbed is a management cluster of processes in a sandbox: a control plane, a node that runs
+// pods, and a real clusterctl with a repository of Cluster API's own providers and the provider of this
+// project. It needs root on Linux, and neither virtualization nor containers nor a network.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/certificates"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/controlplane"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/pods"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+)
+
+// Addresses of the sandbox's network. The sandbox has the first.
+var network = netip.MustParsePrefix("10.88.0.0/16")
+
+const (
+	apiServerPort = 6443
+	// nonRoot is the user of images that are made from distroless/static:nonroot.
+	nonRoot = 65532
+
+	providerImage = "ghcr.io/clusterctl-release/cluster-api-provider-libvirt"
+)
+
+// Testbed is a management cluster that runs.
+type Testbed struct {
+	// Dir has all files of the testbed.
+	Dir string
+	// ControlPlane of the management cluster.
+	ControlPlane *controlplane.ControlPlane
+	// Client has all rights in the management cluster.
+	Client client.Client
+	// Network of the pods, which hosts may join.
+	Network *sandbox.Network
+	// Pods runs the management cluster's pods.
+	Pods *pods.Runner
+	// Kubeconfig is the path of a file that gives all rights in the management cluster.
+	Kubeconfig string
+	// ClusterctlConfig is the path of clusterctl's configuration.
+	ClusterctlConfig string
+
+	prepared prepared
+	cancel   context.CancelFunc
+	ended    chan error
+}
+
+// Options say what testbed to start.
+type Options struct {
+	// Scheme is for Client. It gets the kinds that the testbed itself needs.
+	Scheme *runtime.Scheme
+	// Variables are clusterctl's.
+	Variables map[string]string
+}
+
+// Start starts a management cluster without any provider. It only works in a sandbox that was made
+// with Prepare.
+func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
+	t := &Testbed{Dir: sandbox.Dir}
+	if t.prepared, err = load(); err != nil {
+		return nil, err
+	}
+	if t.Network, err = sandbox.NewNetwork("pods", network); err != nil {
+		return nil, err
+	}
+	t.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
+		Dir:  filepath.Join(t.Dir, "management"),
+		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
+		ControllerManager: t.prepared.Tools["kube-apiserver/kube-controller-manager"],
+		Address:           t.Network.Gateway(), Port: apiServerPort,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting the management cluster: %w", err)
+	}
+	if err := t.startControllers(ctx, options.Scheme); err != nil {
+		return nil, fmt.Errorf("starting the testbed's own controllers: %w", err)
+	}
+	return t, t.configure(ctx, options.Variables)
+}
+
+// startControllers starts what runs pods and issues certificates.
+func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) error {
+	if scheme == nil {
+		scheme = runtime.NewScheme()
+	}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, admissionv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	log, err := os.Create(filepath.Join(t.Dir, "testbed.log"))
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(zap.New(zap.WriteTo(log)))
+	mgr, err := ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return err
+	}
+	if t.Client, err = client.New(t.ControlPlane.Config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	t.Pods = &pods.Runner{
+		Node: "testbed", Dir: filepath.Join(t.Dir, "pods"), Network: t.Network, Images: t.images(),
+		APIServer: [2]string{t.Network.Gateway().String(), strconv.Itoa(apiServerPort)},
+	}
+	if err := t.Pods.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	if err := certificates.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	var running context.Context
+	running, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t.ended = make(chan error, 1)
+	go func() { t.ended <- mgr.Start(running) }()
+	return nil
+}
+
+func (t *Testbed) images() map[string]pods.Image {
+	images := map[string]pods.Image{providerImage: {Program: t.prepared.Manager, Entrypoint: "/manager", User: nonRoot}}
+	for _, provider := range repository.Providers {
+		images[provider.Image] = pods.Image{Program: t.prepared.Tools[provider.Tool], Entrypoint: "/manager", User: nonRoot}
+	}
+	return images
+}
+
+// configure writes the files that clusterctl works with.
+func (t *Testbed) configure(ctx context.Context, variables map[string]string) error {
+	config, err := t.ControlPlane.Kubeconfig(t.ControlPlane.URL())
+	if err != nil {
+		return err
+	}
+	t.Kubeconfig = filepath.Join(t.Dir, "kubeconfig")
+	if err := os.WriteFile(t.Kubeconfig, config, 0o600); err != nil {
+		return err
+	}
+	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", "infrastructure-components.yaml"))
+	if err != nil || len(components) != 1 {
+		return fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
+	}
+	t.ClusterctlConfig, err = repository.Write(ctx, repository.Options{
+		Dir: filepath.Join(t.Dir, "repository"), Module: t.prepared.Module, Version: t.prepared.Version,
+		Kustomize: t.prepared.Tools["kustomize"], CertManager: certificates.Manifest, Variables: variables,
+		Entries: []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: components[0]}},
+	})
+	return err
+}
+
+// Clusterctl runs clusterctl in the management cluster and returns its standard output.
+func (t *Testbed) Clusterctl(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, t.prepared.Tools["clusterctl"], append(args, "--config="+t.ClusterctlConfig)...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+t.Kubeconfig, "XDG_CONFIG_HOME="+filepath.Join(t.Dir, "config"), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// Init installs Cluster API's own providers and the provider of this project, and waits until all of
+// them are available.
+func (t *Testbed) Init(ctx context.Context) error {
+	_, err := t.Clusterctl(ctx, "init", "--infrastructure=libvirt", "--wait-providers")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, t.Logs())
+	}
+	return nil
+}
+
+// Logs are the ends of the logs of all containers, for failures.
+func (t *Testbed) Logs() string {
+	const most = 2000
+	files, err := filepath.Glob(filepath.Join(t.Pods.LogDir(), "*.log"))
+	if err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		fmt.Fprintf(&out, "== %s\n%s\n", filepath.Base(file), content[max(0, len(content)-most):])
+		if err != nil {
+			fmt.Fprintln(&out, err)
+		}
+	}
+	return out.String()
+}
+
+// Stop ends everything of the testbed. The sandbox would do so too, but not say what was wrong.
+func (t *Testbed) Stop() error {
+	t.cancel()
+	err := <-t.ended
+	t.Pods.Stop()
+	t.ControlPlane.Stop()
+	return errors.Join(err)
+}
