@@ -59,14 +59,16 @@ type clusterTest struct {
 	name string
 }
 
-// newClusterTest creates a Ready host in each of some failure domains.
+// newClusterTest creates a Ready host in each of some failure domains. The hosts are paused, so that
+// what the test says of them stays.
 func newClusterTest(t *testing.T, name string, failureDomains ...string) *clusterTest {
 	t.Helper()
 	w, g := theWorld(t), NewWithT(t)
 	g.Expect(startClusterController()).To(Succeed())
 	ct := &clusterTest{WithT: g, world: w, t: t, name: unique(name)}
 	for i, domain := range failureDomains {
-		host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: ct.hostName(i), Labels: map[string]string{"for": ct.name}},
+		host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: ct.hostName(i), Labels: map[string]string{"for": ct.name},
+			Annotations: map[string]string{clusterv1.PausedAnnotation: ""}},
 			Spec: infrav1.LibvirtHostSpec{URI: "test:///default", FailureDomain: domain}}
 		g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
 		ct.setHostReady(i, metav1.ConditionTrue)
@@ -80,13 +82,18 @@ func (ct *clusterTest) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: "default", Name: ct.name}
 }
 
-// setHostReady stands in for the controller of LibvirtHosts.
+// setHostReady stands in for the controller of LibvirtHosts. That one writes the host at first, to say
+// that it is paused.
 func (ct *clusterTest) setHostReady(number int, status metav1.ConditionStatus) {
 	ct.t.Helper()
 	host := &infrav1.LibvirtHost{}
-	ct.Expect(ct.client.Get(ct.t.Context(), client.ObjectKey{Name: ct.hostName(number)}, host)).To(Succeed())
-	conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: status, Reason: "Test"})
-	ct.Expect(ct.client.Status().Update(ct.t.Context(), host)).To(Succeed())
+	ct.Eventually(func() error {
+		if err := ct.client.Get(ct.t.Context(), client.ObjectKey{Name: ct.hostName(number)}, host); err != nil {
+			return err
+		}
+		conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: status, Reason: "Test"})
+		return ct.client.Status().Update(ct.t.Context(), host)
+	}).WithTimeout(soon).Should(Succeed())
 }
 
 // create creates the LibvirtCluster and then the Cluster, each changed first.
@@ -324,8 +331,9 @@ func TestNamespacesOfAnIdentity(t *testing.T) {
 	ct.Expect(ct.client.Create(t.Context(), identity)).To(Succeed())
 	host := &infrav1.LibvirtHost{}
 	ct.Expect(ct.client.Get(t.Context(), client.ObjectKey{Name: ct.hostName(0)}, host)).To(Succeed())
+	before := client.MergeFrom(host.DeepCopy())
 	host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: ct.name}
-	ct.Expect(ct.client.Update(t.Context(), host)).To(Succeed())
+	ct.Expect(ct.client.Patch(t.Context(), host, before)).To(Succeed())
 
 	ct.create(nil, nil)
 	ct.eventually(infrav1.HostsAvailableCondition, metav1.ConditionFalse, infrav1.NamespaceNotAllowedReason)

@@ -71,7 +71,10 @@ func TestLifeOfAnIdentity(t *testing.T) {
 	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{
 		URI: "qemu+tls://host/system", IdentityRef: &infrav1.ClusterIdentityReference{Name: name}}}
 	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
-	g.Eventually(w.manager.log.String).WithTimeout(soon).Should(MatchRegexp(`"Read LibvirtHost" .*"%s"`, name))
+	g.Eventually(func(g Gomega) { // the manager's cache has it then
+		g.Expect(w.client.Get(t.Context(), key, host)).To(Succeed())
+		g.Expect(conditions.Has(host, infrav1.ReachableCondition)).To(BeTrue())
+	}).WithTimeout(soon).Should(Succeed())
 	g.Expect(w.client.Delete(t.Context(), identity)).To(Succeed())
 	g.Expect(eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
 		To(ContainSubstring("Waiting for 1 LibvirtHosts to be deleted or to get another identity, the first is " + name))

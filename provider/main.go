@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/webhooks"
 	"github.com/clusterctl-release/clusterctl-release/provider/version"
 )
@@ -91,9 +92,14 @@ func run(ctx context.Context, options *options) error {
 	if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: managerNamespace()}); err != nil {
 		return err
 	}
+	hosts := fleet.New(fleet.Libvirt, fleet.Options{})
+	if err := mgr.Add(hosts); err != nil {
+		return fmt.Errorf("adding the sessions with hosts to the manager: %w", err)
+	}
 	if err := controllers.SetupWithManager(ctx, mgr, controllers.Options{
 		WatchFilterValue: options.watchFilter,
 		Concurrency:      options.concurrency,
+		Fleet:            hosts,
 	}); err != nil {
 		return err
 	}

@@ -197,6 +197,9 @@ const (
 	// ReachableReason: the daemon answers.
 	ReachableReason = "Reachable"
 
+	// ConnectingReason: the host is being connected to for the first time since it was added or changed.
+	ConnectingReason = "Connecting"
+
 	// ConnectionFailedReason: no connection; the message says why, without credentials.
 	ConnectionFailedReason = "ConnectionFailed"
 
@@ -212,13 +215,14 @@ const (
 	// PoolsNotReadyReason: a pool is missing or inactive; the message says which.
 	PoolsNotReadyReason = "PoolsNotReady"
 
-	// NetworksReadyCondition is True when all networks and devices that spec names are there and active.
+	// NetworksReadyCondition is True when all libvirt networks that spec names are there and active. Bridges
+	// and macvtap devices aren't looked at.
 	NetworksReadyCondition = "NetworksReady"
 
 	// NetworksReadyReason: all networks are there and active.
 	NetworksReadyReason = "NetworksReady"
 
-	// NetworksNotReadyReason: a network or device is missing or inactive; the message says which.
+	// NetworksNotReadyReason: a network is missing or inactive; the message says which.
 	NetworksNotReadyReason = "NetworksNotReady"
 
 	// InMaintenanceReason: the host isn't Ready because spec.maintenance takes it out of use.

@@ -15,6 +15,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachine"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinetemplate"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // Options are what is the same for all controllers, and how much each does at once.
@@ -25,6 +27,9 @@ type Options struct {
 
 	// Concurrency is how many objects of each kind are reconciled at once.
 	Concurrency Concurrency
+
+	// Fleet keeps the sessions with hosts. It is started by whoever made it.
+	Fleet *fleet.Fleet
 }
 
 // Concurrency is how many objects of each kind are reconciled at once.
@@ -49,6 +54,9 @@ type reconciler interface {
 
 // SetupWithManager registers every controller whose feature is on.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := index.Add(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
 	all := []struct {
 		name        string
@@ -66,7 +74,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachinepool.Reconciler{Client: client, WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
-			reconciler: &libvirthost.Reconciler{Client: client, WatchFilterValue: filter}},
+			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter}},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
 			reconciler: &libvirtclusteridentity.Reconciler{Client: client, WatchFilterValue: filter}},
 	}

@@ -130,6 +130,12 @@ func (r Resources) subtract(needs Resources, pools []string) {
 	}
 }
 
+// AddOnHost adds what a machine needs to r, as it is counted on a host with these pools for disks:
+// storage in a pool without a name is in the first of them.
+func (r Resources) AddOnHost(needs Resources, pools []string) {
+	r.add(onHost(needs, pools))
+}
+
 // onHost names the pool of storage that asks for none.
 func onHost(needs Resources, pools []string) Resources {
 	named := Resources{}

@@ -1,56 +1,154 @@
-// Package libvirthost reconciles LibvirtHosts: hypervisors.
+// Package libvirthost reconciles LibvirtHosts: it has a session kept with each host, and says what is
+// seen of it.
 package libvirthost
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/predicates"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/finalizers,verbs=update
+// Secrets are read one by one, and never listed or watched.
+//
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirtmachines,verbs=get;list;watch
+
+// secretInterval is how often credentials are looked at, whether they have been rotated or are there at
+// last: nobody watches Secrets.
+const secretInterval = time.Minute
 
 // Reconciler reconciles LibvirtHosts.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
 	Client client.Client
+
+	// Fleet keeps the sessions with hosts.
+	Fleet *fleet.Fleet
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
+
+	recorder events.EventRecorder
+	writes   writes
 }
 
-// SetupWithManager registers the reconciler with a manager. It looks at objects that have the watch
-// filter's label, not at those that are paused.
+// SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.LibvirtHost{}).
-		WithOptions(options).
-		WithEventFilter(predicates.ResourceNotPausedAndHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
-		Complete(ctx, r)
-	if err != nil {
+	r.recorder = mgr.GetEventRecorder("libvirthost-controller")
+	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtHosts: %w", err)
 	}
 	return nil
 }
 
-// Reconcile reads the object and leaves it alone: this version of the controller has no phases yet.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := &infrav1.LibvirtHost{}
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+// Reconcile keeps a session with a host and writes what is seen of it. A host that is being deleted
+// keeps its session as long as machines are bound to it, because their domains have to be removed.
+//
+// Each write before the last is a reconcile of its own: the change brings the object here again.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	host := &infrav1.LibvirtHost{}
+	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) {
+		r.forget(host.Name) // a machine, an identity or news brought it here
+		return ctrl.Result{}, nil
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, host, infrav1.HostFinalizer); err != nil || added {
+		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "adding the finalizer")
+	}
+	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, host); err != nil || isPaused || written {
+		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "setting the Paused condition")
+	}
 
-	ctrl.LoggerFrom(ctx).V(4).Info("Read LibvirtHost", "generation", object.Generation)
-	return ctrl.Result{}, nil
+	helper, err := patch.NewHelper(host, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
+	}
+	before := host.DeepCopy()
+	result, err := r.reconcile(ctx, host)
+	if later := r.writes.later(before, host); err == nil && later > 0 {
+		return ctrl.Result{RequeueAfter: later}, nil
+	}
+	patched := helper.Patch(ctx, host, patch.WithOwnedConditions{Conditions: []string{
+		infrav1.ReadyCondition, infrav1.PausedCondition, infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition,
+	}})
+	if patched == nil {
+		r.writes.done(before, host)
+		r.announce(before, host)
+	}
+	return result, errors.Join(err, wrap(patched, "writing what has changed"))
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
+	machines, err := r.machines(ctx, host.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !host.DeletionTimestamp.IsZero() && len(machines) == 0 {
+		r.finishDeletion(host)
+		return ctrl.Result{}, nil
+	}
+	target, err := r.target(ctx, host)
+	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
+		r.Fleet.Forget(host.Name)
+		setUnreachable(host, hopeless.reason, hopeless.Error())
+		setReady(host, machines)
+		return ctrl.Result{RequeueAfter: secretInterval}, nil
+	}
+	if err != nil {
+		if !seen(host) { // or else it is as it was: the API server will be back
+			set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.InternalErrorReason, err.Error())
+			setUnseen(host)
+			setReady(host, machines)
+		}
+		return ctrl.Result{}, err
+	}
+	r.Fleet.Ensure(host.Name, target)
+	snapshot, _ := r.Fleet.Snapshot(host.Name)
+	if connecting(snapshot) && seen(host) {
+		return ctrl.Result{}, nil // what was written holds until the first try has ended, which brings the host here
+	}
+	setSeen(host, snapshot)
+	setCounts(host, snapshot, machines)
+	setReady(host, machines)
+	if host.Spec.IdentityRef == nil {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: secretInterval}, nil
+}
+
+func (r *Reconciler) forget(host string) {
+	r.Fleet.Forget(host)
+	r.writes.forget(host)
+}
+
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -1,0 +1,415 @@
+package libvirthost
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+)
+
+const (
+	soon        = 20 * time.Second
+	machineUUID = "00000000-0000-4000-8000-000000000001"
+)
+
+var key = client.ObjectKey{Name: "host"}
+
+// fixture is a LibvirtHost, its host, and a fleet with a reconciler.
+type fixture struct {
+	*WithT
+	t        *testing.T
+	client   client.WithWatch
+	host     *fake.Host
+	recorder *events.FakeRecorder
+
+	*Reconciler
+
+	lock    sync.Mutex
+	targets []fleet.Target
+}
+
+func newFixture(t *testing.T, change func(*infrav1.LibvirtHost), objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{WithT: NewWithT(t), t: t, host: fake.NewHost()}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+		f.Expect(add(scheme)).To(Succeed())
+	}
+	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: key.Name, Labels: map[string]string{clusterv1.WatchLabel: "blue"}},
+		Spec: infrav1.LibvirtHostSpec{URI: "qemu+tls://host/system",
+			StoragePools: infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}},
+			Networks:     []infrav1.HostNetwork{{Name: "default", LibvirtNetwork: "default"}, {Name: "lan", Bridge: "br0"}}}}
+	if change != nil {
+		change(host)
+	}
+	f.client = fakeclient.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(host).
+		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).WithObjects(append(objects, host)...).Build()
+	f.restart()
+	return f
+}
+
+// restart replaces the reconciler and the fleet, as when the manager is started again.
+func (f *fixture) restart() {
+	f.recorder = events.NewFakeRecorder(100)
+	hosts := fleet.New(func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
+		f.lock.Lock()
+		f.targets = append(f.targets, target)
+		f.lock.Unlock()
+		return f.host.Connect(ctx)
+	}, fleet.Options{ListInterval: 20 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	go func() { stopped <- hosts.Start(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		f.Eventually(stopped).WithTimeout(soon).Should(Receive(Succeed()))
+	})
+	f.Reconciler = &Reconciler{Client: f.client, Fleet: hosts, recorder: f.recorder}
+}
+
+func (f *fixture) reconcile() ctrl.Result {
+	f.t.Helper()
+	result, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: key})
+	f.Expect(err).ToNot(HaveOccurred())
+	return result
+}
+
+func (f *fixture) get() *infrav1.LibvirtHost {
+	f.t.Helper()
+	host := &infrav1.LibvirtHost{}
+	f.Expect(f.client.Get(f.t.Context(), key, host)).To(Succeed())
+	return host
+}
+
+// eventually reconciles, as news would, until a condition has a status and reason. It returns its message.
+func (f *fixture) eventually(conditionType string, status metav1.ConditionStatus, reason string) string {
+	f.t.Helper()
+	var message string
+	f.Eventually(func(g Gomega) {
+		_, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: key})
+		g.Expect(err).ToNot(HaveOccurred())
+		condition := conditions.Get(f.get(), conditionType)
+		g.Expect(condition).ToNot(BeNil())
+		g.Expect([]any{condition.Status, condition.Reason}).To(Equal([]any{status, reason}), condition.Message)
+		message = condition.Message
+	}).WithTimeout(soon).WithPolling(5 * time.Millisecond).Should(Succeed())
+	return message
+}
+
+func (f *fixture) eventuallyReady() {
+	f.t.Helper()
+	f.eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
+}
+
+func boundMachine(name string) *infrav1.LibvirtMachine {
+	machine := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name},
+		Spec: infrav1.LibvirtMachineSpec{HostName: key.Name, ProviderID: infrav1.ProviderIDPrefix + machineUUID, CPUs: 2}}
+	machine.Spec.Memory.Set(4 << 30)
+	machine.Spec.RootDisk.Size.Set(20 << 30)
+	return machine
+}
+
+func define(g *WithT, host *fake.Host, uuid string, owner *hypervisor.Owner) {
+	metadata := ""
+	if owner != nil {
+		var err error
+		metadata, err = owner.Metadata()
+		g.Expect(err).ToNot(HaveOccurred())
+	}
+	connection, err := host.Connect(context.Background())
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	g.Expect(connection.DefineDomain(context.Background(), hypervisor.Definition{UUID: uuid, Name: uuid, XML: "<domain><name>" + uuid + "</name><uuid>" + uuid +
+		"</uuid><metadata>" + metadata + "</metadata><memory unit='GiB'>8</memory><vcpu>4</vcpu></domain>"})).To(Succeed())
+	g.Expect(connection.StartDomain(context.Background(), uuid)).To(Succeed())
+}
+
+func TestLifeOfAHost(t *testing.T) {
+	f := newFixture(t, nil)
+	f.reconcile()
+	f.Expect(f.get().Finalizers).To(ConsistOf(infrav1.HostFinalizer))
+	f.Expect(f.get().Status).To(BeZero())
+	f.reconcile()
+	f.Expect(f.get().Status.Conditions).To(HaveExactElements(HaveField("Type", infrav1.PausedCondition)))
+	f.eventuallyReady()
+
+	status := f.get().Status
+	for _, condition := range []string{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition} {
+		f.Expect(conditions.IsTrue(f.get(), condition)).To(BeTrue(), condition)
+	}
+	f.Expect(*status.Capacity.CPUs).To(BeEquivalentTo(16))
+	f.Expect(status.Capacity.Memory.String()).To(Equal("64Gi"))
+	f.Expect(status.Capacity.Storage.String()).To(Equal("1Ti"))
+	f.Expect(*status.Allocated.CPUs).To(BeZero())
+	f.Expect(status.Arch).To(Equal(infrav1.ArchitectureAmd64))
+	f.Expect(status.LibvirtVersion).To(Equal("9.0.0"))
+	f.Expect(status.Features).To(Equal([]string{"bios", "hugepages-1Gi", "hugepages-2Mi", "kvm", "secure-boot", "tpm", "uefi"}))
+	f.Expect(*status.Machines).To(BeZero())
+	f.Expect(f.recorder.Events).To(Receive(Equal("Normal Reachable Connected to libvirt 9.0.0")))
+
+	before := f.get()
+	f.Expect(f.reconcile()).To(BeZero())
+	f.Expect(f.get()).To(Equal(before), "nothing is written when nothing has changed")
+
+	f.host.SetReachable(false)
+	f.Expect(f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.ConnectionFailedReason)).To(ContainSubstring("can't be reached"))
+	f.eventually(infrav1.PoolsReadyCondition, metav1.ConditionUnknown, infrav1.HostUnreachableReason)
+	f.Expect(f.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.NotReadyReason)).To(ContainSubstring("Reachable"))
+	f.Expect(f.get().Status.Capacity.Memory.String()).To(Equal("64Gi"), "what was seen stays")
+	f.Expect(f.recorder.Events).To(Receive(HavePrefix("Warning ConnectionFailed ")))
+	f.host.SetReachable(true)
+	f.eventuallyReady()
+	f.Expect(f.recorder.Events).To(Receive(HavePrefix("Normal Reachable ")))
+	f.Expect(f.recorder.Events).To(BeEmpty())
+}
+
+func TestWhatAHostLacks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec              func(*infrav1.LibvirtHostSpec)
+		host              func(*fake.Host)
+		condition, reason string
+		message           string
+	}{
+		"a pool": {
+			spec:      func(s *infrav1.LibvirtHostSpec) { s.StoragePools.Disks = append(s.StoragePools.Disks, "fast", "big") },
+			host:      func(h *fake.Host) { h.SetPool(hypervisor.Pool{Name: "fast"}) },
+			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
+			message: "Storage pool big doesn't exist; Storage pool fast isn't active",
+		},
+		"the pool for images": {
+			spec:      func(s *infrav1.LibvirtHostSpec) { s.StoragePools.Images = "images" },
+			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason, message: "Storage pool images doesn't exist",
+		},
+		"a right": {
+			host: func(h *fake.Host) {
+				h.Inject(fake.Fault{Operation: fake.PoolVolumes, Effect: fake.Fail, Reason: hypervisor.ErrDenied, Times: -1})
+			},
+			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
+			message: "Storage pool default can't be read: listing the volumes of the storage pool default: not allowed",
+		},
+		"a network": {
+			host:      func(h *fake.Host) { h.SetNetwork(hypervisor.Network{Name: "default"}) },
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason, message: "libvirt network default isn't active",
+		},
+		"maintenance": {
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Maintenance = &infrav1.HostMaintenance{Mode: infrav1.MaintenanceCordon, Reason: "new disks"}
+			},
+			condition: infrav1.ReadyCondition, reason: infrav1.InMaintenanceReason, message: "In maintenance (Cordon): new disks",
+		},
+		"all of it": {
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Maintenance = &infrav1.HostMaintenance{Mode: infrav1.MaintenanceEvacuate}
+			},
+			host:      func(h *fake.Host) { h.SetReachable(false) },
+			condition: infrav1.ReadyCondition, reason: infrav1.InMaintenanceReason, message: "In maintenance (Evacuate)\n* Reachable: connecting to the host",
+		},
+		"an identity": {
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.IdentityRef = &infrav1.ClusterIdentityReference{Name: "nobody"}
+			},
+			condition: infrav1.ReachableCondition, reason: infrav1.IdentityNotFoundReason, message: "LibvirtClusterIdentity nobody doesn't exist",
+		},
+		"a URI that can be read": {
+			spec:      func(s *infrav1.LibvirtHostSpec) { s.URI = "qemu+tls://host/other" },
+			condition: infrav1.ReachableCondition, reason: infrav1.ConnectionFailedReason, message: "reading spec.uri",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, func(host *infrav1.LibvirtHost) {
+				if tc.spec != nil {
+					tc.spec(&host.Spec)
+				}
+			})
+			if tc.host != nil {
+				tc.host(f.host)
+			}
+			f.Eventually(func() string {
+				return f.eventually(tc.condition, metav1.ConditionFalse, tc.reason)
+			}).WithTimeout(soon).Should(HavePrefix(tc.message))
+			f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
+		})
+	}
+}
+
+// TestCounts: what is promised is what bound machines need, and what others take.
+func TestCounts(t *testing.T) {
+	other := boundMachine("elsewhere")
+	other.Spec.HostName = "another"
+	f := newFixture(t, nil, boundMachine("a"), other)
+	define(f.WithT, f.host, machineUUID, &hypervisor.Owner{Cluster: "c", Namespace: "team", Name: "a"})
+	define(f.WithT, f.host, "00000000-0000-4000-8000-000000000002", nil)
+	f.eventuallyReady()
+	allocated := f.get().Status.Allocated
+	f.Expect(*allocated.CPUs).To(BeEquivalentTo(2 + 4))
+	f.Expect(allocated.Memory.String()).To(Equal("12Gi"))
+	f.Expect(allocated.Storage.String()).To(Equal("20Gi"))
+	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(1))
+
+	// Numbers alone can wait, and are written together.
+	before := f.get()
+	machine := boundMachine("b")
+	machine.Spec.ProviderID = infrav1.ProviderIDPrefix + "00000000-0000-4000-8000-000000000003"
+	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
+	f.Expect(f.reconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", countInterval)))
+	f.Expect(f.get()).To(Equal(before))
+	f.writes.last[key.Name] = time.Now().Add(-countInterval)
+	f.reconcile()
+	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(2))
+	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(2 + 4 + 2))
+}
+
+func TestDeletion(t *testing.T) {
+	f := newFixture(t, nil, boundMachine("a"))
+	f.eventuallyReady()
+	f.Expect(f.client.Delete(t.Context(), f.get())).To(Succeed())
+	f.Expect(f.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
+		To(Equal("Waiting for 1 LibvirtMachines that are bound to the host to be deleted: team/a"))
+	_, err := f.Fleet.Hypervisor(key.Name)
+	f.Expect(err).ToNot(HaveOccurred(), "the machines' domains have to be removed")
+	f.restart()
+	f.reconcile()
+	f.Eventually(func() error { _, err := f.Fleet.Hypervisor(key.Name); return err }).WithTimeout(soon).Should(Succeed())
+
+	f.Expect(f.client.Delete(t.Context(), boundMachine("a"))).To(Succeed())
+	f.reconcile()
+	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), key, &infrav1.LibvirtHost{}))).To(BeTrue())
+	_, there := f.Fleet.Snapshot(key.Name)
+	f.Expect(there).To(BeFalse())
+	f.reconcile() // of what is gone
+}
+
+func TestDeletionByForce(t *testing.T) {
+	f := newFixture(t, nil)
+	f.eventuallyReady()
+	host := f.get()
+	host.Finalizers = nil
+	f.Expect(f.client.Update(t.Context(), host)).To(Succeed())
+	f.Expect(f.client.Delete(t.Context(), host)).To(Succeed())
+	f.reconcile()
+	_, there := f.Fleet.Snapshot(key.Name)
+	f.Expect(there).To(BeFalse())
+}
+
+// TestCredentials follows a host from an identity without a Secret over one with, to another Secret.
+func TestCredentials(t *testing.T) {
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
+	f := newFixture(t, func(host *infrav1.LibvirtHost) {
+		host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "id"}
+	}, identity)
+	f.Expect(f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.IdentityNotFoundReason)).
+		To(Equal("Secret system/secret of LibvirtClusterIdentity id doesn't exist"))
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(secretInterval))
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "secret"},
+		Data: map[string][]byte{"ca.crt": []byte("ca"), "tls.crt": []byte("certificate"), "tls.key": []byte("key"), "other": []byte("x")}}
+	f.Expect(f.client.Create(t.Context(), secret)).To(Succeed())
+	f.eventuallyReady()
+	f.Expect(f.reconcile().RequeueAfter).To(Equal(secretInterval))
+	f.Expect(f.targets).To(HaveLen(1))
+	f.Expect(string(f.targets[0].Credentials.CACert)).To(Equal("ca"))
+	f.Expect(string(f.targets[0].Credentials.Key)).To(Equal("key"))
+
+	secret.Data["tls.key"] = []byte("rotated")
+	secret.Data["other"] = nil
+	f.Expect(f.client.Update(t.Context(), secret)).To(Succeed())
+	f.reconcile()
+	f.Eventually(func() int { f.lock.Lock(); defer f.lock.Unlock(); return len(f.targets) }).WithTimeout(soon).Should(Equal(2))
+	f.Expect(string(f.targets[1].Credentials.Key)).To(Equal("rotated"))
+	f.eventuallyReady()
+
+	// Without credentials there is no access, also where there was.
+	f.Expect(f.client.Delete(t.Context(), secret)).To(Succeed())
+	f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.IdentityNotFoundReason)
+	_, err := f.Fleet.Hypervisor(key.Name)
+	f.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
+}
+
+// TestRestart: a manager that has just started writes nothing before it knows anything.
+func TestRestart(t *testing.T) {
+	f := newFixture(t, nil)
+	f.eventuallyReady()
+	before := f.get()
+	f.host.Inject(fake.Fault{Operation: fake.Connect, Effect: fake.Hang})
+	f.restart()
+	f.reconcile()
+	f.Expect(f.get()).To(Equal(before))
+	snapshot, there := f.Fleet.Snapshot(key.Name)
+	f.Expect(there).To(BeTrue())
+	f.Expect(snapshot.Reachable).To(BeFalse())
+}
+
+func TestHostsOfOthersAreLeftAlone(t *testing.T) {
+	f := newFixture(t, nil)
+	f.WatchFilterValue = "blue"
+	f.eventuallyReady()
+	f.WatchFilterValue = "green"
+	before := f.get()
+	f.host.SetReachable(false)
+	f.Expect(f.reconcile()).To(BeZero())
+	f.Expect(f.get()).To(Equal(before))
+	_, there := f.Fleet.Snapshot(key.Name)
+	f.Expect(there).To(BeFalse())
+}
+
+func TestPaused(t *testing.T) {
+	f := newFixture(t, func(host *infrav1.LibvirtHost) { host.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	f.eventually(infrav1.PausedCondition, metav1.ConditionTrue, infrav1.PausedReason)
+	f.reconcile()
+	f.Expect(f.get().Status.Conditions).To(HaveLen(1))
+	_, there := f.Fleet.Snapshot(key.Name)
+	f.Expect(there).To(BeFalse())
+}
+
+// TestErrorsShow: that the API server fails is said of a host of which nothing is known, and doesn't
+// change what is known.
+func TestErrorsShow(t *testing.T) {
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
+	f := newFixture(t, func(host *infrav1.LibvirtHost) {
+		host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "id"}
+	}, identity, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "secret"}})
+	f.reconcile()
+	f.reconcile()
+	failing := interceptor.NewClient(f.client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		if _, is := object.(*corev1.Secret); is {
+			return apierrors.NewTooManyRequestsError("slow down")
+		}
+		return c.Get(ctx, key, object, options...)
+	}})
+	f.Client = failing
+	const failure = "reading Secret system/secret of LibvirtClusterIdentity id: Too many requests: slow down"
+	_, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	f.Expect(err).To(MatchError(failure))
+	f.Expect(f.get().Status.Conditions).To(ContainElements(
+		And(HaveField("Type", infrav1.ReachableCondition), HaveField("Reason", infrav1.InternalErrorReason), HaveField("Message", failure)),
+		And(HaveField("Type", infrav1.ReadyCondition), HaveField("Status", metav1.ConditionUnknown))))
+	f.Client = f.client
+	f.eventuallyReady()
+	f.Client = failing
+	before := f.get()
+	_, err = f.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(f.get()).To(Equal(before))
+}

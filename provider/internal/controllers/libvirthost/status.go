@@ -1,0 +1,236 @@
+package libvirthost
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+)
+
+const (
+	// shownNames is how many names a message has at most.
+	shownNames = 10
+	// maxFeatures is how many features a status may have.
+	maxFeatures = 64
+)
+
+// summedUp are the conditions that Ready sums up.
+var summedUp = conditions.ForConditionTypes{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition}
+
+// architectures are those that a status may have. No machine asks for another one.
+var architectures = []infrav1.Architecture{
+	infrav1.ArchitectureAmd64, infrav1.ArchitectureArm64, infrav1.ArchitectureS390x, infrav1.ArchitecturePpc64le,
+}
+
+// connecting says whether the first try to reach a host hasn't ended.
+func connecting(snapshot fleet.Snapshot) bool {
+	return !snapshot.Reachable && snapshot.Err == nil
+}
+
+// seen says whether the status is about the host as its spec is now.
+func seen(host *infrav1.LibvirtHost) bool {
+	condition := conditions.Get(host, infrav1.ReachableCondition)
+	return condition != nil && condition.ObservedGeneration == host.Generation
+}
+
+func set(host *infrav1.LibvirtHost, conditionType string, status metav1.ConditionStatus, reason, message string) {
+	conditions.Set(host, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
+}
+
+// setUnreachable says that there is no connection, and that nothing else can be seen.
+func setUnreachable(host *infrav1.LibvirtHost, reason, message string) {
+	set(host, infrav1.ReachableCondition, metav1.ConditionFalse, reason, message)
+	setUnseen(host)
+}
+
+func setUnseen(host *infrav1.LibvirtHost) {
+	for _, condition := range []string{infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition} {
+		set(host, condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "There is no connection to the host")
+	}
+}
+
+// setSeen sets what a snapshot shows: conditions, and what the host has and can do.
+func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
+	switch {
+	case connecting(snapshot):
+		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
+		setUnseen(host)
+	case !snapshot.Reachable:
+		setUnreachable(host, infrav1.ConnectionFailedReason, strings.ReplaceAll(snapshot.Err.Error(), "\n", "; "))
+	default:
+		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
+		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))
+		setLacking(host, infrav1.NetworksReadyCondition, infrav1.NetworksReadyReason, infrav1.NetworksNotReadyReason, networkProblems(snapshot))
+	}
+	if snapshot.Taken.IsZero() {
+		return
+	}
+	facts := snapshot.Facts
+	host.Status.LibvirtVersion = facts.LibvirtVersion
+	host.Status.Arch = ""
+	if arch := infrav1.Architecture(facts.Architecture); slices.Contains(architectures, arch) {
+		host.Status.Arch = arch
+	}
+	host.Status.Features = nil
+	for _, feature := range facts.Features[:min(len(facts.Features), maxFeatures)] {
+		host.Status.Features = append(host.Status.Features, string(feature))
+	}
+	capacity := fleet.Capacity(snapshot)
+	host.Status.Capacity = counted(int64(facts.CPUs), facts.MemoryBytes, storage(host, capacity))
+}
+
+func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems []string) {
+	if len(problems) == 0 {
+		set(host, condition, metav1.ConditionTrue, good, "")
+		return
+	}
+	slices.Sort(problems)
+	set(host, condition, metav1.ConditionFalse, bad, strings.Join(problems, "; "))
+}
+
+func poolProblems(snapshot fleet.Snapshot) []string {
+	var problems []string
+	for name, pool := range snapshot.Pools {
+		if problem := problem(pool.Err, pool.Active); problem != "" {
+			problems = append(problems, fmt.Sprintf("Storage pool %s %s", name, problem))
+		}
+	}
+	return problems
+}
+
+func networkProblems(snapshot fleet.Snapshot) []string {
+	var problems []string
+	for name, network := range snapshot.Networks {
+		if problem := problem(network.Err, network.Active); problem != "" {
+			problems = append(problems, fmt.Sprintf("libvirt network %s %s", name, problem))
+		}
+	}
+	return problems
+}
+
+func problem(err error, active bool) string {
+	switch {
+	case errors.Is(err, hypervisor.ErrNotFound):
+		return "doesn't exist"
+	case err != nil:
+		return "can't be read: " + err.Error()
+	case !active:
+		return "isn't active"
+	}
+	return ""
+}
+
+// setCounts sets how much is promised, to how many machines.
+func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) {
+	host.Status.Machines = ptr.To(int32(len(machines))) //nolint:gosec // a host has no 2 billion machines
+	promised := fleet.Foreign(snapshot, fleet.BoundTo(host.Name, machines))
+	for i := range machines {
+		promised.AddOnHost(placement.Needs(&machines[i].Spec), host.Spec.StoragePools.Disks)
+	}
+	var memory int64
+	for resource, amount := range promised {
+		if resource.Kind == placement.Memory || resource.Kind == placement.Hugepages {
+			memory += amount
+		}
+	}
+	before := host.Status.Allocated.Storage
+	host.Status.Allocated = counted(promised[placement.Resource{Kind: placement.CPU}], memory, storage(host, promised))
+	if about(before, host.Status.Allocated.Storage, host.Status.Capacity.Storage) {
+		host.Status.Allocated.Storage = before
+	}
+}
+
+// about says whether two amounts are the same but for a hundredth of the capacity: files of others
+// grow and shrink all the time, and none of that is worth a write.
+func about(before, after, capacity *resource.Quantity) bool {
+	if before == nil || after == nil || capacity == nil {
+		return false
+	}
+	difference := before.Value() - after.Value()
+	return max(difference, -difference) < capacity.Value()/100
+}
+
+// storage adds up what is in the pools for disks.
+func storage(host *infrav1.LibvirtHost, amounts placement.Resources) int64 {
+	var sum int64
+	for _, pool := range host.Spec.StoragePools.Disks {
+		sum += amounts[placement.Resource{Kind: placement.Disk, Name: pool}]
+	}
+	return sum
+}
+
+func counted(cpus, memory, storage int64) infrav1.HostResources {
+	return infrav1.HostResources{CPUs: ptr.To(int32(cpus)), //nolint:gosec // no host has 2 billion CPUs
+		Memory: resource.NewQuantity(memory, resource.BinarySI), Storage: resource.NewQuantity(storage, resource.BinarySI)}
+}
+
+// setReady sums up the other conditions. What takes a host out of use, its deletion or maintenance, is
+// what Ready says first.
+func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
+	if !host.DeletionTimestamp.IsZero() {
+		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason,
+			fmt.Sprintf("Waiting for %d LibvirtMachines that are bound to the host to be deleted: %s", len(machines), names(machines)))
+		return
+	}
+	err := conditions.SetSummaryCondition(host, host, infrav1.ReadyCondition, summedUp,
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
+			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
+				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
+		)})
+	if err != nil {
+		set(host, infrav1.ReadyCondition, metav1.ConditionUnknown, infrav1.InternalErrorReason, err.Error())
+	}
+	if maintenance := host.Spec.Maintenance; maintenance != nil {
+		message := fmt.Sprintf("In maintenance (%s)", maintenance.Mode)
+		if maintenance.Reason != "" {
+			message += ": " + maintenance.Reason
+		}
+		if rest := conditions.GetMessage(host, infrav1.ReadyCondition); rest != "" {
+			message += "\n" + rest
+		}
+		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.InMaintenanceReason, message)
+	}
+}
+
+// names lists machines by namespace and name, so that a message with them stays short.
+func names(machines []infrav1.LibvirtMachine) string {
+	var all []string
+	for i := range machines {
+		all = append(all, machines[i].Namespace+"/"+machines[i].Name)
+	}
+	slices.Sort(all)
+	if rest := len(all) - shownNames; rest > 0 {
+		all = append(all[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(all, ", ")
+}
+
+// announce makes events of what has changed, after it has been written.
+func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
+	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
+		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
+		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		switch {
+		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
+			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
+		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse:
+			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Connect", "%s", is.Message)
+		case condition == infrav1.ReachableCondition && is.Status == metav1.ConditionTrue:
+			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Connect", "Connected to libvirt %s", after.Status.LibvirtVersion)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package libvirthost
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+)
+
+// build registers the controller with what it watches. The watch filter is looked for on LibvirtHosts only.
+func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
+		WithOptions(options).
+		Watches(&infrav1.LibvirtClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToHosts), identityChanged()).
+		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(machineToHost), predicate.GenerationChangedPredicate{}).
+		WatchesRawSource(source.Channel(r.Fleet.Hosts(), &handler.EnqueueRequestForObject{})).
+		Complete(ctx, r)
+}
+
+// identityChanged lets pass that an identity refers to another Secret, or that the Secret has become
+// another one as far as the identity's controller sees.
+func identityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*infrav1.LibvirtClusterIdentity), e.ObjectNew.(*infrav1.LibvirtClusterIdentity)
+		return before.Generation != after.Generation ||
+			conditions.GetReason(before, infrav1.ReadyCondition) != conditions.GetReason(after, infrav1.ReadyCondition)
+	}}
+}
+
+func (r *Reconciler) identityToHosts(ctx context.Context, identity client.Object) []ctrl.Request {
+	list := &infrav1.LibvirtHostList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.IdentityRef; ref != nil && ref.Name == identity.GetName() {
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// machineToHost returns the host that a machine is bound to.
+func machineToHost(_ context.Context, machine client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	for _, host := range index.HostOf(machine) {
+		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: host}})
+	}
+	return requests
+}

@@ -1,0 +1,63 @@
+package libvirthost
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// countInterval is how long a status that was written stays as it is when only numbers or messages
+// differ: how much is allocated, how many machines there are, what exactly an error says. With a
+// thousand machines on their way these change all the time.
+const countInterval = 30 * time.Second
+
+// writes knows when the status of each host was last written.
+type writes struct {
+	lock sync.Mutex
+	last map[string]time.Time
+}
+
+// later returns how long the write of what has changed can wait. 0 when it can't, or when nothing has.
+func (w *writes) later(before, after *infrav1.LibvirtHost) time.Duration {
+	if pressing(before, after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return 0
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return max(time.Until(w.last[after.Name].Add(countInterval)), 0)
+}
+
+// done remembers that what has changed was written.
+func (w *writes) done(before, after *infrav1.LibvirtHost) {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return
+	}
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.last == nil {
+		w.last = map[string]time.Time{}
+	}
+	w.last[after.Name] = time.Now()
+}
+
+func (w *writes) forget(host string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	delete(w.last, host)
+}
+
+// pressing says whether something has changed that somebody waits for or decides by.
+func pressing(before, after *infrav1.LibvirtHost) bool {
+	return !slices.Equal(before.Finalizers, after.Finalizers) ||
+		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
+		}) ||
+		!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
+		before.Status.Arch != after.Status.Arch || before.Status.LibvirtVersion != after.Status.LibvirtVersion ||
+		!slices.Equal(before.Status.Features, after.Status.Features)
+}

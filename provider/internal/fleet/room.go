@@ -1,0 +1,139 @@
+package fleet
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+)
+
+// Bound are the UUIDs of the domains of the LibvirtMachines that are bound to one host: what placement
+// counts by the machines' specs and not by what the host says.
+type Bound map[string]bool
+
+// BoundTo picks the machines that are bound to a host.
+func BoundTo(host string, machines []infrav1.LibvirtMachine) Bound {
+	bound := Bound{}
+	for i := range machines {
+		spec := &machines[i].Spec
+		if uuid, ours := strings.CutPrefix(spec.ProviderID, infrav1.ProviderIDPrefix); ours && spec.HostName == host {
+			bound[uuid] = true
+		}
+	}
+	return bound
+}
+
+// PlacementHost puts a LibvirtHost and what was last seen of it into placement's words. What depends on
+// the cluster, Selected and NamespaceAllowed, is left for the caller.
+//
+// Take the snapshot first and list the machines of bound afterwards: a domain is made after its
+// machine was bound, so that no domain of ours is taken for somebody else's.
+func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) placement.Host {
+	out := placement.Host{
+		Name:          host.Name,
+		FailureDomain: host.Spec.FailureDomain,
+		Maintenance:   host.Spec.Maintenance,
+		Architecture:  infrav1.Architecture(snapshot.Facts.Architecture),
+		Pools:         host.Spec.StoragePools.Disks,
+		Room:          placement.Room(Capacity(snapshot), &host.Spec),
+		Foreign:       Foreign(snapshot, bound),
+	}
+	out.Ready, out.Message = ready(host, snapshot)
+	for _, feature := range snapshot.Facts.Features {
+		out.Features = append(out.Features, string(feature))
+	}
+	for _, network := range host.Spec.Networks {
+		out.Networks = append(out.Networks, network.Name)
+	}
+	for name := range snapshot.Pools[host.Spec.StoragePools.Images].Volumes {
+		out.ImageVolumes = append(out.ImageVolumes, name)
+	}
+	slices.Sort(out.ImageVolumes)
+	return out
+}
+
+// ready says whether machines can be placed on a host, and if not, why. The condition lags behind the
+// snapshot, and either is enough to say no.
+func ready(host *infrav1.LibvirtHost, snapshot Snapshot) (bool, string) {
+	condition := conditions.Get(host, infrav1.ReadyCondition)
+	switch {
+	case !host.DeletionTimestamp.IsZero():
+		return false, "being deleted"
+	case !snapshot.Reachable && snapshot.Err != nil:
+		return false, snapshot.Err.Error()
+	case !snapshot.Reachable:
+		return false, "not connected so far"
+	case condition == nil:
+		return false, "not looked at so far"
+	case !conditions.IsTrue(host, infrav1.ReadyCondition):
+		return false, condition.Message
+	}
+	return true, ""
+}
+
+// Capacity returns what a host has. Memory is what isn't set aside as huge pages; storage is that of
+// each pool that can be used.
+func Capacity(snapshot Snapshot) placement.Resources {
+	memory := snapshot.Facts.MemoryBytes
+	capacity := placement.Resources{}
+	for size, bytes := range snapshot.Facts.HugepageBytes {
+		capacity[placement.Resource{Kind: placement.Hugepages, Name: string(size)}] = bytes
+		memory -= bytes
+	}
+	capacity[placement.Resource{Kind: placement.CPU}] = int64(snapshot.Facts.CPUs)
+	capacity[placement.Resource{Kind: placement.Memory}] = max(memory, 0)
+	for name, pool := range snapshot.Pools {
+		if pool.Active {
+			capacity[placement.Resource{Kind: placement.Disk, Name: name}] = pool.CapacityBytes
+		}
+	}
+	return capacity
+}
+
+// uuidInName finds the UUID that the names of a machine's volumes have in them.
+var uuidInName = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// Foreign returns how much of a host is taken by what isn't a bound machine: domains of others, domains
+// that were ours and have no machine any more, images, and files of whatever kind beside the volumes.
+//
+// A domain counts while it is active. One that is shut off takes nothing, and hosts have old ones; when
+// somebody starts it, news of it come at once.
+func Foreign(snapshot Snapshot, bound Bound) placement.Resources {
+	foreign := placement.Resources{}
+	ownDisks := map[string]map[string]bool{}
+	for uuid, domain := range snapshot.Domains {
+		if !bound[uuid] {
+			if domain.State.Active() {
+				foreign[placement.Resource{Kind: placement.CPU}] += int64(domain.CPUs)
+				foreign[placement.Resource{Kind: placement.Memory}] += domain.MemoryBytes
+			}
+			continue
+		}
+		for _, disk := range domain.Disks {
+			if ownDisks[disk.Pool] == nil {
+				ownDisks[disk.Pool] = map[string]bool{}
+			}
+			ownDisks[disk.Pool][disk.Name] = true
+		}
+	}
+	for name, pool := range snapshot.Pools {
+		if !pool.Active {
+			continue
+		}
+		used := pool.CapacityBytes - pool.AvailableBytes
+		for volume, is := range pool.Volumes {
+			// Disks of a machine that has no domain so far are known by their names.
+			if ownDisks[name][volume] || bound[uuidInName.FindString(volume)] {
+				used -= is.AllocatedBytes
+			}
+		}
+		if used > 0 {
+			foreign[placement.Resource{Kind: placement.Disk, Name: name}] = used
+		}
+	}
+	return foreign
+}
