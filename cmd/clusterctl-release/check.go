@@ -30,6 +30,7 @@ type checkFlags struct {
 	failOn   string
 	list     bool
 	explain  string
+	token    string
 	world    worldFlags
 }
 
@@ -64,6 +65,7 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
 	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
 	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats()))
 	cmd.Flags().StringVar(&flags.failOn, "fail-on", string(checks.Error), "severity to fail on: error, warning or note")
+	addTokenFileFlag(cmd, &flags.token)
 	addWorldFlags(cmd, &flags.world)
 	cmd.Flags().BoolVar(&flags.list, "list", false, "list all checks")
 	cmd.Flags().StringVar(&flags.explain, "explain", "", "print the page of a check, by its id")
@@ -151,19 +153,23 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	if err != nil {
 		return nil, nil, err
 	}
-	sources := newSources(cmd.Context(), config)
-	previous, err := readPrevious(cmd, flags.previous)
+	options, err := readOptions(flags.token, slices.Concat(args, flags.with, []string{flags.previous})...)
 	if err != nil {
 		return nil, nil, err
 	}
-	with, err := readReleases(cmd, flags.with)
+	sources := newSources(cmd.Context(), config)
+	previous, err := readPrevious(cmd, flags.previous, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	with, err := readReleasesWith(cmd, flags.with, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--with: %w", err)
 	}
 	var subjects []*checks.Subject
 	var folders []string
 	for _, arg := range args {
-		releases, err := publish.Read(cmd.Context(), arg)
+		releases, err := publish.ReadWith(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -236,11 +242,11 @@ func (s sources) of(r *release.Release) *checks.Source {
 }
 
 // readPrevious reads the releases before, by their providers' labels.
-func readPrevious(cmd *cobra.Command, location string) (map[string]*release.Release, error) {
+func readPrevious(cmd *cobra.Command, location string, options publish.Options) (map[string]*release.Release, error) {
 	if location == "" {
 		return nil, nil
 	}
-	releases, err := publish.Read(cmd.Context(), location)
+	releases, err := publish.ReadWith(cmd.Context(), location, options)
 	if err != nil {
 		return nil, fmt.Errorf("--previous: %w", err)
 	}

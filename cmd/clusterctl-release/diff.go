@@ -10,7 +10,7 @@ import (
 )
 
 func newDiffCommand() *cobra.Command {
-	var format string
+	var format, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what changed between two releases",
@@ -34,11 +34,15 @@ It ends with status 0 whether there are differences or not; the JSON report says
 			if err := compare.ParseFormat(format); err != nil {
 				return &usageError{err: fmt.Errorf("--format: %w", err)}
 			}
-			before, err := readReleases(cmd, args[:1])
+			options, err := readOptions(tokenFile, args...)
 			if err != nil {
 				return err
 			}
-			after, err := readReleases(cmd, args[1:])
+			before, err := readReleasesWith(cmd, args[:1], options)
+			if err != nil {
+				return err
+			}
+			after, err := readReleasesWith(cmd, args[1:], options)
 			if err != nil {
 				return err
 			}
@@ -56,5 +60,6 @@ It ends with status 0 whether there are differences or not; the JSON report says
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to show the differences, one of %v", compare.Formats()))
+	addTokenFileFlag(cmd, &tokenFile)
 	return cmd
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +22,8 @@ type publishFlags struct {
 	tokenFile        string
 	commit           string
 	notes            string
+	notesFrom        string
+	gitlabRelease    bool
 	signKey          string
 }
 
@@ -63,9 +67,11 @@ PLACE is one of
 	cmd.Flags().BoolVar(&flags.plan, "plan", false, "show what would happen, and change nothing")
 	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
 	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
-	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
+	addTokenFileFlag(cmd, &flags.tokenFile)
 	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
-	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown")
+	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: what changed since the release before)")
+	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: the highest published version below)")
+	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: make a release of the project with links to the files, too")
 	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
 	addSkipChecksFlag(cmd, &flags.skipChecks)
 	_ = cmd.MarkFlagRequired("to")
@@ -85,6 +91,7 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
 		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, ToolVersion: toolVersion(),
+		NotesFrom: flags.notesFrom, GitLabRelease: flags.gitlabRelease,
 	}
 	if flags.notes != "" {
 		notes, err := os.ReadFile(flags.notes)
@@ -126,11 +133,37 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	return result.String(), nil
 }
 
+// addTokenFileFlag adds the flag of commands that read releases from servers.
+func addTokenFileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
+}
+
+// readOptions returns the options to read these locations with. A token in a file is for one server:
+// it is an error if the locations name several.
+func readOptions(tokenFile string, locations ...string) (publish.Options, error) {
+	var hosts []string
+	for _, location := range locations {
+		u, err := url.Parse(location)
+		if err == nil && u.Scheme != "" && u.Host != "" && !slices.Contains(hosts, u.Host) {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	if tokenFile != "" && len(hosts) > 1 {
+		return publish.Options{}, &usageError{err: fmt.Errorf("--token-file is for one server, and the releases are on %s: use the servers' variables, such as GITHUB_TOKEN and GITLAB_TOKEN", strings.Join(hosts, " and "))}
+	}
+	return publish.Options{TokenFile: tokenFile}, nil
+}
+
 // readReleases reads the releases that the arguments name, each once.
 func readReleases(cmd *cobra.Command, args []string) ([]*release.Release, error) {
+	return readReleasesWith(cmd, args, publish.Options{})
+}
+
+// readReleasesWith is readReleases with options, such as the file with the token.
+func readReleasesWith(cmd *cobra.Command, args []string, options publish.Options) ([]*release.Release, error) {
 	var releases []*release.Release
 	for _, arg := range args {
-		found, err := publish.Read(cmd.Context(), arg)
+		found, err := publish.ReadWith(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ It ends with status 1 where something is wrong with what is published.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runVerify(cmd, args[0], key, tokenFile) },
 	}
 	cmd.Flags().StringVar(&key, "key", "", "file with the public key (PEM) that the provenance has to be signed with")
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with the token for a server (default: the server's variable, such as GITHUB_TOKEN)")
+	addTokenFileFlag(cmd, &tokenFile)
 	return cmd
 }
 

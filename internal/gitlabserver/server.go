@@ -1,22 +1,16 @@
-// Package gitlabserver is a GitLab of ours for tests: the generic packages of one project, as they
-// are documented and as GitLab's code has them, wrong sides included.
+// Package gitlabserver is a GitLab of ours for tests: the generic packages and the releases of one
+// project, as they are documented and as GitLab's code has them, wrong sides included.
 package gitlabserver
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 )
 
 // The hosts of a GitLab.
@@ -30,16 +24,19 @@ const (
 type Server struct {
 	// Project is the project's path, e.g. "acme/capl"; it is 42 too.
 	Project string
-	// Token is an access token and JobToken a job's; ReadToken may only read.
-	Token, JobToken, ReadToken string
-	Private                    bool
+	// Token is an access token, JobToken a job's and DeployToken one of the package registry; ReadToken
+	// is an access token that may only read.
+	Token, JobToken, DeployToken, ReadToken string
+	Private                                 bool
 	// RefuseDuplicates is the setting for generic packages.
-	// Source: GitLab docs, "GitLab generic packages repository", "Do not allow duplicate packages".
+	// Source: GitLab docs, "GitLab generic packages repository", "Disable publishing duplicate package names".
 	RefuseDuplicates bool
 	// Keep refuses to delete anything, as GitLab does for those below the role of a maintainer.
+	// Source: app/policies/project_policy.rb of GitLab, destroy_package.
 	Keep bool
 	// Redirect sends downloads to the storage.
-	// Source: GitLab docs, "Object storage", proxy_download.
+	// Source: GitLab docs, "GitLab generic packages repository", "Get checksums from response headers":
+	// with direct download files are redirected to the object storage provider.
 	Redirect bool
 	// PageSize is the size of a page at most; 0 is the real one.
 	PageSize int
@@ -47,25 +44,16 @@ type Server struct {
 	mu       sync.Mutex
 	lastID   int
 	packages []*Package
-}
-
-// Package is a generic package of one version.
-type Package struct {
-	ID                    int
-	Name, Version, Status string
-	Files                 []*File
-}
-
-// File is a file of a package; several may have one name.
-type File struct {
-	ID   int
-	Name string
-	Data []byte
+	releases []*Release
+	tags     map[string]string
 }
 
 // New returns a server with an empty project.
 func New(project string) *Server {
-	return &Server{Project: project, Token: "glpat-writer", JobToken: "glcbt-job", ReadToken: "glpat-reader"} //nolint:gosec // they open nothing
+	return &Server{ //nolint:gosec // they open nothing
+		Project: project, Token: "glpat-writer", JobToken: "glcbt-job", DeployToken: "gldt-deploy", ReadToken: "glpat-reader",
+		tags: map[string]string{},
+	}
 }
 
 // Hosts returns the server under all of its hosts.
@@ -73,64 +61,16 @@ func (s *Server) Hosts() map[string]http.Handler {
 	return map[string]http.Handler{Host: s, StorageHost: s}
 }
 
-// Put puts a file there as it is.
-func (s *Server) Put(name, version, status, file string, data []byte) {
+// Tag puts a tag on a commit.
+func (s *Server) Tag(tag, commit string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findOrCreate(name, version)
-	p.Status = status
-	p.Files = append(p.Files, &File{ID: s.newID(), Name: file, Data: data})
-}
-
-// Files returns the names of all files of a version with their digests, in the order in which they came.
-func (s *Server) Files(name, version string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var files []string
-	for _, p := range s.packages {
-		if p.Name == name && p.Version == version {
-			for _, f := range p.Files {
-				files = append(files, f.Name+" "+sum(f.Data))
-			}
-		}
-	}
-	return files
-}
-
-// Public returns what is downloaded for each name of a version.
-func (s *Server) Public(name, version string) map[string][]byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	files := map[string][]byte{}
-	for _, p := range s.packages {
-		if p.Name == name && p.Version == version {
-			for _, f := range p.Files {
-				files[f.Name] = f.Data // the last one wins, see download
-			}
-		}
-	}
-	return files
+	s.tags[tag] = commit
 }
 
 func (s *Server) newID() int {
 	s.lastID++
 	return s.lastID
-}
-
-func (s *Server) findOrCreate(name, version string) *Package {
-	for _, p := range s.packages {
-		if p.Name == name && p.Version == version {
-			return p
-		}
-	}
-	p := &Package{ID: s.newID(), Name: name, Version: version, Status: "default"}
-	s.packages = append(s.packages, p)
-	return p
-}
-
-func sum(data []byte) string {
-	digest := sha256.Sum256(data)
-	return hex.EncodeToString(digest[:])
 }
 
 // ServeHTTP implements http.Handler.
@@ -150,9 +90,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/api/v4/projects/")
 	project, rest, _ := strings.Cut(rest, "/")
 	project, err := url.PathUnescape(project)
-	may := s.access(r)
+	may := s.access(r, strings.HasPrefix(rest, "packages/generic/"))
 	if !ok || err != nil || project != s.Project && project != "42" || may == "" && s.Private {
-		// Source: GitLab docs, "Status codes": 404 also for what the user may not see.
+		// Source: GitLab docs, "Troubleshooting the REST API", "Status codes": 404 also for what the user
+		// may not see.
 		fail(w, http.StatusNotFound, "404 Project Not Found")
 		return
 	}
@@ -178,17 +119,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.route(w, r, parts, body)
 }
 
-// access returns what a request may do: "write", "read", "" without a token, or "wrong".
-// Source: GitLab docs, "REST API authentication", "GitLab CI/CD job token".
-func (s *Server) access(r *http.Request) string {
-	token, job := r.Header.Get("Private-Token"), r.Header.Get("Job-Token")
+// access returns what a request may do: "write", "read", "" without a token, or "wrong". A deploy token
+// counts for files of packages only; anywhere else nobody looks at it.
+// Source: GitLab docs, "REST API authentication"; "GitLab generic packages repository", "Authenticate to
+// the package registry"; "Deploy tokens", "GitLab public API"; gitlab-org/gitlab issue 333136.
+func (s *Server) access(r *http.Request, files bool) string {
+	token, job, deploy := r.Header.Get("Private-Token"), r.Header.Get("Job-Token"), r.Header.Get("Deploy-Token")
 	if token == "" {
 		token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
+	if !files {
+		deploy = ""
+	}
 	switch {
-	case token == "" && job == "":
+	case token == "" && job == "" && deploy == "":
 		return ""
-	case token == s.Token || job != "" && job == s.JobToken:
+	case token == s.Token || job != "" && job == s.JobToken || deploy != "" && deploy == s.DeployToken:
 		return "write"
 	case token == s.ReadToken:
 		return "read"
@@ -196,138 +142,16 @@ func (s *Server) access(r *http.Request) string {
 	return "wrong"
 }
 
+// route answers requests below a project.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, parts []string, body []byte) {
-	at := func(i int) string {
-		if i < len(parts) {
-			return parts[i]
-		}
-		return ""
-	}
-	id, _ := strconv.Atoi(at(1))
-	i := slices.IndexFunc(s.packages, func(p *Package) bool { return p.ID == id })
-	switch {
-	case at(0) != "packages":
-		fail(w, http.StatusNotFound, "404 Not Found")
-	case at(1) == "generic" && len(parts) == 5 && r.Method == http.MethodPut:
-		s.upload(w, r, parts[2], parts[3], parts[4], body)
-	case at(1) == "generic" && len(parts) == 5:
-		s.download(w, parts[2], parts[3], parts[4])
-	case len(parts) == 1:
-		s.list(w, r)
-	case i < 0:
-		fail(w, http.StatusNotFound, "404 Package Not Found")
-	case r.Method == http.MethodDelete && s.Keep:
-		fail(w, http.StatusForbidden, "403 Forbidden")
-	case len(parts) == 2 && r.Method == http.MethodDelete:
-		s.packages = slices.Delete(s.packages, i, i+1)
-		w.WriteHeader(http.StatusNoContent)
-	case at(2) == "package_files" && len(parts) == 3:
-		var list []any
-		for _, f := range s.packages[i].Files {
-			list = append(list, map[string]any{"id": f.ID, "package_id": id, "file_name": f.Name, "size": len(f.Data), "file_sha256": sum(f.Data)})
-		}
-		s.page(w, r, list)
-	case at(2) == "package_files" && len(parts) == 4 && r.Method == http.MethodDelete:
-		file, _ := strconv.Atoi(parts[3])
-		p := s.packages[i]
-		j := slices.IndexFunc(p.Files, func(f *File) bool { return f.ID == file })
-		if j < 0 {
-			fail(w, http.StatusNotFound, "404 Not Found")
-			return
-		}
-		p.Files = slices.Delete(p.Files, j, j+1)
-		w.WriteHeader(http.StatusNoContent)
+	switch parts[0] {
+	case "packages":
+		s.routePackages(w, r, parts, body)
+	case "releases":
+		s.routeReleases(w, r, parts[1:], body)
 	default:
 		fail(w, http.StatusNotFound, "404 Not Found")
 	}
-}
-
-// fileName is GitLab's rule for the names of files.
-// Source: GitLab docs, "GitLab generic packages repository", "Valid package filename format".
-var fileName = regexp.MustCompile(`^[A-Za-z0-9._+~@-]+$`)
-
-// upload takes a file.
-// Source: GitLab docs, "Publish a package"; lib/api/generic_packages.rb and
-// create_package_file_service.rb: a file of a name that is there makes "Duplicate package is not
-// allowed" where duplicates are refused, and a second file of that name otherwise.
-func (s *Server) upload(w http.ResponseWriter, r *http.Request, name, version, file string, body []byte) {
-	if !fileName.MatchString(file) {
-		fail(w, http.StatusBadRequest, "file_name is invalid")
-		return
-	}
-	p := s.findOrCreate(name, version)
-	there := slices.ContainsFunc(p.Files, func(f *File) bool { return f.Name == file })
-	if there && s.RefuseDuplicates {
-		fail(w, http.StatusBadRequest, "400 Bad request - Duplicate package is not allowed")
-		return
-	}
-	if status := r.URL.Query().Get("status"); status != "" {
-		p.Status = status
-	}
-	if wire.FaultOf(r) == wire.Short {
-		body = body[:len(body)/2]
-	}
-	p.Files = append(p.Files, &File{ID: s.newID(), Name: file, Data: body})
-	reply(w, http.StatusCreated, map[string]string{"message": "201 Created"})
-}
-
-// download answers with the newest file of a name, of hidden packages too.
-// Source: GitLab docs, "Duplicate packages": the most recent one is downloaded;
-// gitlab-org/gitlab merge request 77291, "Allow hidden package files to be downloaded".
-func (s *Server) download(w http.ResponseWriter, name, version, file string) {
-	for _, p := range s.packages {
-		if p.Name != name || p.Version != version {
-			continue
-		}
-		for _, f := range slices.Backward(p.Files) {
-			if f.Name != file {
-				continue
-			}
-			if s.Redirect {
-				w.Header().Set("Location", fmt.Sprintf("https://%s/%d?signature=abc", StorageHost, f.ID))
-				w.WriteHeader(http.StatusFound)
-				return
-			}
-			w.Header().Set("X-Checksum-Sha256", sum(f.Data))
-			_, _ = w.Write(f.Data) // the client may be gone
-			return
-		}
-	}
-	fail(w, http.StatusNotFound, "404 Not Found")
-}
-
-func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Authorization")+r.Header.Get("Private-Token")+r.Header.Get("Job-Token") != "" {
-		http.Error(w, "Only one auth mechanism allowed", http.StatusBadRequest)
-		return
-	}
-	id, err := strconv.Atoi(strings.Trim(r.URL.Path, "/"))
-	for _, p := range s.packages {
-		for _, f := range p.Files {
-			if err == nil && f.ID == id {
-				_, _ = w.Write(f.Data) // the client may be gone
-				return
-			}
-		}
-	}
-	http.Error(w, "Not Found", http.StatusNotFound)
-}
-
-// list answers with packages. Hidden ones are left out unless they are asked for.
-// Source: GitLab docs, "Packages API", "List packages", status.
-func (s *Server) list(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	var list []any
-	for _, p := range s.packages {
-		status := query.Get("status")
-		if name := query.Get("package_name"); name != "" && !strings.Contains(p.Name, name) || // it searches
-			query.Get("package_version") != "" && p.Version != query.Get("package_version") ||
-			status == "" && p.Status == "hidden" || status != "" && p.Status != status {
-			continue
-		}
-		list = append(list, map[string]any{"id": p.ID, "name": p.Name, "version": p.Version, "package_type": "generic", "status": p.Status})
-	}
-	s.page(w, r, list)
 }
 
 // page answers with a page of a list.

@@ -6,6 +6,13 @@ import (
 	"strings"
 )
 
+// Markdown returns the report as text for release notes.
+func (r *Report) Markdown() string {
+	var b strings.Builder
+	_ = writeMarkdown(r, &b) // memory takes it
+	return b.String()
+}
+
 // writeMarkdown shows a report for release notes.
 func writeMarkdown(r *Report, w io.Writer) error {
 	var b strings.Builder

@@ -263,6 +263,25 @@ func (e *serviceError) Error() string {
 
 func (e *serviceError) Unwrap() error { return e.err }
 
+// answered says what an error of a server's API means to the user, by the answer's status; nil stays
+// nil. The answer is nil where there was none.
+func answered(doing string, resp *http.Response, err error, advice map[int]string) error {
+	if err == nil {
+		return nil
+	}
+	e := &serviceError{doing: doing, err: err}
+	if resp == nil {
+		return e
+	}
+	e.status = resp.StatusCode
+	if wait, ok := askedWait(resp, 0); ok {
+		e.advice = fmt.Sprintf("the server limits requests, and asks to wait %s: run this again then", wait)
+		return e
+	}
+	e.advice = advice[e.status]
+	return e
+}
+
 // hasStatus says whether an error is an answer with one of these statuses.
 func hasStatus(err error, statuses ...int) bool {
 	var service *serviceError

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -81,6 +83,64 @@ func fetchFiles(ctx context.Context, f fetched) (found, error) {
 	}
 	r, err := release.New(*provider, f.version, files)
 	return found{release: r, made: beside}, err
+}
+
+// errNoComponents says that a version has no components of a type of providers.
+var errNoComponents = fmt.Errorf("%w: no components of that provider", release.ErrNoRelease)
+
+// fetchEach returns the releases of all types of providers that fetch has for their components' names.
+func fetchEach(place string, fetch func(componentsFile string) (found, error)) ([]found, error) {
+	var all []found
+	for _, name := range componentsFiles() {
+		f, err := fetch(name)
+		if errors.Is(err, errNoComponents) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, place, strings.Join(componentsFiles(), ", "))
+	}
+	return all, nil
+}
+
+// namesBySums returns the files of a version where the server lists none: those in its checksums or,
+// where it has no checksums, the ones that clusterctl asks for in any case. The error is
+// errNoComponents where the components are not there.
+func namesBySums(ctx context.Context, componentsFile string, read func(ctx context.Context, name string) ([]byte, error)) ([]string, error) {
+	isThere := func(name string) (bool, error) {
+		_, err := read(ctx, name)
+		if hasStatus(err, http.StatusNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	names := []string{componentsFile, release.MetadataFile}
+	sums, err := read(ctx, ChecksumsFile)
+	switch {
+	case hasStatus(err, http.StatusNotFound):
+	case err != nil:
+		return nil, err
+	default:
+		listed, err := parseChecksums(sums)
+		if err != nil {
+			return nil, err
+		}
+		names = append(slices.Sorted(maps.Keys(listed)), ChecksumsFile)
+		if there, err := isThere(ProvenanceFile); err != nil {
+			return nil, err
+		} else if there {
+			names = append(names, ProvenanceFile)
+		}
+	}
+	there, err := isThere(componentsFile)
+	if err == nil && (!there || !slices.Contains(names, componentsFile)) {
+		err = fmt.Errorf("%w: there is no file %s", errNoComponents, componentsFile)
+	}
+	return names, err
 }
 
 // beside returns the files that publishing made beside the version's.

@@ -168,29 +168,20 @@ func (g *githubRepository) clusterctlReads() bool {
 
 // failure says what an error of the API means to the user; nil stays nil.
 func (g *githubRepository) failure(doing string, resp *github.Response, err error) error {
-	if err == nil {
-		return nil
+	var answer *http.Response
+	if resp != nil {
+		answer = resp.Response
 	}
-	e := &serviceError{doing: doing, err: err}
-	if resp == nil || resp.Response == nil {
-		return e
-	}
-	e.status = resp.StatusCode
-	if wait, ok := askedWait(resp.Response, 0); ok {
-		e.advice = fmt.Sprintf("the server limits requests, and asks to wait %s: run this again then", wait)
-		return e
-	}
-	switch e.status {
-	case http.StatusUnauthorized:
-		e.advice = "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN or --token-file"
-	case http.StatusForbidden:
-		e.advice = "the token has no right to do this: it needs contents: write (in a workflow: permissions: {contents: write})"
-	case http.StatusNotFound:
-		e.advice = g.notFoundAdvice()
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		e.advice = "the repository was renamed or moved: publish to where it is now"
-	}
-	return e
+	const moved = "the repository was renamed or moved: publish to where it is now"
+	return answered(doing, answer, err, map[int]string{
+		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN or --token-file",
+		http.StatusForbidden:         "the token has no right to do this: it needs contents: write (in a workflow: permissions: {contents: write})",
+		http.StatusNotFound:          g.notFoundAdvice(),
+		http.StatusMovedPermanently:  moved,
+		http.StatusFound:             moved,
+		http.StatusTemporaryRedirect: moved,
+		http.StatusPermanentRedirect: moved,
+	})
 }
 
 func (g *githubRepository) notFoundAdvice() string {

@@ -36,7 +36,7 @@ func (g *githubRepository) prepare(releases []*release.Release) ([]*bundle, erro
 	if err != nil {
 		return nil, err
 	}
-	var problems []error
+	problems := []error{g.opts.checkNotes()}
 	for _, b := range all {
 		problems = append(problems, checkGitHubFiles(b))
 	}
@@ -207,17 +207,16 @@ func (g *githubRepository) Publish(ctx context.Context, releases []*release.Rele
 	}
 	result := &Result{Plan: *plan, Commands: clusterctlCommands("", allReleases(all)), Entry: entryText(g.entries(all))}
 	result.Releases = nil
-	published := make([][]release.File, len(all))
+	published := make([]githubDone, len(all))
 	for i, b := range all {
-		done, files, err := g.publishBundle(ctx, b)
-		if err != nil {
+		if published[i], err = g.publishBundle(ctx, b); err != nil {
 			return nil, err
 		}
-		result.Releases = append(result.Releases, done...)
-		published[i] = files
+		result.Releases = append(result.Releases, published[i].plans...)
+		result.Warnings = append(result.Warnings, published[i].warnings...)
 	}
 	for i, b := range all {
-		if err := g.readBack(ctx, b, published[i]); err != nil {
+		if err := g.readBack(ctx, b, published[i].files); err != nil {
 			return nil, err
 		}
 	}
@@ -228,42 +227,52 @@ func (g *githubRepository) Publish(ctx context.Context, releases []*release.Rele
 	return result, nil
 }
 
-// publishBundle makes a bundle public, and returns what was done about it and the files that have
-// to be there now.
-func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) ([]ReleasePlan, []release.File, error) {
+// githubDone is what was done about a bundle.
+type githubDone struct {
+	plans []ReleasePlan
+	// id is the release, and mark what its draft was marked with; mark is empty where there was none.
+	id   int64
+	mark string
+	// files have to be there now.
+	files    []release.File
+	warnings []string
+}
+
+// publishBundle makes a bundle public, and returns what was done about it.
+func (g *githubRepository) publishBundle(ctx context.Context, b *bundle) (githubDone, error) {
 	var last error
 	for round := range githubRounds {
 		if round > 0 {
 			g.opts.tell(fmt.Sprintf("%v; looking again", last))
 			if err := g.opts.remote.wait(ctx, pause(round)); err != nil {
-				return nil, nil, err
+				return githubDone{}, err
 			}
 		}
 		there, err := g.published(ctx, b.version)
 		if err != nil {
-			return nil, nil, err
+			return githubDone{}, err
 		}
 		plans, err := g.planBundle(ctx, b, there)
 		if err == nil {
 			err = (&Plan{Releases: plans}).Err()
 		}
 		if err != nil {
-			return nil, nil, err
+			return githubDone{}, err
 		}
-		if plans[0].Action == Unchanged {
-			return plans, b.files, g.settle(ctx, b.version, there.GetID(), "") // what lies beside them may be of more providers
+		done := githubDone{id: there.GetID(), files: b.files} // what lies beside them may be of more providers
+		if plans[0].Action != Unchanged {
+			done, err = g.publishRound(ctx, b, there)
 		}
-		mark := newDraftMark(g.opts.remote.time())
-		id, files, err := g.publishRound(ctx, b, there, mark)
 		if err == nil {
-			return plans, files, g.settle(ctx, b.version, id, mark)
+			done.plans = plans
+			return done, g.settle(ctx, b.version, done.id, done.mark)
 		}
 		if !errors.Is(err, errTaken) && !errors.Is(err, errGone) {
-			return nil, nil, err
+			return githubDone{}, err
 		}
 		last = err
 	}
-	return nil, nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", b.version, last, githubRounds)
+	return githubDone{}, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", b.version, last, githubRounds)
 }
 
 // errTaken says that another publisher has made a release public for the version.
@@ -271,50 +280,72 @@ var errTaken = errors.New("another publisher has published the version")
 
 // publishRound builds a draft up under a mark of its own and makes it public, in place of the release
 // that is there, if any. The error is errTaken or errGone where another publisher was quicker.
-func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease, mark string) (int64, []release.File, error) {
+func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *github.RepositoryRelease) (githubDone, error) {
 	commit, built, err := g.target(ctx, b.version)
 	if err != nil {
-		return 0, nil, err
+		return githubDone{}, err
 	}
 	beside, err := madeFiles(b, source{repository: g.url(), commit: built}, g.opts)
 	if err != nil {
-		return 0, nil, err
+		return githubDone{}, err
 	}
-	files := append(slices.Clone(b.files), beside...)
+	done := githubDone{mark: newDraftMark(g.opts.remote.time()), files: append(slices.Clone(b.files), beside...)}
 	listed, err := g.list(ctx)
 	if err != nil {
-		return 0, nil, err
+		return githubDone{}, err
 	}
 	text, adopted := g.text(listed, b.version)
-	g.opts.tell("making a draft of " + b.version)
-	draft, err := g.createDraft(ctx, b, mark, commit, text)
-	if err != nil {
-		return 0, nil, err
+	if text.body == "" {
+		var warning string
+		if text.body, warning = g.opts.notes(ctx, b, g.notesSource(listed)); warning != "" {
+			done.warnings = append(done.warnings, warning)
+		}
 	}
-	if err := g.fill(ctx, draft, files); err != nil {
-		g.discard(ctx, draft)
-		return 0, nil, err
+	g.opts.tell("making a draft of " + b.version)
+	if done.id, err = g.createDraft(ctx, b, done.mark, commit, text); err != nil {
+		return githubDone{}, err
+	}
+	if err := g.fill(ctx, done.id, done.files); err != nil {
+		g.discard(ctx, done.id)
+		return githubDone{}, err
 	}
 	if there != nil {
 		g.opts.tell("removing the " + b.version + " that is replaced")
 		resp, err := g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, there.GetID())
 		if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
-			g.discard(ctx, draft)
-			return 0, nil, g.failure("removing the release that is replaced", resp, err)
+			g.discard(ctx, done.id)
+			return githubDone{}, g.failure("removing the release that is replaced", resp, err)
 		}
 	}
 	g.opts.tell("making " + b.version + " public")
-	err = g.makePublic(ctx, draft, b.version, commit, text, listed)
+	err = g.makePublic(ctx, done.id, b.version, commit, text, listed)
 	if errors.Is(err, errTaken) {
-		g.discardLoser(ctx, draft, b.version)
+		g.discardLoser(ctx, done.id, b.version)
 	}
 	if err != nil {
-		return 0, nil, err
+		return githubDone{}, err
 	}
 	for _, id := range adopted {
 		_, _ = g.client.Repositories.DeleteRelease(ctx, g.owner, g.name, id) // its text is in the release now; a draft more is only untidy
 	}
-	return draft, files, nil
+	return done, nil
+}
+
+// notesSource returns the releases of the repository that notes are made against.
+func (g *githubRepository) notesSource(listed []*github.RepositoryRelease) notesSource {
+	return notesSource{
+		place: g.url(),
+		versions: func(context.Context) ([]string, error) {
+			var versions []string
+			for _, r := range listed {
+				if !r.GetDraft() && isComplete(r) {
+					versions = append(versions, r.GetTagName())
+				}
+			}
+			return versions, nil
+		},
+		fetch: g.Fetch,
+	}
 }
 
 // makePublic makes a draft of this run public. Once it has been asked for, the draft may be public

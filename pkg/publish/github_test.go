@@ -194,7 +194,7 @@ func TestGitHubTagWarnings(t *testing.T) {
 	w.server.Add(githubserver.Release{Tag: "v0.1.1", Assets: []*githubserver.Asset{asset("metadata.yaml"), asset("infrastructure-components.yaml")}})
 	w.server.Add(githubserver.Release{Tag: "v0.2.0", Assets: []*githubserver.Asset{asset("metadata.yaml")}})
 	w.server.Add(githubserver.Release{Tag: "v0.3.0", Draft: true, Assets: []*githubserver.Asset{asset("metadata.yaml"), asset("infrastructure-components.yaml")}})
-	result := w.published(t, nil, someRelease(libvirt, "v0.4.0", ""))
+	result := w.published(t, func(o *Options) { o.NotesFrom = NoNotes }, someRelease(libvirt, "v0.4.0", ""))
 	var tags []string
 	for _, warning := range result.Warnings {
 		tags = append(tags, strings.Fields(warning)[2])

@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/xanzy/go-gitlab"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -100,17 +98,37 @@ func newGitLab(text string, opts Options) (*gitlabPackage, []string, error) {
 	return g, parts[4:], nil
 }
 
-// gitlabCredential returns the access token of the user's, or the token of the job that runs.
+// The headers of tokens. A token's kind is told by its prefix.
+// Source: GitLab docs, "Token overview", "Token prefixes".
+const (
+	accessHeader, jobHeader, deployHeader = "Private-Token", "Job-Token", "Deploy-Token"
+	jobPrefix, deployPrefix               = "glcbt-", "gldt-"
+)
+
+// deployAdvice says what a deploy token is good for.
+// Source: GitLab docs, "Deploy tokens", "GitLab public API".
+const deployAdvice = "a deploy token sends and reads files of packages, and lists or removes nothing: publish with an access token, or a job's, and name the version to read"
+
+// gitlabCredential returns the token of the user's, or that of the job that runs.
 // Source: GitLab docs, "GitLab CI/CD job token"; "Predefined CI/CD variables", CI_SERVER_HOST.
 func gitlabCredential(host string, opts Options) (credential, error) {
-	token, err := readToken(opts.TokenFile, "GITLAB_TOKEN")
-	if err != nil || token != "" {
-		return credential{header: "Private-Token", secret: token, hosts: []string{host}}, err
+	c := credential{header: accessHeader, hosts: []string{host}}
+	var err error
+	if c.secret, err = readToken(opts.TokenFile, "GITLAB_TOKEN"); err != nil {
+		return c, err
 	}
-	if own := os.Getenv("CI_SERVER_HOST"); own != "" && strings.EqualFold(strings.Split(host, ":")[0], own) {
-		token, err = readToken("", "CI_JOB_TOKEN")
+	switch {
+	case strings.HasPrefix(c.secret, deployPrefix):
+		c.header = deployHeader
+	case strings.HasPrefix(c.secret, jobPrefix):
+		c.header = jobHeader
+	case c.secret == "":
+		c.header = jobHeader
+		if own := os.Getenv("CI_SERVER_HOST"); own != "" && strings.EqualFold(strings.Split(host, ":")[0], own) {
+			c.secret, err = readToken("", "CI_JOB_TOKEN")
+		}
 	}
-	return credential{header: "Job-Token", secret: token, hosts: []string{host}}, err
+	return c, err
 }
 
 // unlimited does not slow requests down; a limit is seen to where requests are tried again.
@@ -134,27 +152,20 @@ func (g *gitlabPackage) place(version string) string { return g.url() + "/" + ve
 
 // failure says what an error of the API means to the user; nil stays nil.
 func (g *gitlabPackage) failure(doing string, resp *gitlab.Response, err error) error {
-	if err == nil {
-		return nil
+	var answer *http.Response
+	if resp != nil {
+		answer = resp.Response
 	}
-	e := &serviceError{doing: doing, err: err}
-	if resp == nil || resp.Response == nil {
-		return e
+	advice := map[int]string{
+		http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?",
+		http.StatusForbidden:    "the token has no right to do this: it needs the scope api and the role of a developer; a job of another project has to be allowed in the project's settings",
+		http.StatusNotFound:     "there is no such project, or the token may not see it; or its package registry is turned off",
 	}
-	e.status = resp.StatusCode
-	if wait, ok := askedWait(resp.Response, 0); ok {
-		e.advice = fmt.Sprintf("the server limits requests, and asks to wait %s: run this again then", wait)
-		return e
+	if g.credential.header == deployHeader {
+		advice[http.StatusUnauthorized] = deployAdvice
+		advice[http.StatusNotFound] += "; " + deployAdvice
 	}
-	switch e.status {
-	case http.StatusUnauthorized:
-		e.advice = "the token is missing or not accepted: it is read from --token-file, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?"
-	case http.StatusForbidden:
-		e.advice = "the token has no right to do this: it needs the scope api and the role of a developer; a job of another project has to be allowed in the project's settings"
-	case http.StatusNotFound:
-		e.advice = "there is no such project, or the token may not see it; or its package registry is turned off"
-	}
-	return e
+	return answered(doing, answer, err, advice)
 }
 
 // hostWarning says that clusterctl does not know this host for a GitLab.
@@ -283,113 +294,4 @@ func (g *gitlabPackage) packages(ctx context.Context, version, status string) ([
 func (g *gitlabPackage) download(ctx context.Context, version, name string) ([]byte, error) {
 	data, resp, err := g.client.GenericPackages.DownloadPackageFile(g.project, g.name, version, name, gitlab.WithContext(ctx))
 	return data, g.failure("downloading "+name, resp, err)
-}
-
-// clusterctlReader returns what reads files through clusterctl's own client.
-func (g *gitlabPackage) clusterctlReader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), error) {
-	if read := g.opts.remote.readFile; read != nil {
-		return func(ctx context.Context, name string) ([]byte, error) {
-			return read(ctx, g.entryURL(version, name), name)
-		}, nil
-	}
-	client, err := serverClient(ctx, repository.NewGitLabRepository, g.entryURL(version, release.MetadataFile), config.GitLabAccessTokenVariable, g.credential)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, nil
-}
-
-// Fetch implements Publisher. Clusterctl knows no latest version of a package, so that this is the
-// highest stable one.
-func (g *gitlabPackage) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
-	if err := provider.Validate(); err != nil {
-		return nil, err
-	}
-	f, err := g.fetch(ctx, version, provider.ComponentsFile(), &provider)
-	return f.release, err
-}
-
-// readGitLab returns the release that clusterctl's URL of a provider names, or, without a file, the
-// releases of all providers of a version.
-func readGitLab(ctx context.Context, text string, opts Options) ([]found, error) {
-	g, rest, err := newGitLab(text, opts)
-	if err != nil {
-		return nil, err
-	}
-	if len(rest) < 1 || len(rest) > 2 {
-		return nil, fmt.Errorf("%q names no release: write %s/VERSION/COMPONENTS-FILE as in clusterctl's configuration", text, g.url())
-	}
-	if rest[0] != latest {
-		if _, err := release.ParseVersion(rest[0]); err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-	}
-	if len(rest) == 2 {
-		f, err := g.fetch(ctx, rest[0], rest[1], nil)
-		if err != nil {
-			return nil, err
-		}
-		return []found{f}, nil
-	}
-	var releases []found
-	for _, name := range componentsFiles() {
-		f, err := g.fetch(ctx, rest[0], name, nil)
-		if errors.Is(err, release.ErrNoRelease) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		releases = append(releases, f)
-	}
-	if len(releases) == 0 {
-		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, g.place(rest[0]), strings.Join(componentsFiles(), ", "))
-	}
-	return releases, nil
-}
-
-func (g *gitlabPackage) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (found, error) {
-	packages, err := g.packages(ctx, "", "default")
-	if err != nil {
-		return found{}, err
-	}
-	var versions []string
-	for _, p := range packages {
-		if _, err := release.ParseVersion(p.Version); err == nil {
-			versions = append(versions, p.Version)
-		}
-	}
-	slices.SortFunc(versions, func(a, b string) int { return compareVersions(b, a) })
-	if version == "" || version == latest {
-		i := slices.IndexFunc(versions, stable)
-		if i < 0 {
-			return found{}, fmt.Errorf("%w in %s: it has no version", release.ErrNoRelease, g.url())
-		}
-		version = versions[i]
-	}
-	there, err := g.look(ctx, version)
-	if err != nil {
-		return found{}, err
-	}
-	if _, ok := there.newest(componentsFile); !ok || !there.complete() {
-		return found{}, fmt.Errorf("%w: %s has no %s and %s: the package has the versions %s", release.ErrNoRelease, g.place(version), componentsFile, release.MetadataFile, strings.Join(versions, ", "))
-	}
-	var names []string
-	for _, f := range there.files {
-		if !slices.Contains(names, f.name) {
-			names = append(names, f.name)
-		}
-	}
-	f, err := fetchFiles(ctx, fetched{
-		version: version, names: names, componentsFile: componentsFile, provider: provider, repository: g.name,
-		read: func(ctx context.Context, name string) ([]byte, error) { return g.download(ctx, version, name) },
-	})
-	if err != nil {
-		return found{}, err
-	}
-	if !strings.HasPrefix(g.host, clusterctlsGitLab) {
-		f.note = g.hostWarning()
-	}
-	f.read, err = g.clusterctlReader(ctx, version)
-	return f, err
 }

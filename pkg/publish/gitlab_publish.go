@@ -29,7 +29,7 @@ func (g *gitlabPackage) prepare(releases []*release.Release) ([]*bundle, error) 
 	if err != nil {
 		return nil, err
 	}
-	var problems []error
+	problems := []error{g.opts.checkNotes()}
 	for _, b := range all {
 		for _, f := range b.files {
 			if !assetName.MatchString(f.Name) {
@@ -64,6 +64,19 @@ func (g *gitlabPackage) plan(ctx context.Context, all []*bundle) (*Plan, error) 
 	}
 	if !strings.HasPrefix(g.host, clusterctlsGitLab) {
 		plan.Warnings = append(plan.Warnings, g.hostWarning())
+	}
+	if g.opts.Notes != "" && !g.opts.GitLabRelease {
+		plan.Warnings = append(plan.Warnings, "a package has no notes: with --gitlab-release they are those of the project's release")
+	}
+	for _, b := range all {
+		if !g.opts.GitLabRelease {
+			break
+		}
+		page, err := g.planPage(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		plan.Pages = append(plan.Pages, *page)
 	}
 	return plan, nil
 }
@@ -130,7 +143,7 @@ func (g *gitlabPackage) Publish(ctx context.Context, releases []*release.Release
 		return nil, err
 	}
 	result := &Result{Plan: *plan, Commands: clusterctlCommands("", allReleases(all)), Entry: entryText(g.entries(all))}
-	result.Releases = nil
+	result.Releases, result.Pages = nil, nil
 	for _, b := range all {
 		done, err := g.publishBundle(ctx, b)
 		if err != nil {
@@ -145,6 +158,19 @@ func (g *gitlabPackage) Publish(ctx context.Context, releases []*release.Release
 		}
 		if err := readBackFiles(ctx, b, b.files, g.opts, clusterctlReadsAtOnce, read); err != nil {
 			return nil, err
+		}
+	}
+	for _, b := range all {
+		if !g.opts.GitLabRelease {
+			break
+		}
+		page, warning, err := g.makePage(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		result.Pages = append(result.Pages, *page)
+		if warning != "" {
+			result.Warnings = append(result.Warnings, warning)
 		}
 	}
 	return result, nil

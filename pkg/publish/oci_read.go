@@ -61,25 +61,13 @@ func readOCI(ctx context.Context, text string, opts Options) ([]found, error) {
 			return nil, fmt.Errorf("%q: %w: write %s:VERSION", text, err, o.url())
 		}
 	}
-	var all []found
-	for _, name := range componentsFiles() {
-		f, err := o.fetch(ctx, version, name, nil)
-		if errors.Is(err, errNoComponents) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f)
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: %s has no components of any provider", release.ErrNoRelease, o.place(version))
-	}
-	return all, nil
+	return o.fetchAll(ctx, version)
 }
 
-// errNoComponents says that a version has no components of a type of providers.
-var errNoComponents = fmt.Errorf("%w: no components of that provider", release.ErrNoRelease)
+// fetchAll returns the releases of all providers whose components are in a version.
+func (o *ociRepository) fetchAll(ctx context.Context, version string) ([]found, error) {
+	return fetchEach(o.place(version), func(componentsFile string) (found, error) { return o.fetch(ctx, version, componentsFile, nil) })
+}
 
 func (o *ociRepository) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (found, error) {
 	if version == "" || version == latest {

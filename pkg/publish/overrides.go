@@ -164,7 +164,7 @@ func readBackOverrides(ctx context.Context, configuration config.Client, r *rele
 		if err != nil {
 			return &ReadBackError{Release: r, File: file.Name, Err: err}
 		}
-		if err := compare(ctx, client, r, file); err != nil {
+		if err := readBackAs(ctx, client, r, file); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,8 @@ type Plan struct {
 	Releases []ReleasePlan
 	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
 	Config *ConfigPlan
+	// Pages are releases for people beside what clusterctl reads; empty where the target has none.
+	Pages []PagePlan
 	// Warnings are what was seen at the place that bites its users, whoever put it there.
 	Warnings []string
 }
@@ -44,6 +46,16 @@ type ReleasePlan struct {
 	Differences []release.Difference
 	// Err says why the release is refused.
 	Err error
+}
+
+// PagePlan is what would happen to a release that people look at.
+type PagePlan struct {
+	// Place is its URL.
+	Place string
+	// Action is Create, Update or Unchanged.
+	Action Action
+	// Links are the names of the links that it would get.
+	Links []string
 }
 
 // ConfigPlan is what would happen to the clusterctl.yaml at a repository's root.
@@ -78,6 +90,11 @@ func (p *Plan) Changes() bool {
 			return true
 		}
 	}
+	for _, page := range p.Pages {
+		if page.Action != Unchanged {
+			return true
+		}
+	}
 	return p.Config != nil && p.Config.Action != Unchanged
 }
 
@@ -99,6 +116,9 @@ func (p *Plan) String() string {
 		for _, entry := range p.Config.Entries {
 			fmt.Fprintf(&b, "             %s\n", entry)
 		}
+	}
+	for _, page := range p.Pages {
+		fmt.Fprintf(&b, "  %-9s  %s, %s\n", page.Action, page.Place, count(len(page.Links), "link"))
 	}
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(&b, "  warning: %s\n", warning)
@@ -129,6 +149,11 @@ func (r *Result) String() string {
 			verb = "wrote"
 		}
 		fmt.Fprintf(&b, "%s %s: %s\n", verb, r.Config.Path, strings.Join(r.Config.Entries, ", "))
+	}
+	for _, page := range r.Pages {
+		if page.Action != Unchanged {
+			fmt.Fprintf(&b, "%s %s\n", done[page.Action], page.Place)
+		}
 	}
 	for _, warning := range r.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)

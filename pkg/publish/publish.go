@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -49,6 +50,11 @@ type Options struct {
 	Commit string
 	// Notes are the text of the release on servers that have one, in Markdown.
 	Notes string
+	// NotesFrom is the release that the notes are made against where Notes is empty, as Read takes it.
+	// Empty is the highest published version below; NoNotes makes no notes.
+	NotesFrom string
+	// GitLabRelease makes a release of the project's as well, with links to the files of the package.
+	GitLabRelease bool
 	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
 	SignKey string
 	// ToolVersion is this program's version, for the provenance.
@@ -72,7 +78,7 @@ type target struct {
 	form string
 	// matches says whether a text names a place of this kind.
 	matches func(text string) bool
-	// open returns the publisher of a place.
+	// open returns the publisher of a place; nil where nothing can be published there.
 	open func(text string, opts Options) (Publisher, error)
 	// read returns the releases at a place; nil where it is nothing to read releases from.
 	read func(ctx context.Context, text string, opts Options) ([]found, error)
@@ -83,6 +89,7 @@ var targets = []target{
 	overridesTarget,
 	githubTarget,
 	gitlabTarget,
+	httpsTarget,
 	ociTarget,
 	localTarget,
 }
@@ -95,7 +102,13 @@ func Open(to string, opts Options) (Publisher, error) {
 	}
 	var forms []string
 	for _, t := range targets {
+		if t.open == nil {
+			continue
+		}
 		if t.matches(to) {
+			if opts.GitLabRelease && t.form != gitlabTarget.form {
+				return nil, fmt.Errorf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlabTarget.form)
+			}
 			return t.open(to, opts)
 		}
 		forms = append(forms, t.form)

@@ -75,15 +75,15 @@ func readBackLocal(ctx context.Context, root string, r *release.Release) error {
 		if err != nil {
 			return &ReadBackError{Release: r, File: file.Name, Err: err}
 		}
-		if err := compare(ctx, client, r, file); err != nil {
+		if err := readBackAs(ctx, client, r, file); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compare reads a file as a client's components and compares it.
-func compare(ctx context.Context, client repository.Client, r *release.Release, file release.File) error {
+// readBackAs reads a file as a client's components and compares it.
+func readBackAs(ctx context.Context, client repository.Client, r *release.Release, file release.File) error {
 	if err := ctx.Err(); err != nil {
 		return &ReadBackError{Release: r, File: file.Name, Err: err}
 	}
@@ -120,7 +120,7 @@ func readBackConfig(ctx context.Context, root string, releases []*release.Releas
 			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: clusterctl lists the versions %v", path, versions)}
 		}
 		if components, ok := r.Components(); ok {
-			if err := compare(ctx, client, r, components); err != nil {
+			if err := readBackAs(ctx, client, r, components); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,272 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// pageFaults are what happens to requests for the project's release, and to others.
+var pageFaults = []wire.Fault{
+	wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable, wire.Limited,
+}
+
+// page publishes with a release of the project's.
+func (w *gitlabWorld) page(t *testing.T, fault func(int, *http.Request) wire.Fault, change func(*Options), releases ...*release.Release) (*Result, *wire.Network, error) {
+	t.Helper()
+	n, opts := w.process(fault)
+	opts.GitLabRelease = true
+	if change != nil {
+		change(&opts)
+	}
+	result, err := w.do(t.Context(), n, opts, releases...)
+	return result, n, err
+}
+
+// linked says what is wrong with the project's releases: there has to be one, with a link to each file.
+func (w *gitlabWorld) linked() error {
+	all := w.server.Releases()
+	if len(all) != 1 {
+		return fmt.Errorf("there are %d releases", len(all))
+	}
+	files := w.server.Public("capl", w.want.Version)
+	got := map[string]int{}
+	for _, l := range all[0].Links {
+		name := strings.TrimPrefix(l.URL, gitlabURL+"/"+w.want.Version+"/")
+		if _, ok := files[name]; !ok || name != l.Name || l.Type != "package" {
+			return fmt.Errorf("the link %+v leads nowhere", l)
+		}
+		got[name]++
+	}
+	want := map[string]int{}
+	for name := range files {
+		want[name] = 1
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("the links (-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+func TestGitLabRelease(t *testing.T) {
+	w := newGitLabWorld(t)
+	w.want = someRelease(libvirt, "v0.1.0", "")
+	n, opts := w.process(nil)
+	opts.GitLabRelease = true
+	const place = "https://gitlab.example.com/api/v4/projects/acme%2Fcapl/releases/v0.1.0"
+	plan, err := open(t, gitlabURL, opts).Plan(t.Context(), []*release.Release{w.want})
+	if err != nil || !strings.Contains(plan.String(), "  create     "+place+", 5 links\n") || len(changesOf(n)) > 0 {
+		t.Fatalf("%v: %s", err, plan)
+	}
+	result, n, err := w.page(t, nil, func(o *Options) { o.Notes = "What is new" }, w.want)
+	if err != nil || !strings.Contains(result.String(), "published "+place) {
+		t.Fatalf("%v: %s", err, result)
+	}
+	if changes := changesOf(n); !strings.HasPrefix(changes[len(changes)-1], http.MethodPost) {
+		t.Errorf("the release is not made last: %v", changes)
+	}
+	if err := errors.Join(w.complete(), w.linked()); err != nil {
+		t.Error(err)
+	}
+	if got := w.server.Releases()[0]; got.Description != "What is new" || got.Name != "v0.1.0" || w.server.Commit("v0.1.0") != someCommit {
+		t.Errorf("the release is %+v of %s", got, w.server.Commit("v0.1.0"))
+	}
+	// Again: nothing is changed, whatever the notes.
+	result, n, err = w.page(t, nil, func(o *Options) { o.Notes = "Other words" }, w.want)
+	if err != nil || len(changesOf(n)) > 0 || result.Pages[0].Action != Unchanged {
+		t.Errorf("again: %v, %v, %v", err, changesOf(n), result)
+	}
+	// Without the flag nothing is asked about it.
+	n, opts = w.process(nil)
+	if _, err := w.do(t.Context(), n, opts, w.want); err != nil || slices.ContainsFunc(n.Requests(), func(r string) bool { return strings.Contains(r, "/releases") }) {
+		t.Errorf("without the flag: %v, %v", err, n.Requests())
+	}
+}
+
+// TestGitLabReleaseThere: what others put into the release stays, and what is missing is added.
+func TestGitLabReleaseThere(t *testing.T) {
+	link := func(name string) gitlabserver.Link {
+		return gitlabserver.Link{Name: name, URL: gitlabURL + "/v0.1.0/" + name, Type: "package"}
+	}
+	other := gitlabserver.Link{Name: "image", URL: "https://registry.example.com/acme/capl:v0.1.0", Type: "image"}
+	for name, test := range map[string]struct {
+		links  []gitlabserver.Link
+		commit string
+		want   string // an error, or nothing
+		added  int
+	}{
+		"of a pipeline":   {links: []gitlabserver.Link{other}, added: 5},
+		"begun":           {links: []gitlabserver.Link{other, link("metadata.yaml"), link("SHA256SUMS")}, added: 3},
+		"a link astray":   {links: []gitlabserver.Link{{Name: "metadata.yaml", URL: "https://example.com/metadata.yaml"}}, want: "has a link metadata.yaml to https://example.com/metadata.yaml"},
+		"another commit":  {commit: strings.Repeat("b", 40), want: "is of the commit bbb"},
+		"another's names": {links: []gitlabserver.Link{{Name: "the metadata", URL: gitlabURL + "/v0.1.0/metadata.yaml"}}, added: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitLabWorld(t)
+			w.want = someRelease(libvirt, "v0.1.0", "")
+			commit := test.commit
+			if commit == "" {
+				commit = someCommit
+			}
+			w.server.AddRelease(gitlabserver.Release{Tag: "v0.1.0", Name: "The first", Description: "Words of ours", Links: test.links}, commit)
+			result, n, err := w.page(t, nil, nil, w.want)
+			there := w.server.Releases()[0]
+			if test.want != "" {
+				if err == nil || !strings.Contains(err.Error(), test.want) || len(changesOf(n)) > 0 {
+					t.Errorf("want %q before anything is changed, got %v, %v", test.want, err, changesOf(n))
+				}
+				return
+			}
+			if err != nil || result.Pages[0].Action != Update || len(there.Links) != len(test.links)+test.added || there.Description != "Words of ours" {
+				t.Errorf("%v, %v: %+v", err, result, there)
+			}
+			if diff := cmp.Diff(len(test.links), countOf(there.Links, test.links)); diff != "" {
+				t.Errorf("links of others are gone: %+v", there.Links)
+			}
+		})
+	}
+}
+
+// countOf counts the links that are among others, by their URLs.
+func countOf(all, some []gitlabserver.Link) int {
+	urls := map[string]bool{}
+	for _, l := range all {
+		urls[l.URL] = true
+	}
+	found := 0
+	for _, l := range some {
+		if urls[l.URL] {
+			found++
+		}
+	}
+	return found
+}
+
+// TestGitLabReleaseRefused: what a server refuses is an error that says what to do; the package is there.
+func TestGitLabReleaseRefused(t *testing.T) {
+	w := newGitLabWorld(t)
+	w.want = someRelease(libvirt, "v0.1.0", "")
+	_, _, err := w.page(t, nil, func(o *Options) { o.Commit = "" }, w.want)
+	if err == nil || !strings.Contains(err.Error(), "Ref is not specified") || !strings.Contains(err.Error(), "push it first") {
+		t.Errorf("without a tag and a commit: %v", err)
+	}
+	if files := w.server.Public("capl", "v0.1.0"); files[release.MetadataFile] == nil {
+		t.Error("the package is not there")
+	}
+	w.server.Tag("v0.1.0", someCommit)
+	if _, _, err := w.page(t, nil, func(o *Options) { o.Commit = "" }, w.want); err != nil {
+		t.Errorf("with the tag: %v", err)
+	}
+	if err := w.linked(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGitLabReleaseFaults injects faults at random, and has two publishers at once: one release, each link once.
+func TestGitLabReleaseFaults(t *testing.T) {
+	for seed := range uint64(300) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			w := newGitLabWorld(t)
+			w.want = someRelease(libvirt, "v0.1.0", "")
+			faults := append(slices.Clone(pageFaults), wire.KilledBefore, wire.KilledAfter, wire.KilledAmid)
+			if seed%2 == 0 {
+				faults = pageFaults
+			}
+			var running sync.WaitGroup
+			for i := range uint64(2) {
+				running.Go(func() {
+					_, _, _ = w.page(t, atRandom(seed*2+i, int(20+seed), faults), nil, w.want) // it may fail
+				})
+			}
+			running.Wait()
+			if _, _, err := w.page(t, nil, nil, w.want); err != nil {
+				t.Fatalf("the run without faults: %v", err)
+			}
+			if err := errors.Join(w.complete(), w.linked()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGitLabReleaseKilledAtEachRequest kills the publisher at each request from its last file on.
+func TestGitLabReleaseKilledAtEachRequest(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	clean := newGitLabWorld(t)
+	clean.want = r
+	_, n, err := clean.page(t, nil, nil, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := slices.IndexFunc(n.Requests(), func(r string) bool {
+		return strings.HasPrefix(r, http.MethodPut) && strings.HasSuffix(r, "/metadata%2Eyaml")
+	})
+	for number := first; number < len(n.Requests()); number++ {
+		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
+			w := newGitLabWorld(t)
+			w.want = r
+			_, n, err := w.page(t, func(at int, _ *http.Request) wire.Fault { return map[bool]wire.Fault{true: kill}[at == number] }, nil, r)
+			if !n.Dead() {
+				t.Fatalf("%d: it was not killed: %v", number, err)
+			}
+			if _, _, err := w.page(t, nil, nil, r); err != nil {
+				t.Errorf("%d, %s: the re-run: %v", number, kill, err)
+			}
+			if err := errors.Join(w.complete(), w.linked()); err != nil {
+				t.Errorf("%d, %s: %v", number, kill, err)
+			}
+		}
+	}
+}
+
+// TestGitLabDeployToken: it sends and reads files, in its own header, and lists nothing.
+func TestGitLabDeployToken(t *testing.T) {
+	const secret = deployPrefix + "TopSecretOfTheTests"
+	w := newGitLabWorld(t)
+	w.want = someLabelled("v0.1.0")
+	n, opts := w.process(nil)
+	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
+		t.Fatal(err)
+	}
+	w.server.DeployToken, w.server.Private = secret, true
+	write(t, w.token, secret)
+	n, opts = w.process(nil)
+	n.Secret, n.SecretHeader = secret, deployHeader
+	opts.remote.readFile = nil
+	for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0"} {
+		releases, err := ReadWith(t.Context(), location, opts)
+		if err != nil || len(releases) != 1 || len(w.want.Differences(releases[0])) > 0 {
+			t.Errorf("%s: %v, %v", location, releases, err)
+		}
+	}
+	files := w.server.Public("capl", "v0.1.0")
+	if _, ok := files[ProvenanceFile]; !ok {
+		t.Fatalf("there is no provenance among %v", slices.Sorted(maps.Keys(files)))
+	}
+	if slices.ContainsFunc(n.Requests(), func(r string) bool { return !strings.Contains(r, "/packages/generic/") }) || len(n.Leaks()) > 0 {
+		t.Errorf("it asked for %v, and leaked %v", n.Requests(), n.Leaks())
+	}
+	for _, fails := range []func() error{
+		func() error { _, err := ReadWith(t.Context(), gitlabURL+"/latest", opts); return err },
+		func() error { _, err := w.do(t.Context(), n, opts, w.want); return err },
+	} {
+		if err := fails(); err == nil || !strings.Contains(err.Error(), "a deploy token sends and reads files") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := ReadWith(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
+		t.Errorf("a version that is not there: %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// httpsTarget is a local repository that a web server shows. Clusterctl itself takes no such URL: the
+// releases are read for checks, and for a local repository of the user's own.
+// Source: cmd/clusterctl/client/repository/client.go of Cluster API, repositoryFactory: of the https
+// URLs those of GitHub and GitLab only.
+var httpsTarget = target{
+	form:    "https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, for a local repository on a web server",
+	matches: func(text string) bool { return strings.HasPrefix(text, "https://") },
+	read:    readHTTPS,
+}
+
+// readHTTPS returns the release that the URL of a components file names. A web server lists nothing:
+// its files are those that its checksums name or, where it has none, the ones that clusterctl asks
+// for in any case.
+func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of a release: %w", err)
+	}
+	if u.User != nil {
+		return nil, errors.New("the URL of a release has a user or password in it: take it out; only what needs no token is read from a web server")
+	}
+	if opts.TokenFile != "" {
+		return nil, fmt.Errorf("--token-file is for GitHub, GitLab and registries, and %s is none of them: only what needs no token is read from a web server", u.Host)
+	}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(parts) < 3 || u.RawQuery != "" || u.Fragment != "" {
+		return nil, notHTTPS(text)
+	}
+	file, version := parts[len(parts)-1], parts[len(parts)-2]
+	provider, err := release.ParseLabel(parts[len(parts)-3])
+	if err != nil || file != provider.ComponentsFile() {
+		return nil, errors.Join(notHTTPS(text), err)
+	}
+	if version == latest {
+		return nil, fmt.Errorf("%q: a web server does not say which version is the latest: name one", text)
+	}
+	if _, err := release.ParseVersion(version); err != nil {
+		return nil, fmt.Errorf("%q: %w", text, err)
+	}
+	folder := &webFolder{url: *u, client: newClient(credential{}, opts.remote)}
+	folder.url.Path, folder.url.RawPath = path.Dir(u.Path), ""
+	names, err := namesBySums(ctx, file, folder.download)
+	if err != nil {
+		return nil, err
+	}
+	f, err := fetchFiles(ctx, fetched{version: version, names: names, componentsFile: file, provider: &provider, read: folder.download})
+	f.note = fmt.Sprintf("clusterctl reads nothing from %s, as it is neither GitHub nor GitLab: its users need the release in a local repository (clusterctl release fetch, then publish)", u.Host)
+	return []found{f}, err
+}
+
+func notHTTPS(text string) error {
+	return fmt.Errorf("%q is no release: from a web server the components of a local repository are read, https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, such as .../infrastructure-demo/v0.1.0/infrastructure-components.yaml (a GitHub Enterprise server is known by GITHUB_SERVER_URL)", text)
+}
+
+// webFolder is a version's folder on a web server.
+type webFolder struct {
+	url    url.URL
+	client *http.Client
+}
+
+// download returns the bytes of a file.
+func (w *webFolder) download(ctx context.Context, name string) ([]byte, error) {
+	doing := "downloading " + name
+	at := w.url.JoinPath(name)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return nil, &serviceError{doing: doing, err: err}
+	}
+	defer func() { _ = resp.Body.Close() }() // it is in memory
+	if resp.StatusCode != http.StatusOK {
+		return nil, answered(doing, resp, fmt.Errorf("%s: %s", at, resp.Status), nil)
+	}
+	return io.ReadAll(resp.Body)
+}
