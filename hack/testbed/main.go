@@ -1,6 +1,6 @@
 // Command testbed builds what the testbed is made of.
 //
-//	go run ./hack/testbed build    build the pinned tools that aren't in the cache yet
+//	go run ./hack/testbed build    build the pinned tools and the guest's image that aren't in the cache yet
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
 func main() {
@@ -16,7 +17,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go run ./hack/testbed build")
 		os.Exit(2)
 	}
-	if _, err := testbed.Tools(context.Background()); err != nil {
+	_, err := testbed.Tools(context.Background())
+	if usable := sandbox.Usable(); usable != nil {
+		fmt.Fprintln(os.Stderr, "testbed:", usable)
+	} else if err == nil {
+		err = testbed.PrepareGuest()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		os.Exit(1)
 	}

@@ -62,6 +62,15 @@ func FindTool(ctx context.Context, name string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
+// Cache returns the folder that hack/tools/tool keeps what it builds in.
+func Cache() (string, error) {
+	if dir := os.Getenv("CLUSTERCTL_RELEASE_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "clusterctl-release"), err
+}
+
 // Corpus returns the folder with real providers' trees and releases, which is not a part of the
 // project: CORPUS_DIR, or shared/corpus beside the checkout. Without it the test is skipped.
 func Corpus(tb testing.TB) string {

@@ -13,10 +13,14 @@ import (
 	"syscall"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest"
 )
 
 // preparedVariable has what was prepared, for the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
+
+// guestVariable has the path of the guest's image.
+const guestVariable = "TESTBED_GUEST_IMAGE"
 
 // prepared is what is built before there is a sandbox, which has no network.
 type prepared struct {
@@ -70,7 +74,7 @@ func Prepare() error {
 	if p.Module, p.Version, found = strings.Cut(module, " "); !found {
 		return errors.New("the sources of Cluster API aren't in the module cache: run go mod download")
 	}
-	folder, err := buildFolder(p.Tools["etcd"])
+	folder, err := buildFolder()
 	if err != nil {
 		return err
 	}
@@ -134,8 +138,11 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 // buildFolder makes a folder beside the cache of tools for what this run builds, which is held by a
 // lock as long as the process lives, and removes those that nobody holds any more: a run that is
 // killed can't clean up after itself.
-func buildFolder(tool string) (string, error) {
-	parent := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tool))), "testbed")
+func buildFolder() (string, error) {
+	parent, err := cacheFolder()
+	if err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
@@ -162,6 +169,35 @@ func buildFolder(tool string) (string, error) {
 	}
 	held = append(held, lock)
 	return folder, nil
+}
+
+// cacheFolder is beside the cache of tools.
+func cacheFolder() (string, error) {
+	cache, err := pinned.Cache()
+	return filepath.Join(cache, "testbed"), err
+}
+
+// PrepareGuest makes the guest's image, where it isn't in the cache. It is for sandbox.Main, outside of
+// the sandbox.
+func PrepareGuest() error {
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return err
+	}
+	cache, err := cacheFolder()
+	if err != nil {
+		return err
+	}
+	image, err := guest.Image(context.Background(), root, cache)
+	if err != nil {
+		return err
+	}
+	return os.Setenv(guestVariable, image)
+}
+
+// GuestImage is the path of the guest's image, a qcow2, after PrepareGuest.
+func GuestImage() string {
+	return os.Getenv(guestVariable)
 }
 
 // held keeps locks from being collected, and with that given up.

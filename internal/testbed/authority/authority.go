@@ -94,7 +94,8 @@ func (a *Authority) Issue(request Request) (certPEM, keyPEM []byte, err error) {
 		return nil, nil, err
 	}
 	template.Subject.Organization = request.Organizations
-	template.KeyUsage = x509.KeyUsageDigitalSignature
+	// libvirt asks for the second too.
+	template.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, name := range request.Names {
 		if address := net.ParseIP(name); address != nil {

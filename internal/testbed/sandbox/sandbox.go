@@ -235,16 +235,21 @@ func furnish() error {
 		return err
 	}
 	// libvirt looks for KVM again and again where the device is there and can't be used.
-	if err := mountDevices("/run/dev", []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "net/tun"}); err != nil {
+	if err := mountDevices("/run/dev", []string{"null", "zero", "full", "random", "urandom", "tty", "net/tun"}); err != nil {
 		return err
 	}
-	for _, part := range []string{"pts", "shm"} {
-		if err := os.Mkdir(filepath.Join("/run/dev", part), 0o755); err != nil {
+	for _, mount := range []struct{ kind, target, options string }{
+		{"devpts", "/run/dev/pts", "newinstance,mode=620,ptmxmode=666"}, {"tmpfs", "/run/dev/shm", "mode=1777"},
+	} {
+		if err := os.Mkdir(mount.target, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount("/dev/"+part, "/run/dev/"+part, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting /dev/%s in the sandbox: %w", part, err)
+		if err := unix.Mount(mount.kind, mount.target, mount.kind, 0, mount.options); err != nil {
+			return fmt.Errorf("mounting %s in the sandbox: %w", mount.target, err)
 		}
+	}
+	if err := os.Symlink("pts/ptmx", "/run/dev/ptmx"); err != nil {
+		return err
 	}
 	if err := unix.Mount("/run/dev", "/dev", "", unix.MS_MOVE, ""); err != nil {
 		return fmt.Errorf("mounting /dev in the sandbox: %w", err)

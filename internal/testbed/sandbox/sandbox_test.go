@@ -16,6 +16,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
@@ -35,6 +36,12 @@ func TestAlone(t *testing.T) {
 	}
 	g.Expect("/dev/kvm").ToNot(BeAnExistingFile())
 	g.Expect("/dev/null").To(BeAnExistingFile())
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	g.Expect(err).ToNot(HaveOccurred())
+	number, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(fmt.Sprintf("/dev/pts/%d", number)).To(BeAnExistingFile())
+	g.Expect(terminal.Close()).To(Succeed())
 	g.Expect(t.TempDir()).To(HavePrefix(sandbox.Dir))
 }
 

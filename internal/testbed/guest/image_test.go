@@ -1,0 +1,31 @@
+package guest_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest"
+)
+
+// TestSameImage: two builds of the image are the same.
+func TestSameImage(t *testing.T) {
+	g := NewWithT(t)
+	var sums [2][sha256.Size]byte
+	for i := range sums {
+		image, err := guest.Image(context.Background(), pinned.Root(t), t.TempDir())
+		g.Expect(err).ToNot(HaveOccurred())
+		content, err := os.ReadFile(image)
+		g.Expect(err).ToNot(HaveOccurred())
+		sums[i] = sha256.Sum256(content)
+		left, err := filepath.Glob(filepath.Join(filepath.Dir(image), "*"))
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(left).To(ConsistOf(image))
+	}
+	g.Expect(sums[0]).To(Equal(sums[1]))
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The messages and options of DHCP that are needed (RFC 2131, RFC 2132).
+const (
+	dhcpDiscover, dhcpOffer, dhcpRequest, dhcpAck = 1, 2, 3, 5
+
+	optionMask, optionRouter, optionAddress, optionMessage, optionServer, optionEnd = 1, 3, 50, 53, 54, 255
+
+	dhcpHeader = 236
+)
+
+var dhcpCookie = []byte{99, 130, 83, 99}
+
+// lease is what a guest got by DHCP.
+type lease struct {
+	mac              net.HardwareAddr
+	address, gateway net.IP
+	mask             net.IPMask
+	server           net.IP
+}
+
+// renewal is how often a guest asks for its address again, whatever the server says: it is less than
+// half of the shortest lease that dnsmasq gives.
+const renewal = 45 * time.Second
+
+// configure brings a device up and gives it an address by DHCP, which is asked for again as long as
+// the guest lives. It asks until it is answered.
+func configure(device string) (lease, error) {
+	if err := setUp(device); err != nil {
+		return lease{}, err
+	}
+	found, err := net.InterfaceByName(device)
+	if err != nil {
+		return lease{}, err
+	}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) {
+			failed = errors.Join(
+				unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, device),
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+		})
+		return errors.Join(err, failed)
+	}}
+	socket, err := config.ListenPacket(context.Background(), "udp4", "0.0.0.0:68")
+	if err != nil {
+		return lease{}, fmt.Errorf("listening for DHCP: %w", err)
+	}
+	for {
+		offer, err := exchange(socket, found.HardwareAddr, dhcpDiscover, dhcpOffer, lease{})
+		if err == nil {
+			offer, err = exchange(socket, found.HardwareAddr, dhcpRequest, dhcpAck, offer)
+		}
+		if err == nil {
+			go renew(socket, offer)
+			return offer, setAddress(device, offer)
+		}
+		fmt.Println("testbed guest: DHCP:", err)
+	}
+}
+
+// renew keeps a lease.
+func renew(socket net.PacketConn, given lease) {
+	for {
+		time.Sleep(renewal)
+		if _, err := exchange(socket, given.mac, dhcpRequest, dhcpAck, given); err != nil {
+			fmt.Println("testbed guest: renewing the lease:", err)
+		}
+	}
+}
+
+// exchange sends one message and waits a second for the answer.
+func exchange(socket net.PacketConn, mac net.HardwareAddr, kind, expected byte, offer lease) (lease, error) {
+	var id [4]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return lease{}, err
+	}
+	message := make([]byte, dhcpHeader, dhcpHeader+64)
+	message[0], message[1], message[2] = 1, 1, 6 // a request, on an Ethernet, whose addresses have 6 bytes
+	copy(message[4:], id[:])
+	message[10] = 0x80 // answers by broadcast, as there is no address yet
+	copy(message[28:], mac)
+	message = append(message, dhcpCookie...)
+	message = append(message, optionMessage, 1, kind)
+	if kind == dhcpRequest {
+		message = append(append(message, optionAddress, 4), offer.address.To4()...)
+		message = append(append(message, optionServer, 4), offer.server.To4()...)
+	}
+	message = append(message, optionEnd)
+	if _, err := socket.WriteTo(message, &net.UDPAddr{IP: net.IPv4bcast, Port: 67}); err != nil {
+		time.Sleep(retry)
+		return lease{}, err
+	}
+	if err := socket.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		return lease{}, err
+	}
+	buffer := make([]byte, 1500)
+	for {
+		size, _, err := socket.ReadFrom(buffer)
+		if err != nil {
+			return lease{}, err
+		}
+		answer := buffer[:size]
+		if size < dhcpHeader+len(dhcpCookie) || [4]byte(answer[4:8]) != id {
+			continue
+		}
+		if got, is := parse(answer, expected); is {
+			got.mac = mac
+			return got, nil
+		}
+	}
+}
+
+// parse reads an answer of the kind that is expected.
+func parse(answer []byte, expected byte) (lease, bool) {
+	result := lease{address: net.IP(append([]byte(nil), answer[16:20]...))}
+	options := answer[dhcpHeader+len(dhcpCookie):]
+	is := false
+	for len(options) >= 2 && options[0] != optionEnd {
+		if options[0] == 0 {
+			options = options[1:]
+			continue
+		}
+		size := int(options[1])
+		if len(options) < 2+size {
+			break
+		}
+		value := append([]byte(nil), options[2:2+size]...)
+		switch {
+		case options[0] == optionMessage && size == 1:
+			is = value[0] == expected
+		case options[0] == optionMask && size == 4:
+			result.mask = value
+		case options[0] == optionRouter && size >= 4:
+			result.gateway = value[:4]
+		case options[0] == optionServer && size == 4:
+			result.server = value
+		}
+		options = options[2+size:]
+	}
+	return result, is && result.mask != nil && result.gateway != nil && result.server != nil
+}
+
+// ioctl asks the kernel for something about a network device.
+func ioctl(request uint, argument unsafe.Pointer) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(argument)); errno != 0 {
+		return os.NewSyscallError("ioctl", errno)
+	}
+	return nil
+}
+
+func setUp(device string) error {
+	request, err := unix.NewIfreq(device)
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := ioctl(unix.SIOCSIFFLAGS, unsafe.Pointer(request)); err != nil {
+		return fmt.Errorf("bringing %s up: %w", device, err)
+	}
+	return nil
+}
+
+// rtentry is the kernel's struct of a route on machines with 64 bits (linux/route.h).
+type rtentry struct {
+	_                         uint64
+	destination, gateway, net unix.RawSockaddrInet4
+	flags                     uint16
+	_                         [60]byte
+}
+
+func setAddress(device string, given lease) error {
+	for _, set := range []struct {
+		request uint
+		value   []byte
+	}{{unix.SIOCSIFADDR, given.address.To4()}, {unix.SIOCSIFNETMASK, given.mask}} {
+		request, err := unix.NewIfreq(device)
+		if err != nil {
+			return err
+		}
+		if err := request.SetInet4Addr(set.value); err != nil {
+			return err
+		}
+		if err := ioctl(set.request, unsafe.Pointer(request)); err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", device, given.address, err)
+		}
+	}
+	route := rtentry{flags: unix.RTF_UP | unix.RTF_GATEWAY}
+	route.destination.Family, route.gateway.Family, route.net.Family = unix.AF_INET, unix.AF_INET, unix.AF_INET
+	binary.NativeEndian.PutUint32(route.gateway.Addr[:], binary.NativeEndian.Uint32(given.gateway.To4()))
+	if err := ioctl(unix.SIOCADDRT, unsafe.Pointer(&route)); err != nil {
+		return fmt.Errorf("setting the route by %s: %w", given.gateway, err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+// Command init is all that a guest of the testbed runs: process 1 of a Linux that has nothing but a
+// kernel and its drivers. It gets an address by DHCP, reads the NoCloud seed, and tells whoever
+// listens at the gateway what it was given, so that a test sees that the guest received what Cluster
+// API sent.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
+)
+
+const (
+	networkDevice = "eth0"
+	seedFolder    = "/seed"
+	retry         = 500 * time.Millisecond
+)
+
+func main() {
+	// A process 1 that ends takes the kernel with it.
+	if err := boot(); err != nil {
+		fmt.Println("testbed guest: failed:", err)
+	}
+	select {}
+}
+
+func boot() error {
+	for _, mount := range []struct{ kind, target string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}} {
+		if err := unix.Mount(mount.kind, mount.target, mount.kind, 0, ""); err != nil {
+			return fmt.Errorf("mounting %s: %w", mount.target, err)
+		}
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	go powerOff()
+	result, err := readSeed()
+	if err != nil {
+		return err
+	}
+	uuid, err := os.ReadFile("/sys/class/dmi/id/product_uuid")
+	if err != nil {
+		return err
+	}
+	result.SystemUUID = strings.ToLower(strings.TrimSpace(string(uuid)))
+	lease, err := configure(networkDevice)
+	if err != nil {
+		return err
+	}
+	result.MACAddress, result.Address = lease.mac.String(), lease.address.String()
+	fmt.Printf("testbed guest: %+v\n", result)
+	return send(result, lease.gateway)
+}
+
+// loadModules loads the kernel's modules in the order in which they were put there.
+func loadModules() error {
+	list, err := os.ReadFile("/modules/order")
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(string(list)) {
+		file, err := os.Open(filepath.Join("/modules", name))
+		if err != nil {
+			return err
+		}
+		flags := 0
+		if !strings.HasSuffix(name, ".ko") {
+			flags = unix.MODULE_INIT_COMPRESSED_FILE
+		}
+		err = unix.FinitModule(int(file.Fd()), "", flags)
+		_ = file.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("loading the module %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// powerOff ends the guest when the kernel asks for it, which it does for ctrl-alt-del.
+func powerOff() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF)
+	<-signals
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// readSeed finds the disk with the seed by its label, as cloud-init does
+// (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). A guest without one
+// says so too.
+func readSeed() (report.Report, error) {
+	var result report.Report
+	devices, err := filepath.Glob("/sys/block/vd*")
+	if err != nil {
+		return result, err
+	}
+	for _, device := range devices {
+		disk := filepath.Join("/dev", filepath.Base(device))
+		labelled, err := isSeed(disk)
+		if err != nil {
+			return result, err
+		}
+		if !labelled {
+			continue
+		}
+		if err := unix.Mount(disk, seedFolder, "iso9660", unix.MS_RDONLY, ""); err != nil {
+			return result, fmt.Errorf("mounting the seed %s: %w", disk, err)
+		}
+		metaData, err := os.ReadFile(filepath.Join(seedFolder, "meta-data"))
+		if err != nil {
+			return result, err
+		}
+		if err := yaml.Unmarshal(metaData, &result.MetaData); err != nil {
+			return result, fmt.Errorf("reading the meta-data: %w", err)
+		}
+		userData, err := os.ReadFile(filepath.Join(seedFolder, "user-data"))
+		if err != nil {
+			return result, err
+		}
+		sum := sha256.Sum256(userData)
+		result.UserDataSHA256 = hex.EncodeToString(sum[:])
+		return result, nil
+	}
+	return result, nil
+}
+
+// isSeed reads the label of a disk's ISO 9660 file system, if it has one.
+func isSeed(disk string) (bool, error) {
+	const descriptor, labelAt = 32768, 40
+	file, err := os.Open(disk)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	block := make([]byte, 128)
+	if _, err := file.ReadAt(block, descriptor); err != nil {
+		return false, nil // too small for a seed
+	}
+	label := strings.TrimSpace(string(block[labelAt : labelAt+32]))
+	return bytes.Equal(block[1:6], []byte("CD001")) && strings.EqualFold(label, "cidata"), nil
+}
+
+// send posts the report to the gateway until it is taken.
+func send(result report.Report, gateway net.IP) error {
+	content, err := json.Marshal(result)
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("http://%s%s", net.JoinHostPort(gateway.String(), report.Port), report.Path)
+	client := &http.Client{Timeout: 5 * time.Second}
+	for attempt := 0; ; attempt++ {
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, bytes.NewReader(content))
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				fmt.Println("testbed guest: reported")
+				return nil
+			}
+			err = errors.New(response.Status)
+		}
+		if attempt%20 == 0 {
+			fmt.Println("testbed guest: reporting:", err)
+		}
+		time.Sleep(retry)
+	}
+}

@@ -1,0 +1,26 @@
+// Package report is what a guest of the testbed tells about itself.
+package report
+
+// A guest posts its Report as JSON to its gateway.
+const (
+	Port = "8080"
+	Path = "/report"
+)
+
+// Report is what a guest was given.
+type Report struct {
+	// MetaData is that of the seed. Empty where there was no seed.
+	MetaData MetaData
+	// UserDataSHA256 is the hash of the seed's user-data in hexadecimal.
+	UserDataSHA256 string
+	// SystemUUID is that of the domain, as the firmware tells it.
+	SystemUUID string
+	// MACAddress of the first interface, and its Address by DHCP.
+	MACAddress, Address string
+}
+
+// MetaData is what of the seed's meta-data makes the machine.
+type MetaData struct {
+	InstanceID    string `yaml:"instance-id"`
+	LocalHostname string `yaml:"local-hostname"`
+}
