@@ -114,7 +114,11 @@ func writePlan(w io.Writer, plan *ownership.Plan, format string) error {
 	}
 	writeList(&b, fmt.Sprintf("LEFT BEHIND: %d", len(left)), left)
 	writeList(&b, "Files of --to-directory that several objects share, of which one is lost", plan.Clashes())
-	if len(left) == 0 {
+	switch {
+	case len(left) > 0:
+	case plan.Incomplete:
+		fmt.Fprintf(&b, "\nNothing of what could be read is left behind\n")
+	default:
 		fmt.Fprintf(&b, "\nNothing is left behind\n")
 	}
 	if n := len(plan.Apart); n > 0 {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
 )
 
 const clusterDump = `apiVersion: cluster.x-k8s.io/v1beta2
@@ -111,6 +113,7 @@ func TestMovePlanAsJSON(t *testing.T) {
 	if status := run(t.Context(), []string{"move-plan", file, "--format", "json"}, &stdout, &stderr); status != exitFindings {
 		t.Errorf("status is %d, want %d; %s", status, exitFindings, stderr.String())
 	}
+	schematest.Validate(t, "move-plan.schema.json", []byte(stdout.String()))
 	var plan struct {
 		Namespace string
 		Groups    [][]struct {

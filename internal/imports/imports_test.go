@@ -49,7 +49,7 @@ var areas = []struct {
 
 // forTests are packages that only tests and hack import.
 var forTests = []string{
-	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/tlsproxy", "internal/treetest", "internal/wire",
+	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
 	"internal/testbed", "internal/testbed/authority", "internal/testbed/certificates", "internal/testbed/controlplane",
 	"internal/testbed/guest", "internal/testbed/guest/init", "internal/testbed/guest/report", "internal/testbed/libvirthost",
 	"internal/testbed/pods", "internal/testbed/repository", "internal/testbed/sandbox",

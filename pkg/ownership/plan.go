@@ -9,7 +9,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Plan is what `clusterctl move` would do.
+// Plan is what `clusterctl move` would do. As JSON, its schema is docs/move-plan.schema.json.
 type Plan struct {
 	// Source says what the plan was made of; Namespace is that which is moved, "" being all.
 	Source    string `json:"source"`
@@ -38,7 +38,7 @@ type Moved struct {
 	// Why says why it is moved.
 	Why string `json:"why"`
 	// IfThere is what happens where the target has the object already.
-	IfThere Action `json:"ifThere"`
+	IfThere Action `json:"ifThere" jsonschema:"enum=update,enum=leave"`
 	// Deleted says that it is deleted from the source; else Kept says why it is not.
 	Deleted bool   `json:"deleted"`
 	Kept    string `json:"kept,omitempty"`

@@ -8,19 +8,33 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 )
 
-// jsonGraph is the graph as JSON: each object by itself, however the others are collapsed.
+// jsonGraph is the graph as JSON; its schema is docs/graph.schema.json. Each object is there by itself,
+// however the others are collapsed.
 type jsonGraph struct {
-	Source      string              `json:"source"`
-	Namespace   string              `json:"namespace"`
-	Incomplete  bool                `json:"incomplete"`
-	Problems    []ownership.Problem `json:"problems,omitempty"`
-	Assumptions []string            `json:"assumptions,omitempty"`
-	Objects     []jsonObject        `json:"objects"`
+	// What the graph was made of.
+	Source string `json:"source"`
+
+	// The namespace that is moved; "" is all.
+	Namespace string `json:"namespace"`
+
+	// Whether something could not be read: the problems say what.
+	Incomplete bool `json:"incomplete"`
+
+	// What could not be read.
+	Problems []ownership.Problem `json:"problems,omitempty"`
+
+	// What was taken for granted because the source does not have it.
+	Assumptions []string `json:"assumptions,omitempty"`
+
+	// The objects, and those that are only named as owners.
+	Objects []jsonObject `json:"objects"`
 }
 
 type jsonObject struct {
+	// The object.
 	Object manifest.Object `json:"object"`
-	Fate   ownership.Fate  `json:"fate"`
+	// What a move does with it; absent is an owner that was not read.
+	Fate ownership.Fate `json:"fate" jsonschema:"enum=moved,enum=copied,enum=left-behind,enum=apart,enum=absent"`
 	// Why says why it has the fate.
 	Why string `json:"why"`
 	// Step is which group of the move creates it, from 1.
@@ -28,11 +42,13 @@ type jsonObject struct {
 	// Cycle says that the object is in a cycle of owners.
 	Cycle bool `json:"cycle,omitempty"`
 	// Stops say why the move would not start because of it.
-	Stops  []string    `json:"stops,omitempty"`
+	Stops []string `json:"stops,omitempty"`
+	// The objects that own it.
 	Owners []jsonOwner `json:"owners"`
 }
 
 type jsonOwner struct {
+	// The owner.
 	Object manifest.Object `json:"object"`
 	// Soft says that there is no owner reference, and clusterctl links the two all the same.
 	Soft bool `json:"soft,omitempty"`

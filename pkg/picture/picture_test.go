@@ -20,11 +20,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+var update = flag.Bool("update", false, "rewrite the golden files and the schema of the JSON")
 
 // sample is the picture of a small dump with something of everything.
 func sample(t *testing.T) *Picture {
@@ -35,6 +36,11 @@ func sample(t *testing.T) *Picture {
 	}
 	g := ownership.Discover(t.Context(), world, "team")
 	return Of(g, g.Plan())
+}
+
+// TestJSONSchema holds docs/graph.schema.json against the graph's types and the graph against it.
+func TestJSONSchema(t *testing.T) {
+	schematest.Check(t, "graph.schema.json", &jsonGraph{}, []byte(drawn(t, sample(t), "json")), *update)
 }
 
 // drawn returns the picture in a format.

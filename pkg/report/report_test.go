@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"flag"
 	"os"
@@ -12,11 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	invopop "github.com/invopop/jsonschema"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -122,52 +119,11 @@ func TestFails(t *testing.T) {
 
 // TestJSONSchema holds docs/report.schema.json against the report's types and the report against it.
 func TestJSONSchema(t *testing.T) {
-	t.Chdir(pinned.Root(t)) // the generator finds comments by paths from the module's root
-	reflector := invopop.Reflector{Anonymous: true}
-	if err := reflector.AddGoComments("github.com/clusterctl-release/clusterctl-release", "./pkg/report"); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := json.MarshalIndent(reflector.Reflect(&jsonReport{}), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema = append(schema, '\n')
-	path := filepath.Join("docs", "report.schema.json")
-	if *update {
-		if err := os.WriteFile(path, schema, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(schema)); diff != "" {
-		t.Errorf("the schema is not up to date; -update rewrites it:\n%s", diff)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(want))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("report", doc); err != nil {
-		t.Fatal(err)
-	}
-	compiled, err := compiler.Compile("report")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out bytes.Buffer
 	if err := sample(t).Write("json", &out); err != nil {
 		t.Fatal(err)
 	}
-	value, err := jsonschema.UnmarshalJSON(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := compiled.Validate(value); err != nil {
-		t.Error(err)
-	}
+	schematest.Check(t, "report.schema.json", &jsonReport{}, out.Bytes(), *update)
 }
 
 func TestSARIF(t *testing.T) {
