@@ -21,6 +21,8 @@ type Host struct {
 	volumes     map[hypervisor.VolumeRef]*volume
 	domains     map[string]*domain
 	connections map[*connection]bool
+	// observers are the channels that Observe has given.
+	observers   map[chan string]bool
 	unreachable bool
 	faults      []*Fault
 	calls       []*Call
@@ -57,6 +59,7 @@ func NewHost() *Host {
 		volumes:     map[hypervisor.VolumeRef]*volume{},
 		domains:     map[string]*domain{},
 		connections: map[*connection]bool{},
+		observers:   map[chan string]bool{},
 	}
 }
 
@@ -194,4 +197,27 @@ func (h *Host) notify(uuid string) {
 			news <- uuid // never waits: hypervisor.Coalesce reads
 		}
 	}
+	for news := range h.observers {
+		news <- uuid
+	}
+}
+
+// Observe gives the UUIDs of all domains, and from then on of those that something happens to, until
+// the context ends: what goes on inside of a host, without a call and whether it can be reached or not.
+func (h *Host) Observe(ctx context.Context) <-chan string {
+	news := make(chan string)
+	out := hypervisor.Coalesce(news)
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.observers[news] = true
+	for uuid := range h.domains {
+		news <- uuid
+	}
+	context.AfterFunc(ctx, func() {
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		delete(h.observers, news)
+		close(news)
+	})
+	return out
 }

@@ -1,0 +1,38 @@
+package world
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// Log holds what the managers write.
+type Log struct {
+	lock   sync.Mutex
+	buffer bytes.Buffer
+}
+
+// Write adds to the log.
+func (l *Log) Write(content []byte) (int, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.buffer.Write(content)
+}
+
+// String returns the log as it is now.
+func (l *Log) String() string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.buffer.String()
+}
+
+// about returns the last lines that have a text in them.
+func (l *Log) about(text string, last int) string {
+	var lines []string
+	for line := range strings.SplitSeq(l.String(), "\n") {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-last):], "\n")
+}

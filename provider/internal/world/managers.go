@@ -1,0 +1,153 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // as long as Cluster API has it
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // as long as Cluster API has it
+	ipamv1alpha1 "sigs.k8s.io/cluster-api/api/ipam/v1alpha1" //nolint:staticcheck // as long as Cluster API has it
+	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // as long as Cluster API has it
+	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1" //nolint:staticcheck // as long as Cluster API has it
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/webhooks"
+)
+
+// startManagers starts Cluster API's manager and the provider's, and waits until both serve.
+func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
+	options := w.environment.WebhookInstallOptions
+	server := webhook.NewServer(webhook.Options{
+		Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir})
+	clusterAPI, err := w.clusterAPIManager(ctx, server)
+	if err != nil {
+		return fmt.Errorf("making Cluster API's manager: %w", err)
+	}
+	provider, err := w.providerManager(ctx, own, server)
+	if err != nil {
+		return fmt.Errorf("making the provider's manager: %w", err)
+	}
+	for _, mgr := range []ctrl.Manager{provider, clusterAPI} {
+		stopped := make(chan error, 1)
+		w.stopped = append(w.stopped, stopped)
+		go func() { stopped <- mgr.Start(ctx) }()
+	}
+	started := server.StartedChecker()
+	for deadline := time.Now().Add(soon); ; time.Sleep(poll) {
+		if err = started(nil); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("waiting for the webhooks: %w", err)
+		}
+	}
+	for _, mgr := range []ctrl.Manager{provider, clusterAPI} {
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("a manager's cache doesn't sync")
+		}
+	}
+	return nil
+}
+
+// clusterAPIManager is Cluster API's own manager as its main sets it up, without what this provider has
+// no part in: topologies, ClusterResourceSets, runtime extensions, migrations of CRDs.
+func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (ctrl.Manager, error) {
+	scheme := newScheme(addonsv1.AddToScheme, runtimev1.AddToScheme,
+		// Its webhooks want to know the older versions too.
+		addonsv1beta1.AddToScheme, clusterv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, ipamv1beta1.AddToScheme, runtimev1alpha1.AddToScheme)
+	mgr, err := ctrl.NewManager(w.Config, ctrl.Options{Scheme: scheme, WebhookServer: server,
+		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions()})
+	if err != nil {
+		return nil, err
+	}
+	c, reader, ten := mgr.GetClient(), mgr.GetAPIReader(), controller.Options{MaxConcurrentReconciles: 10}
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{SecretClient: secrets,
+		Cache: setup.ClusterCacheCacheOptions(), Client: setup.ClusterCacheClientOptions("world", 100, 200)}, ten)
+	if err != nil {
+		return nil, err
+	}
+	if running, can := clusters.(interface{ Shutdown() }); can {
+		context.AfterFunc(ctx, running.Shutdown) // its caches don't end with the manager
+	}
+	for _, one := range []interface {
+		SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
+	}{
+		&cluster.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RemoteConnectionGracePeriod: 5 * time.Minute},
+		&machine.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute},
+		&machineset.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
+		&machinedeployment.Reconciler{Client: c, APIReader: reader},
+		&machinehealthcheck.Reconciler{Client: c, ClusterCache: clusters},
+		&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
+	} {
+		if err := one.SetupWithManager(ctx, mgr, ten); err != nil {
+			return nil, fmt.Errorf("setting up %T: %w", one, err)
+		}
+	}
+	for _, one := range []interface {
+		SetupWebhookWithManager(mgr ctrl.Manager) error
+	}{
+		&admission.Cluster{Client: c, ClusterCacheReader: clusters}, &admission.ClusterClass{Client: c}, &admission.Machine{},
+		&admission.MachineSet{}, &admission.MachineDeployment{}, &admission.MachineDrainRule{}, &admission.MachinePool{},
+		&admission.MachineHealthCheck{}, &admission.IPAddress{Client: reader}, &admission.IPAddressClaim{},
+		&admission.ClusterResourceSet{}, &admission.ClusterResourceSetBinding{}, &admission.ExtensionConfig{},
+	} {
+		if err := one.SetupWebhookWithManager(mgr); err != nil {
+			return nil, fmt.Errorf("setting up %T: %w", one, err)
+		}
+	}
+	return mgr, nil
+}
+
+// borrowed is a webhook server that another manager starts.
+type borrowed struct{ webhook.Server }
+
+// Start waits for the end.
+func (b borrowed) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// providerManager is this provider's manager as its main sets it up, with pretended hosts.
+func (w *World) providerManager(ctx context.Context, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
+	scheme := newScheme()
+	config.QPS, config.Burst = -1, 0
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: borrowed{server},
+		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
+		Cache: setup.ManagerCacheOptions(scheme, "caplv-controller-manager", "", 10*time.Minute)})
+	if err != nil {
+		return nil, err
+	}
+	if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: ManagerNamespace}); err != nil {
+		return nil, err
+	}
+	sessions := fleet.New(w.hosts.connect, fleet.Options{ListInterval: time.Second, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second})
+	if err := mgr.Add(sessions); err != nil {
+		return nil, err
+	}
+	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Concurrency: controllers.Concurrency{
+		LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
+}

@@ -1,0 +1,259 @@
+// Package world is a management cluster for tests, in one process: a kube-apiserver with Cluster API's
+// own controllers and webhooks, this provider's controllers and webhooks with the rights that they will
+// have, and pretended hosts whose guests get addresses and join as nodes.
+//
+// What it lacks: no garbage collection, no kubelet, no control plane provider, no bootstrap provider.
+// Tests write bootstrap data by hand, and the workload cluster is the management cluster itself.
+package world
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+const (
+	// ManagerNamespace is the namespace that the provider is in.
+	ManagerNamespace = "caplv-system"
+	managerUser      = "caplv-manager"
+)
+
+// World is what all tests of a program share. Each works in a Scene of its own.
+type World struct {
+	// Client has all rights and no cache.
+	Client client.Client
+	// Config is what Client was made of.
+	Config *rest.Config
+	// Log is what both managers have written.
+	Log *Log
+
+	environment *envtest.Environment
+	hosts       *hosts
+	kubeconfig  []byte
+	stop        context.CancelFunc
+	stopped     []<-chan error
+}
+
+var (
+	lock     sync.Mutex
+	theWorld *World
+	errWorld error
+)
+
+// Main runs a program's tests, eight of those that are parallel at once, takes the world down if one of them has started it, and returns the exit
+// status. It is for TestMain.
+func Main(m *testing.M) int {
+	// Tests mostly wait for others.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	lock.Lock()
+	defer lock.Unlock()
+	if theWorld == nil {
+		return status
+	}
+	if err := theWorld.end(); err != nil {
+		fmt.Fprintf(os.Stderr, "taking the world down: %v\n", err)
+		return max(status, 1)
+	}
+	return status
+}
+
+// get returns the world, which the first call starts, or ends the test when there is none.
+func get(t *testing.T) *World {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
+		if os.Getenv("CI") != "" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if theWorld == nil && errWorld == nil {
+		theWorld, errWorld = start()
+	}
+	if errWorld != nil {
+		t.Fatalf("starting the world: %v", errWorld)
+	}
+	return theWorld
+}
+
+func start() (_ *World, err error) {
+	log := &Log{}
+	ctrl.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
+	clusterAPI, err := folder("sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	own, err := folder("github.com/clusterctl-release/clusterctl-release")
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(own, "provider", "config")
+	webhooks, err := readWebhooks(filepath.Join(clusterAPI, "core/config/webhook/manifests.yaml"), filepath.Join(config, "webhook/manifests.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	w := &World{Log: log, hosts: newHosts(), environment: &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join(config, "crd/bases"), filepath.Join(clusterAPI, "core/config/crd/bases")},
+		ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: soon,
+		WebhookInstallOptions: webhooks,
+	}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.end())
+		}
+	}()
+	if w.Config, err = w.environment.Start(); err != nil {
+		return nil, fmt.Errorf("starting the API server: %w", err)
+	}
+	w.Config.QPS, w.Config.Burst = -1, 0
+	if w.Client, err = client.New(w.Config, client.Options{Scheme: newScheme()}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	manager, err := w.install(filepath.Join(config, "rbac/role.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	return w, w.startManagers(ctx, manager)
+}
+
+// end stops everything, in the reverse order.
+func (w *World) end() error {
+	var errs []error
+	if w.stop != nil {
+		w.stop()
+	}
+	for _, stopped := range w.stopped {
+		errs = append(errs, <-stopped)
+	}
+	return errors.Join(append(errs, w.environment.Stop())...)
+}
+
+// folder returns where a module's sources are.
+func folder(module string) (string, error) {
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // names of ours
+	if err != nil {
+		return "", fmt.Errorf("finding the sources of %s: %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// readWebhooks reads webhook configurations, and gives each a name of its own: kustomize does so otherwise.
+func readWebhooks(files ...string) (envtest.WebhookInstallOptions, error) {
+	options := envtest.WebhookInstallOptions{}
+	for i, file := range files {
+		content, err := os.ReadFile(file) //nolint:gosec // the project's and Cluster API's
+		if err != nil {
+			return options, fmt.Errorf("reading webhooks: %w", err)
+		}
+		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			var kind metav1.TypeMeta
+			mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+			if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+				return options, fmt.Errorf("reading %s: %w", file, err)
+			}
+			switch kind.Kind {
+			case "MutatingWebhookConfiguration":
+				err = yaml.UnmarshalStrict([]byte(document), mutating)
+				mutating.Name = fmt.Sprintf("mutating-%d", i)
+				options.MutatingWebhooks = append(options.MutatingWebhooks, mutating)
+			case "ValidatingWebhookConfiguration":
+				err = yaml.UnmarshalStrict([]byte(document), validating)
+				validating.Name = fmt.Sprintf("validating-%d", i)
+				options.ValidatingWebhooks = append(options.ValidatingWebhooks, validating)
+			default:
+				err = fmt.Errorf("unexpected kind %q", kind.Kind)
+			}
+			if err != nil {
+				return options, fmt.Errorf("reading %s: %w", file, err)
+			}
+		}
+	}
+	return options, nil
+}
+
+// install creates the provider's namespace, and its role as it is released. It returns how its manager
+// reaches the API server, with the rights of that role and no more.
+func (w *World) install(roleFile string) (*rest.Config, error) {
+	role := &rbacv1.ClusterRole{}
+	content, err := os.ReadFile(roleFile) //nolint:gosec // the project's
+	if err != nil {
+		return nil, fmt.Errorf("reading the manager's role: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(content, role); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", roleFile, err)
+	}
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ManagerNamespace}},
+		role,
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: managerUser},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}},
+	} {
+		if err := w.Client.Create(context.Background(), object); err != nil {
+			return nil, fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	manager, err := w.environment.AddUser(envtest.User{Name: managerUser}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("adding the manager's user: %w", err)
+	}
+	// Cluster API gets into workload clusters as an administrator of theirs.
+	admin, err := w.environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("adding the administrator of workload clusters: %w", err)
+	}
+	if w.kubeconfig, err = admin.KubeConfig(); err != nil {
+		return nil, fmt.Errorf("making the kubeconfig of workload clusters: %w", err)
+	}
+	return manager.Config(), nil
+}
+
+// newScheme knows every kind that the provider's manager reads or writes, and more.
+func newScheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range append(more, clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme) {
+		if err := add(scheme); err != nil {
+			panic(err) // the kinds are known when the program is built
+		}
+	}
+	return scheme
+}
+
+// poll is how often tests look whether something has happened, and soon how long they wait for it.
+const (
+	poll = 50 * time.Millisecond
+	soon = 60 * time.Second
+)
