@@ -14,9 +14,9 @@ import (
 
 	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1" //nolint:staticcheck // as long as Cluster API has it
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // as long as Cluster API has it
-	ipamv1alpha1 "sigs.k8s.io/cluster-api/api/ipam/v1alpha1" //nolint:staticcheck // as long as Cluster API has it
-	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1" //nolint:staticcheck // as long as Cluster API has it
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"      //nolint:staticcheck // as long as Cluster API has it
+	ipamv1alpha1 "sigs.k8s.io/cluster-api/api/ipam/v1alpha1"       //nolint:staticcheck // as long as Cluster API has it
+	ipamv1beta1 "sigs.k8s.io/cluster-api/api/ipam/v1beta1"         //nolint:staticcheck // as long as Cluster API has it
 	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1" //nolint:staticcheck // as long as Cluster API has it
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
