@@ -100,6 +100,9 @@ const (
 	// HostNotFoundReason: the LibvirtHost that the machine is bound to doesn't exist.
 	HostNotFoundReason = "HostNotFound"
 
+	// MACAddressTakenReason: another machine has a MAC address that the spec asks for; the message says which.
+	MACAddressTakenReason = "MACAddressTaken"
+
 	// ImageReadyCondition is True once the image is in the host's pool, with the right checksum.
 	ImageReadyCondition = "ImageReady"
 
@@ -127,6 +130,9 @@ const (
 	// DiskCreationFailedReason: a disk can't be made; the message says which and why.
 	DiskCreationFailedReason = "DiskCreationFailed"
 
+	// DiskCopyingReason: the image is being copied to the root disk, for rootDisk.clone Full.
+	DiskCopyingReason = "DiskCopying"
+
 	// InstanceReadyCondition is True while the machine's domain exists and runs.
 	InstanceReadyCondition = "InstanceReady"
 
@@ -152,6 +158,9 @@ const (
 	// WaitingForAddressesReason: no claim, lease or guest agent has given an address so far.
 	WaitingForAddressesReason = "WaitingForAddresses"
 
+	// AddressesFromPoolsNotSupportedReason: this version claims no addresses from pools.
+	AddressesFromPoolsNotSupportedReason = "AddressesFromPoolsNotSupported"
+
 	// SeedRemovedCondition is True once the bootstrap data, with its secrets, is gone from the host.
 	SeedRemovedCondition = "SeedRemoved"
 
@@ -160,6 +169,9 @@ const (
 
 	// WaitingForNodeReason: the seed is there until the Machine has a node.
 	WaitingForNodeReason = "WaitingForNode"
+
+	// SeedInUseReason: the guest hasn't let go of the seed so far.
+	SeedInUseReason = "SeedInUse"
 )
 
 // Conditions of a LibvirtMachinePool.

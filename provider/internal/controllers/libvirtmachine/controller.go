@@ -4,67 +4,227 @@ package libvirtmachine
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
-	"sigs.k8s.io/cluster-api/util/predicates"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines,verbs=get;list;watch;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/finalizers,verbs=update
+// Bootstrap data is read from Secrets, one by one: they are never listed or watched.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters;libvirthosts;libvirtclusteridentities,verbs=get;list;watch
+
+// conflictDelay is how long the cache gets to show what somebody else wrote.
+const conflictDelay = time.Second
+
+// Hosts are the hosts that machines are made on: a fleet.Fleet.
+type Hosts interface {
+	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	Snapshot(host string) (fleet.Snapshot, bool)
+	// Hypervisor returns the connection to a host, or an error with the reason ErrUnreachable.
+	Hypervisor(host string) (hypervisor.Hypervisor, error)
+	// Refresh brings a domain that was just changed into the snapshot.
+	Refresh(ctx context.Context, host, uuid string) error
+}
+
+// News are what brings LibvirtMachines here besides changes of objects. Each is a channel of objects
+// by name.
+type News struct {
+	// Machines are LibvirtMachines whose domains have changed.
+	Machines <-chan event.GenericEvent
+	// Reachability are LibvirtHosts that can be reached again, or no longer.
+	Reachability <-chan event.GenericEvent
+}
 
 // Reconciler reconciles LibvirtMachines.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
 	Client client.Client
+
+	// APIReader reads objects from the API server itself.
+	APIReader client.Reader
+
+	// Hosts are the hosts, and News what happens there.
+	Hosts Hosts
+	News  News
+
+	// Images brings images to hosts.
+	Images *images.Store
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
+
+	recorder events.EventRecorder
+	ledger   placement.Ledger
+	copies   copies
 }
 
-// SetupWithManager registers the reconciler with a manager. It looks at objects that have the watch
-// filter's label, not at those that are paused.
+// SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachine")
-	clusterToLibvirtMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachineList{}, mgr.GetScheme())
-	if err != nil {
-		return fmt.Errorf("mapping Clusters to LibvirtMachines: %w", err)
-	}
-
-	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
-		For(&infrav1.LibvirtMachine{}).
-		WithOptions(options).
-		Watches(
-			&clusterv1.Cluster{},
-			handler.EnqueueRequestsFromMapFunc(clusterToLibvirtMachines),
-			predicates.ClusterPausedTransitions(mgr.GetScheme(), log),
-		).
-		WithEventFilter(predicates.ResourceNotPausedAndHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
-		Complete(ctx, r)
-	if err != nil {
+	r.recorder = mgr.GetEventRecorder("libvirtmachine-controller")
+	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtMachines: %w", err)
 	}
 	return nil
 }
 
-// Reconcile reads the object and leaves it alone: this version of the controller has no phases yet.
+// Reconcile does what "Typical InfraMachine reconciliation workflow" of Cluster API's contract for
+// InfraMachine says.
+//
+// What is written before the status is a reconcile of its own: the change brings the object here
+// again. The status, with all conditions, is one write, and only over what was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := &infrav1.LibvirtMachine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, object); err != nil {
+	infra := &infrav1.LibvirtMachine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if annotations.IsExternallyManaged(infra) || r.WatchFilterValue != "" && !labels.HasWatchLabel(infra, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // also when something else brought it here
+	}
+	machine, cluster, err := r.owners(ctx, infra)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if infra.DeletionTimestamp.IsZero() && (machine == nil || cluster == nil) {
+		ctrl.LoggerFrom(ctx).Info("Waiting for the Machine controller to set the owner reference, and for the Machine and its Cluster")
+		return ctrl.Result{}, nil
+	}
+	log := ctrl.LoggerFrom(ctx)
+	if machine != nil {
+		log = log.WithValues("Machine", klog.KObj(machine))
+	}
+	if cluster != nil {
+		log = log.WithValues("Cluster", klog.KObj(cluster))
+	}
+	ctx = ctrl.LoggerInto(ctx, log)
 
-	ctrl.LoggerFrom(ctx).V(4).Info("Read LibvirtMachine", "generation", object.Generation)
-	return ctrl.Result{}, nil
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, infrav1.MachineFinalizer); err != nil || added {
+		return again(wrap(err, "adding the finalizer"))
+	}
+	if cluster != nil && annotations.IsPaused(cluster, infra) || annotations.HasPaused(infra) {
+		_, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra)
+		return again(wrap(err, "setting the Paused condition"))
+	}
+	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
+}
+
+// reconcile goes through the phases of a machine that isn't paused, and writes what has come of it.
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	s.uuid = strings.TrimPrefix(s.infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
+	before := s.infra.DeepCopy()
+	conditions.Set(s.infra, metav1.Condition{Type: infrav1.PausedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotPausedReason})
+	do := s.run
+	if !s.infra.DeletionTimestamp.IsZero() {
+		do = s.remove
+	}
+	if err := do(ctx); err != nil {
+		s.errs = append(s.errs, err)
+	}
+	if s.written {
+		if err := s.err(); err != nil {
+			return again(err)
+		}
+		return ctrl.Result{RequeueAfter: s.after}, nil
+	}
+	setReady(s.infra)
+	written, err := r.writeStatus(ctx, before, s.infra)
+	if !written || err != nil {
+		err = s.removeIfGone(ctx, err)
+	}
+	if err != nil {
+		s.errs = append(s.errs, err)
+	} else if written {
+		r.announce(before, s.infra)
+	}
+	if err := s.err(); err != nil {
+		return again(err)
+	}
+	return ctrl.Result{RequeueAfter: s.after}, nil
+}
+
+// again is the result of a reconcile that ended with an error, if any. Somebody who was faster is no
+// error worth a log: the cache shows what they wrote soon.
+func again(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// writeStatus writes the status if it has changed, and says whether it has.
+func (r *Reconciler) writeStatus(ctx context.Context, before, after *infrav1.LibvirtMachine) (bool, error) {
+	if sameStatus(&before.Status, &after.Status) {
+		return false, nil
+	}
+	// What else is in the object was written where it was changed.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return true, wrap(r.Client.Status().Patch(ctx, after, patch), "writing the status")
+}
+
+// owners returns the Machine that owns an object and the Cluster that both belong to, each nil when it
+// isn't known or doesn't exist.
+func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) (*clusterv1.Machine, *clusterv1.Cluster, error) {
+	machine, err := util.GetOwnerMachine(ctx, r.Client, infra.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("reading the owner: %w", err)
+	}
+	if err != nil {
+		machine = nil
+	}
+	name := infra.Labels[clusterv1.ClusterNameLabel]
+	if machine != nil {
+		name = machine.Spec.ClusterName
+	}
+	if name == "" {
+		return machine, nil, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: name}, cluster); err != nil {
+		return machine, nil, wrap(client.IgnoreNotFound(err), "reading the Cluster")
+	}
+	return machine, cluster, nil
+}
+
+// forget drops what is remembered of a machine that is gone.
+func (r *Reconciler) forget(machine client.ObjectKey) {
+	r.Images.Forget(machine)
+	r.copies.forget(machine)
+}
+
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -1,0 +1,190 @@
+package libvirtmachine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// copies are the full copies of images that are under way. They take as long as copying takes, and so
+// are made outside of reconciles. The zero value is ready to use.
+type copies struct {
+	lock  sync.Mutex
+	jobs  map[client.ObjectKey]*job
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+type job struct {
+	cancel context.CancelFunc
+	ended  bool
+	err    error
+}
+
+// ensure runs a function for a machine, unless one runs. ended says that it has ended, with an error
+// or without; the next call then runs one anew. The machine is brought to the queue at the end.
+func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(context.Context) error) (ended bool, err error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if j, there := c.jobs[machine]; there {
+		if j.ended {
+			delete(c.jobs, machine)
+		}
+		return j.ended, j.err
+	}
+	j := &job{}
+	// It goes on after the reconcile that it is begun in, and ends with its connection at the latest.
+	ctx, j.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if c.jobs == nil {
+		c.jobs = map[client.ObjectKey]*job{}
+	}
+	c.jobs[machine] = j
+	go func() {
+		defer j.cancel()
+		err := run(ctx)
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		j.ended, j.err = true, err
+		if c.queue != nil {
+			c.queue.Add(reconcile.Request{NamespacedName: machine})
+		}
+	}()
+	return false, nil
+}
+
+// forget ends what runs for a machine, and says whether nothing does.
+func (c *copies) forget(machine client.ObjectKey) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	j, there := c.jobs[machine]
+	if !there {
+		return true
+	}
+	j.cancel()
+	if j.ended {
+		delete(c.jobs, machine)
+	}
+	return j.ended
+}
+
+// start implements source.Func.
+func (c *copies) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.queue = queue
+	return nil
+}
+
+// copyDelay is how often to look whether a copy has been made, and how long one that failed waits.
+const copyDelay = 30 * time.Second
+
+// ensureCopy makes the root disk a full copy of the image. As with images, each attempt makes a volume
+// of its own, and an overlay of it, with the name that is derived from the machine's, marks the one
+// that is whole. Nothing is ever written to the overlay.
+func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
+	disk, err := s.findCopy(ctx)
+	if err == nil {
+		s.rootDisk = domainxml.Disk{VolumeRef: disk.VolumeRef, Format: s.imageFormat()}
+		s.removeOtherCopies(ctx)
+		return goOn, nil
+	}
+	if !errors.Is(err, errNoCopy) {
+		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
+	}
+	making := *s
+	making.infra = s.infra.DeepCopy() // this one is changed while the copy is made
+	ended, err := s.copies.ensure(ctx, s.key(), making.copyImage)
+	if ended && err != nil {
+		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
+	}
+	s.lookAgain(copyDelay)
+	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk")
+}
+
+var errNoCopy = errors.New("there is no whole copy of the image")
+
+// findCopy returns the copy that is marked as whole, or errNoCopy.
+func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
+	marker, err := s.connection.Volume(ctx, s.rootRef())
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return hypervisor.Volume{}, errNoCopy
+	}
+	if err != nil {
+		return hypervisor.Volume{}, err
+	}
+	ref := hypervisor.VolumeRef{Pool: marker.Pool, Name: path.Base(marker.BackingPath)}
+	if strings.HasPrefix(ref.Name, s.rootRef().Name+".") {
+		disk, err := s.connection.Volume(ctx, ref)
+		if !errors.Is(err, hypervisor.ErrNotFound) {
+			return disk, err
+		}
+	}
+	// A marker of nothing: somebody has deleted the copy.
+	if err := s.connection.DeleteVolume(ctx, s.rootRef()); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		return hypervisor.Volume{}, err
+	}
+	return hypervisor.Volume{}, errNoCopy
+}
+
+// copyImage makes a copy and marks it.
+func (s *scope) copyImage(ctx context.Context) (err error) {
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails
+	ref := s.rootRef()
+	ref.Name += "." + hex.EncodeToString(id[:])
+	size := s.infra.Spec.RootDisk.Size.Value()
+	defer func() {
+		if err != nil && !hypervisor.Uncertain(err) {
+			s.removeCopy(context.WithoutCancel(ctx), ref)
+		}
+	}()
+	volume, err := s.connection.CloneVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: s.imageFormat(), CapacityBytes: size}, s.image.VolumeRef)
+	if err != nil {
+		return err
+	}
+	if volume.CapacityBytes < size {
+		if err := s.connection.ResizeVolume(ctx, ref, size); err != nil {
+			return err
+		}
+	}
+	_, err = s.connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: s.rootRef(), Format: hypervisor.FormatQCOW2, CapacityBytes: size,
+		Backing: &hypervisor.Backing{Path: volume.Path, Format: s.imageFormat()}})
+	if errors.Is(err, hypervisor.ErrAlreadyExists) {
+		s.removeCopy(ctx, ref) // another manager was faster
+		return nil
+	}
+	return err
+}
+
+// removeOtherCopies deletes what managers that were killed, or too late, have copied: what the snapshot
+// knows of. The rest is deleted with the machine.
+func (s *scope) removeOtherCopies(ctx context.Context) {
+	for name := range s.snapshot.Pools[s.rootDisk.Pool].Volumes {
+		if strings.HasPrefix(name, s.rootRef().Name+".") && name != s.rootDisk.Name {
+			s.removeCopy(ctx, hypervisor.VolumeRef{Pool: s.rootDisk.Pool, Name: name})
+		}
+	}
+}
+
+// removeCopy deletes a copy that isn't needed. What stays is deleted with the machine.
+func (s *scope) removeCopy(ctx context.Context, ref hypervisor.VolumeRef) {
+	ctx, cancel := context.WithTimeout(ctx, copyDelay)
+	defer cancel()
+	if err := s.connection.DeleteVolume(ctx, ref); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		ctrl.LoggerFrom(ctx).Info("A copy of the image stays until the machine is deleted", "volume", ref.String(), "err", err)
+	}
+}

@@ -1,0 +1,196 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// removeDelay is how long to wait for something of the machine's to end before it can be removed.
+const removeDelay = 2 * time.Second
+
+// remove takes everything of the machine from its host, and lets the object go then. A host that can't
+// be reached is waited for, until somebody says that it is gone for good.
+func (s *scope) remove(ctx context.Context) error {
+	s.Images.Forget(s.key())
+	if !s.copies.forget(s.key()) {
+		s.lookAgain(removeDelay)
+		s.deleting("Waiting for the copying of the image to end")
+		return nil
+	}
+	if s.isUnbound() {
+		return s.letGo(ctx)
+	}
+	if s.infra.Annotations[infrav1.HostLostAnnotation] == s.infra.Spec.HostName {
+		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "HostLost", "Delete",
+			"Gave up on host %s: the domain %s and volumes whose names begin with %s may be left there", s.infra.Spec.HostName, s.uuid, s.uuid)
+		return s.letGo(ctx)
+	}
+	if err := s.readHost(ctx); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.deleting("Waiting for LibvirtHost %s, which doesn't exist: create it again. %s", s.infra.Spec.HostName, s.howToGiveUp())
+			return nil
+		}
+		s.deleting("%s", err.Error())
+		return err
+	}
+	connection, err := s.Hosts.Hypervisor(s.host.Name)
+	if err == nil {
+		s.connection = connection
+		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
+		err = s.removeAll(ctx)
+	}
+	switch {
+	case errors.Is(err, hypervisor.ErrUnreachable):
+		s.lookAgain(unreachableDelay)
+		s.deleting("Waiting for host %s: %s. %s", s.host.Name, err.Error(), s.howToGiveUp())
+		return nil
+	case err != nil:
+		s.deleting("%s", err.Error())
+		return err
+	}
+	return s.letGo(ctx)
+}
+
+func (s *scope) deleting(message string, values ...any) {
+	s.set(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, message, values...)
+}
+
+func (s *scope) howToGiveUp() string {
+	return fmt.Sprintf("If the host is gone for good, set the annotation %s: %s, and what is left there is given up",
+		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
+}
+
+// letGo removes the finalizer.
+func (s *scope) letGo(ctx context.Context) error {
+	s.written = true
+	before := s.infra.DeepCopy()
+	controllerutil.RemoveFinalizer(s.infra, infrav1.MachineFinalizer)
+	if err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return wrap(err, "removing the finalizer")
+	}
+	s.ledger.Release(s.infra.UID)
+	ctrl.LoggerFrom(ctx).Info("Let the machine go")
+	return nil
+}
+
+// removeAll removes what the machine has on its host: first it takes the power from the domain, then it
+// deletes the volumes, the seed with its secrets first, and then it undefines the domain, which is the
+// record of what is left.
+func (s *scope) removeAll(ctx context.Context) error {
+	domain, err := s.connection.Domain(ctx, s.uuid)
+	switch {
+	case errors.Is(err, hypervisor.ErrNotFound):
+	case err != nil:
+		return err
+	case s.isTheirs(domain):
+		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "NotOurs", "Delete",
+			"The domain %s on host %s has the UUID of spec.providerID and isn't of this machine: it and its volumes are left alone", domain.Name, s.host.Name)
+		return nil
+	default:
+		s.domain = &domain
+		if err := s.connection.StopDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return err
+		}
+	}
+	volumes, err := s.volumes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, ref := range volumes {
+		if err := s.connection.DeleteVolume(ctx, ref); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return err
+		}
+	}
+	if s.domain == nil {
+		return nil
+	}
+	if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		return err
+	}
+	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
+		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
+	}
+	return nil
+}
+
+// volumes lists everything on the host that is named from the machine's UUID, the seed first. Neither
+// the domain, which may not have been defined, nor the snapshot, which may be old, knows all of it; and
+// the host's spec may have other pools than when the machine was made.
+func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
+	refs := map[hypervisor.VolumeRef]bool{}
+	for _, pool := range s.pools() {
+		refs[s.volume(pool, "seed")] = true
+		refs[s.volume(pool, "root")] = true
+		for _, disk := range s.infra.Spec.ExtraDisks {
+			refs[s.volume(pool, "disk-"+disk.Name)] = true
+		}
+		if s.infra.Spec.RootDisk.Clone != infrav1.CloneFull {
+			continue
+		}
+		// Only those have names that can't be known.
+		listed, err := s.connection.PoolVolumes(ctx, pool)
+		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return nil, err
+		}
+		for _, volume := range listed {
+			refs[volume.VolumeRef] = true
+		}
+	}
+	for _, pool := range s.snapshot.Pools {
+		for _, volume := range pool.Volumes {
+			refs[volume.VolumeRef] = true
+		}
+	}
+	if s.domain != nil {
+		for _, disk := range s.domain.Disks {
+			refs[disk] = true
+		}
+	}
+	maps.DeleteFunc(refs, func(ref hypervisor.VolumeRef, _ bool) bool { return !strings.HasPrefix(ref.Name, s.volumePrefix()) })
+	return slices.SortedFunc(maps.Keys(refs), func(a, b hypervisor.VolumeRef) int {
+		rank := func(ref hypervisor.VolumeRef) string {
+			if strings.HasSuffix(ref.Name, "-seed") {
+				return "0" + ref.String()
+			}
+			return "1" + ref.String()
+		}
+		return strings.Compare(rank(a), rank(b))
+	}), nil
+}
+
+// removeIfGone is for a reconcile that has made something on the host and then couldn't write the
+// status: another manager may have removed the machine meanwhile, and nobody would ever look for what
+// was made since. It returns the error that it is given.
+func (s *scope) removeIfGone(ctx context.Context, err error) error {
+	if !s.making || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	now := &infrav1.LibvirtMachine{}
+	getErr := s.APIReader.Get(ctx, s.key(), now)
+	if client.IgnoreNotFound(getErr) != nil {
+		return errors.Join(err, getErr)
+	}
+	if getErr == nil && now.UID == s.infra.UID && now.DeletionTimestamp.IsZero() {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("The machine was deleted while it was being made: removing what was made")
+	s.copies.forget(s.key())
+	s.Images.Forget(s.key())
+	return errors.Join(err, s.removeAll(ctx))
+}

@@ -1,0 +1,53 @@
+package libvirtmachine
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// ensureDomain defines the domain, as it should be now. To define the same again changes nothing.
+func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
+	definition, err := s.definition()
+	if err != nil {
+		// To try again won't help: the spec, or the host's, has to change.
+		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, "spec: %s", err.Error())
+	}
+	if err := s.connection.DefineDomain(ctx, definition); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	if err := s.connection.SetAutostart(ctx, s.uuid, ptr.Deref(s.infra.Spec.Autostart, true)); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	return goOn, nil
+}
+
+func (s *scope) definition() (hypervisor.Definition, error) {
+	return domainxml.Machine{
+		UUID: s.uuid, Name: s.domainName(), Owner: s.owner(), Spec: &s.infra.Spec,
+		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
+		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
+		Networks: s.host.Spec.Networks,
+	}.Definition()
+}
+
+// startDomain starts the domain.
+func (s *scope) startDomain(ctx context.Context) (verdict, error) {
+	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	log := ctrl.LoggerFrom(ctx)
+	log.Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
+	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
+		log.Info("What is known of the domain may be old for a while", "err", err)
+	}
+	s.domain = &hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning}
+	s.setInstance()
+	return goOn, nil
+}

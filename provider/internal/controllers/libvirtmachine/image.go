@@ -1,0 +1,63 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+)
+
+// imageDelay is how often to look how far a transfer is. Its end brings the machine here sooner.
+const imageDelay = time.Minute
+
+// ensureImage finds the image on the host, or has it brought there.
+func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
+	spec, pool := s.infra.Spec.Image, s.host.Spec.StoragePools.Images
+	if spec.Volume != "" {
+		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: pool, Name: spec.Volume})
+	}
+	image, err := s.Images.Ensure(ctx, images.Wish{Host: s.host.Name, Pool: pool, URL: spec.URL, Checksum: spec.Checksum, Format: spec.Format}, s.key())
+	var transferring *images.Transferring
+	var failed *images.Failed
+	switch {
+	case err == nil:
+		s.image = image
+		s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
+		return goOn, nil
+	case errors.As(err, &transferring):
+		s.lookAgain(imageDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "%s", err.Error())
+	case errors.Is(err, images.ErrChecksumMismatch):
+		s.lookAgain(imageDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageChecksumMismatchReason, "%s", err.Error())
+	case errors.As(err, &failed):
+		s.lookAgain(imageDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, "%s", err.Error())
+	}
+	return s.failed(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, err)
+}
+
+// findImageVolume finds an image that somebody has put into the host's pool.
+func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (verdict, error) {
+	volume, err := s.connection.Volume(ctx, ref)
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		s.lookAgain(imageDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason, "The host %s has no volume %s", s.host.Name, ref)
+	}
+	if err != nil {
+		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	s.image = images.Image{VolumeRef: ref, Path: volume.Path, Format: s.imageFormat(), CapacityBytes: volume.CapacityBytes}
+	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
+	return goOn, nil
+}
+
+func (s *scope) imageFormat() hypervisor.VolumeFormat {
+	if s.infra.Spec.Image.Format == infrav1.ImageFormatRaw {
+		return hypervisor.FormatRaw
+	}
+	return hypervisor.FormatQCOW2
+}

@@ -1,0 +1,123 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// isProvisioned says whether the machine was provisioned. Cluster API writes the provider ID into the
+// Machine's spec only then, and a move takes it along, which it doesn't the LibvirtMachine's status.
+func (s *scope) isProvisioned() bool {
+	return ptr.Deref(s.infra.Status.Initialization.Provisioned, false) ||
+		s.machine != nil && s.machine.Spec.ProviderID != "" && s.machine.Spec.ProviderID == s.infra.Spec.ProviderID
+}
+
+// isCreating says whether the machine still has to be made. A domain that runs was made whole.
+func (s *scope) isCreating() bool {
+	return !s.isProvisioned() && (s.domain == nil || !s.domain.State.Active())
+}
+
+// lookAtInstance says how the domain is. One that was provisioned and is gone stays so: replacing a
+// machine is for MachineHealthChecks.
+func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
+	domain, there := s.snapshot.Domains[s.uuid]
+	if !there && s.isProvisioned() {
+		// The snapshot may lag behind, and this is too grave to be said by mistake.
+		var err error
+		if domain, err = s.connection.Domain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+		}
+		there = err == nil
+	}
+	if there && s.isTheirs(domain) {
+		return s.uuidTaken(domain)
+	}
+	switch {
+	case there:
+		s.domain = &domain
+	case s.isProvisioned():
+		s.infra.Status.Initialization.Provisioned = ptr.To(true)
+		s.infra.Status.InstanceState = infrav1.InstanceNotFound
+		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceNotFoundReason,
+			"The host %s has no domain %s any more; it is not made again: delete the Machine, or let a MachineHealthCheck do it", s.host.Name, s.uuid)
+	}
+	if !s.isCreating() {
+		s.made()
+	}
+	s.setInstance()
+	return goOn, nil
+}
+
+// isTheirs says whether a domain is somebody else's: one that has another owner, or neither an owner
+// nor our name.
+func (s *scope) isTheirs(domain hypervisor.Domain) bool {
+	if domain.Owner == nil {
+		return domain.Name != s.domainName()
+	}
+	return domain.Owner.Namespace != s.infra.Namespace || domain.Owner.Name != s.infra.Name
+}
+
+func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
+	s.lookAgain(noFitDelay)
+	whose := "nobody's that is known here"
+	if domain.Owner != nil {
+		whose = fmt.Sprintf("that of LibvirtMachine %s/%s", domain.Owner.Namespace, domain.Owner.Name)
+	}
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason,
+		"The domain %s on host %s with the UUID of spec.providerID is %s, and is left alone", domain.Name, s.host.Name, whose)
+}
+
+// made says of what came before a domain that it was made, also where the status was lost by a move.
+func (s *scope) made() {
+	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
+	s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
+}
+
+// setInstance sets the condition and the state of the instance from the domain.
+func (s *scope) setInstance() {
+	state := infrav1.InstanceNotFound
+	if s.domain != nil {
+		state = infrav1.InstanceState(s.domain.State)
+	}
+	s.infra.Status.InstanceState = state
+	switch {
+	case state == infrav1.InstanceRunning || state == infrav1.InstanceBlocked:
+		s.setTrue(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason)
+	case s.isCreating():
+		// The phases that come say how far it is. What an earlier try failed with is no longer known to be so.
+		if s.domain == nil && conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) {
+			s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is gone and will be made again")
+		}
+	default:
+		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is in the state %s", state)
+	}
+}
+
+// checkForCertain asks the API server itself whether the machine is still to be made: the cache lags
+// behind, and a machine that was provisioned or is being deleted must not be made.
+func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
+	now := &infrav1.LibvirtMachine{}
+	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
+		return stop, fmt.Errorf("reading the machine once more: %w", err)
+	}
+	if now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero() || ptr.Deref(now.Status.Initialization.Provisioned, false) ||
+		now.Spec.ProviderID != s.infra.Spec.ProviderID || now.Spec.HostName != s.infra.Spec.HostName {
+		ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
+		s.written = true
+		s.lookAgain(conflictDelay)
+		return stop, nil
+	}
+	s.making = true
+	return goOn, nil
+}

@@ -1,0 +1,153 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+)
+
+// phases are the life of a machine, in their order. Each looks at what is there, compares it with what
+// is asked for, and then makes or changes it: the controller may be killed after any call, and goes on
+// after a restart. A phase that stops is where the machine is; it has said why in its condition.
+var phases = []phase{
+	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
+	{when: (*scope).isUnbound, do: (*scope).bind},
+	{do: (*scope).reachHost},
+	{do: (*scope).lookAtInstance},
+	{when: (*scope).isCreating, do: (*scope).checkForCertain},
+	{when: (*scope).isCreating, do: (*scope).ensureImage},
+	{when: (*scope).isCreating, do: (*scope).ensureRootDisk},
+	{when: (*scope).isCreating, do: (*scope).ensureExtraDisks},
+	{when: (*scope).isCreating, do: (*scope).ensureSeed},
+	{when: (*scope).isCreating, do: (*scope).ensureDomain},
+	{when: (*scope).isCreating, do: (*scope).startDomain},
+	{do: (*scope).findAddresses},
+	{do: (*scope).finishProvisioning},
+	{do: (*scope).removeSeed},
+}
+
+// phase is a step in the life of a machine.
+type phase struct {
+	// when says whether the step is to be taken. Always when it is nil.
+	when func(*scope) bool
+	// do takes the step. Nothing comes after it when it stops or fails.
+	do func(*scope, context.Context) (verdict, error)
+}
+
+// verdict says how it goes on after a phase.
+type verdict int
+
+const (
+	goOn verdict = iota
+	stop
+)
+
+// scope is what one reconcile works on.
+type scope struct {
+	*Reconciler
+	// infra is changed while it is reconciled, and its status written at the end.
+	infra *infrav1.LibvirtMachine
+	// machine owns infra, and cluster is what both belong to. Either may be nil while infra is deleted.
+	machine *clusterv1.Machine
+	cluster *clusterv1.Cluster
+
+	// uuid is that of the domain, from spec.providerID. Empty while the machine isn't bound.
+	uuid string
+	// host is what the machine is bound to, snapshot what was last seen of it, and connection the way
+	// to it.
+	host       *infrav1.LibvirtHost
+	snapshot   fleet.Snapshot
+	connection hypervisor.Hypervisor
+	// domain is what is there, or nil.
+	domain *hypervisor.Domain
+	// image and the rest are what the domain is made of.
+	image        images.Image
+	rootDisk     domainxml.Disk
+	extraDisks   map[string]domainxml.Disk
+	seed         *hypervisor.VolumeRef
+	ignitionPath string
+
+	// written says that something was written that brings the object here again.
+	written bool
+	// making says that something may have been made on the host in this reconcile.
+	making bool
+	// after is when to look again, if nothing brings the object here sooner. Never when it is 0.
+	after time.Duration
+	errs  []error
+}
+
+// run goes through the phases.
+func (s *scope) run(ctx context.Context) error {
+	for _, phase := range phases {
+		if phase.when != nil && !phase.when(s) {
+			continue
+		}
+		if verdict, err := phase.do(s, ctx); err != nil || verdict == stop {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scope) err() error { return errors.Join(s.errs...) }
+
+// lookAgain asks for another reconcile at the latest after some time.
+func (s *scope) lookAgain(after time.Duration) {
+	if s.after == 0 || after < s.after {
+		s.after = after
+	}
+}
+
+func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.infra) }
+
+// set sets a condition.
+func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string, values ...any) {
+	if len(values) > 0 {
+		message = fmt.Sprintf(message, values...)
+	}
+	conditions.Set(s.infra, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
+}
+
+func (s *scope) setTrue(condition, reason string) {
+	s.set(condition, metav1.ConditionTrue, reason, "")
+}
+
+// waitFor says in a condition what is waited for, and stops. Something brings the object here when it
+// has happened.
+func (s *scope) waitFor(condition, reason, message string, values ...any) (verdict, error) {
+	s.set(condition, metav1.ConditionFalse, reason, message, values...)
+	return stop, nil
+}
+
+// failed says in a condition what has failed, and returns an error so that it is tried again. A host
+// that can't be reached is no error of the machine's: it is tried again when the host is back.
+func (s *scope) failed(condition, reason string, err error) (verdict, error) {
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		return s.unreachable(condition, err)
+	}
+	s.set(condition, metav1.ConditionFalse, reason, "%s", err.Error())
+	return stop, err
+}
+
+// unreachable says that what a condition is about can't be seen.
+func (s *scope) unreachable(condition string, err error) (verdict, error) {
+	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
+	s.lookAgain(unreachableDelay)
+	return stop, nil
+}
+
+// unreachableDelay is how long to wait at most for a host to come back. The fleet says it sooner.
+const unreachableDelay = time.Minute

@@ -1,0 +1,14 @@
+package libvirtmachine
+
+import (
+	"context"
+
+	"k8s.io/utils/ptr"
+)
+
+// finishProvisioning says that the machine is there, once and for good: its domain has been started
+// and has addresses.
+func (s *scope) finishProvisioning(context.Context) (verdict, error) {
+	s.infra.Status.Initialization.Provisioned = ptr.To(true)
+	return goOn, nil
+}

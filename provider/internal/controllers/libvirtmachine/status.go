@@ -1,0 +1,72 @@
+package libvirtmachine
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// summedUp are the conditions that Ready sums up: those of the phases so far. That the seed is still
+// there is no fault of a machine.
+var summedUp = conditions.ForConditionTypes{
+	infrav1.HostBoundCondition, infrav1.ImageReadyCondition, infrav1.DisksReadyCondition, infrav1.InstanceReadyCondition, infrav1.AddressesReadyCondition,
+}
+
+// setReady sums up the other conditions. While the object is being deleted, what is left to do is what
+// it says.
+func setReady(infra *infrav1.LibvirtMachine) {
+	if !infra.DeletionTimestamp.IsZero() {
+		return
+	}
+	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, summedUp,
+		conditions.IgnoreTypesIfMissing{infrav1.HostBoundCondition, infrav1.ImageReadyCondition, infrav1.DisksReadyCondition,
+			infrav1.InstanceReadyCondition, infrav1.AddressesReadyCondition},
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
+			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
+				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
+		)})
+	if err != nil {
+		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown,
+			Reason: infrav1.InternalErrorReason, Message: err.Error()})
+	}
+}
+
+// sameStatus says whether nothing has to be written.
+func sameStatus(a, b *infrav1.LibvirtMachineStatus) bool {
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// waiting are reasons that are no news: every machine has them on its way.
+var waiting = []string{
+	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
+	infrav1.WaitingForNodeReason, infrav1.ImageTransferringReason, infrav1.DiskCopyingReason, infrav1.DeletingReason,
+}
+
+// announce makes events of what has changed, after it has been written.
+func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
+	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
+		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",
+			"The machine runs on host %s, as domain %s", after.Spec.HostName, after.Spec.ProviderID[len(infrav1.ProviderIDPrefix):])
+	}
+	if is := conditions.Get(after, infrav1.ReadyCondition); is != nil && is.Reason == infrav1.DeletingReason && is.Message != "" {
+		was := conditions.Get(before, infrav1.ReadyCondition)
+		if was == nil || was.Reason != is.Reason || was.Message != is.Message {
+			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Delete", "%s", is.Message)
+		}
+	}
+	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition) {
+		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
+		if is == nil || is.Status == metav1.ConditionTrue || slices.Contains(waiting, is.Reason) ||
+			was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+	}
+}

@@ -1,0 +1,115 @@
+package libvirtmachine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// build registers the controller with what it watches. The watch filter and the externally managed
+// annotation are looked for on LibvirtMachines only: the rest is shared, or Cluster API's.
+func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachine")
+	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachineList{}, scheme)
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to LibvirtMachines: %w", err)
+	}
+	toUnbound := handler.EnqueueRequestsFromMapFunc(r.unboundMachines)
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.LibvirtMachine{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
+			predicates.ResourceIsNotExternallyManaged(scheme, log),
+		)).
+		WithOptions(options).
+		Watches(
+			&clusterv1.Machine{},
+			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("LibvirtMachine"))),
+			machineChanged(),
+		).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), clusterChanged()).
+		Watches(&infrav1.LibvirtCluster{}, toUnbound, predicate.GenerationChangedPredicate{}). // spec.hostSelector
+		Watches(&infrav1.LibvirtHost{}, toUnbound, hostChanged()).
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost), predicate.GenerationChangedPredicate{}).
+		Watches(&infrav1.LibvirtClusterIdentity{}, toUnbound, predicate.GenerationChangedPredicate{}).
+		WatchesRawSource(source.Channel(r.News.Machines, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.News.Reachability, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost))).
+		WatchesRawSource(r.Images.Source()).
+		WatchesRawSource(source.Func(r.copies.start)).
+		Complete(ctx, r)
+}
+
+// machineChanged lets pass what matters here of a Machine: bootstrap data, its deletion, its node.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			return before.Generation != after.Generation || before.Status.NodeRef != after.Status.NodeRef
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// clusterChanged lets pass what matters here of a Cluster: whether it is paused, and its infrastructure.
+func clusterChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+			return !reflect.DeepEqual(before.Spec.Paused, after.Spec.Paused) ||
+				!reflect.DeepEqual(before.Status.Initialization.InfrastructureProvisioned, after.Status.Initialization.InfrastructureProvisioned)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// hostChanged lets pass what machines that have no host may have waited for.
+func hostChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*infrav1.LibvirtHost), e.ObjectNew.(*infrav1.LibvirtHost)
+			return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) ||
+				conditions.IsTrue(before, infrav1.ReadyCondition) != conditions.IsTrue(after, infrav1.ReadyCondition)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+func (r *Reconciler) unboundMachines(ctx context.Context, object client.Object) []ctrl.Request {
+	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.HostName == "" }, client.InNamespace(object.GetNamespace()))
+}
+
+func (r *Reconciler) machinesOfHost(ctx context.Context, host client.Object) []ctrl.Request {
+	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.HostName == host.GetName() })
+}
+
+func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtMachine) bool, options ...client.ListOption) []ctrl.Request {
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtMachines")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}

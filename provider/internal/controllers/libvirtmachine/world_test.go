@@ -1,0 +1,329 @@
+package libvirtmachine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+)
+
+const (
+	// patience is how long tests wait for what has to happen. It is no expectation of how fast it is.
+	patience = time.Minute
+	secret   = "kubeadm-token-nobody-may-see" //nolint:gosec // it is one that is looked for
+)
+
+var key = client.ObjectKey{Namespace: "team", Name: "blue-1"}
+
+// imageServer serves one image to all tests, in the way that a test asks for.
+var imageServer = sync.OnceValue(func() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(imageContent) }))
+})
+
+var imageContent = func() []byte {
+	header := make([]byte, 104)
+	copy(header, "QFI\xfb")
+	binary.BigEndian.PutUint32(header[4:], 3)
+	binary.BigEndian.PutUint64(header[24:], 2<<30)
+	return append(header, bytes.Repeat([]byte("guest"), 200)...)
+}()
+
+func checksum(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// world is an API server in memory with a Cluster and a Machine of it, and fake hosts.
+type world struct {
+	*WithT
+	t     *testing.T
+	api   client.WithWatch
+	hosts map[string]*fake.Host
+	// events and log are what all processes have said.
+	events *events.FakeRecorder
+	log    *log
+	// functions come between all processes and the API server.
+	functions interceptor.Funcs
+	managers  []*manager
+}
+
+type log struct {
+	lock sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		l.text.WriteString(prefix + " " + args + "\n")
+	}, funcr.Options{Verbosity: 10})
+}
+
+func (l *log) String() string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.text.String()
+}
+
+// newWorld makes a world with some hosts, each in a failure domain of its own. change changes the
+// LibvirtMachine first.
+func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...string) *world {
+	t.Helper()
+	w := &world{WithT: NewWithT(t), t: t, hosts: map[string]*fake.Host{}, events: events.NewFakeRecorder(1000), log: &log{}}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+		w.Expect(add(scheme)).To(Succeed())
+	}
+	owner := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Name: name, UID: "1"}}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue"},
+		Spec:   clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Name: "blue"}},
+		Status: clusterv1.ClusterStatus{Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true)}}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owner("MachineSet", "blue")},
+		Spec: clusterv1.MachineSpec{ClusterName: "blue", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("blue-1")}}}
+	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "uid-1", OwnerReferences: owner("Machine", key.Name),
+		Labels: map[string]string{clusterv1.ClusterNameLabel: "blue"}}, Spec: newSpec()}
+	if change != nil {
+		change(infra)
+	}
+	objects := []client.Object{cluster, machine, infra,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}},
+		&infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue-1"},
+			Data: map[string][]byte{"value": []byte("#cloud-config\n# " + secret + "\n"), "format": []byte(cmpFormat(infra))}}}
+	for _, name := range hosts {
+		w.hosts[name] = fake.NewHost()
+		host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{URI: "test:///default",
+			FailureDomain: "rack-" + name,
+			StoragePools:  infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}},
+			Networks:      []infrav1.HostNetwork{{Name: "default", LibvirtNetwork: "default"}, {Name: "bridged", Bridge: "br0"}, {Name: "tapped", MacvtapDevice: "eth0"}},
+		}}
+		conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason})
+		objects = append(objects, host)
+	}
+	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&infrav1.LibvirtMachine{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).Build()
+	t.Cleanup(func() {
+		for _, m := range w.managers {
+			m.end()
+		}
+	})
+	return w
+}
+
+func cmpFormat(infra *infrav1.LibvirtMachine) infrav1.BootstrapFormat {
+	if infra.Spec.BootstrapFormat == "" {
+		return infrav1.BootstrapFormatCloudConfig
+	}
+	return infra.Spec.BootstrapFormat
+}
+
+// newSpec is a machine's spec as the API server's defaults leave it.
+func newSpec() infrav1.LibvirtMachineSpec {
+	return infrav1.LibvirtMachineSpec{
+		CPUs: 2, Memory: resource.MustParse("4Gi"),
+		CPU:        infrav1.CPUSpec{Mode: infrav1.CPUModeHostModel, Architecture: infrav1.ArchitectureAmd64},
+		Firmware:   infrav1.FirmwareSpec{Type: infrav1.FirmwareUEFI},
+		Image:      infrav1.ImageSpec{URL: imageServer().URL + "/image.qcow2", Checksum: checksum(imageContent), Format: infrav1.ImageFormatQCOW2},
+		RootDisk:   infrav1.RootDiskSpec{Size: resource.MustParse("20Gi"), Clone: infrav1.CloneOverlay},
+		Interfaces: []infrav1.InterfaceSpec{{Network: "default"}},
+		Autostart:  ptr.To(true), GuestAgent: ptr.To(true), BootstrapFormat: infrav1.BootstrapFormatCloudConfig,
+	}
+}
+
+// manager is a process with a reconciler and an image store.
+type manager struct {
+	*process
+	*Reconciler
+	world *world
+	end   func()
+}
+
+// newManager begins a process, which is killed after so many calls, or never when it is 0.
+func (w *world) newManager(killAt int) *manager {
+	w.t.Helper()
+	p := &process{killAt: killAt}
+	seen := &hosts{process: p, hosts: w.hosts, open: map[string]hypervisor.Hypervisor{}}
+	between := interceptor.NewClient(w.api, w.functions)
+	c := interceptor.NewClient(between, p.intercept())
+	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
+		images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second})
+	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, recorder: w.events}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = store.Start(ctx)
+	}()
+	m.end = sync.OnceFunc(func() {
+		p.kill()
+		cancel()
+		<-ended
+		for _, connected := range seen.open {
+			_ = connected.Close()
+		}
+	})
+	w.managers = append(w.managers, m)
+	return m
+}
+
+func (m *manager) reconcile() (ctrl.Result, error) {
+	ctx := klog.NewContext(context.Background(), m.world.log.logger())
+	return m.Reconcile(ctrl.LoggerInto(ctx, m.world.log.logger()), ctrl.Request{NamespacedName: key})
+}
+
+// infra returns the LibvirtMachine, or nil when it is gone.
+func (w *world) infra() *infrav1.LibvirtMachine {
+	infra := &infrav1.LibvirtMachine{}
+	err := w.api.Get(context.Background(), key, infra)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.Expect(err).ToNot(HaveOccurred())
+	return infra
+}
+
+func (w *world) uuid() string {
+	return strings.TrimPrefix(w.infra().Spec.ProviderID, infrav1.ProviderIDPrefix)
+}
+
+// giveAddresses is the DHCP server of all hosts.
+func (w *world) giveAddresses() {
+	infra := w.infra()
+	if infra == nil || infra.Spec.HostName == "" {
+		return
+	}
+	uuid, host := w.uuid(), w.hosts[infra.Spec.HostName]
+	if host.State(uuid) == hypervisor.StateRunning {
+		host.SetAddresses(uuid, hypervisor.SourceLease, hypervisor.InterfaceAddress{
+			MAC: domainxml.MACAddress(uuid, 0), Address: netip.MustParseAddr("192.0.2.7")})
+	}
+}
+
+// until reconciles until something is so. A manager that was killed is followed by another one, which
+// isn't killed.
+func (w *world) until(m *manager, is func() bool) *manager {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("it doesn't come to that: %+v\n%s", w.infra(), w.log)
+		}
+		result, err := m.reconcile()
+		w.giveAddresses()
+		if m.isDead() {
+			m.end()
+			m = w.newManager(0)
+			continue
+		}
+		if err != nil || result.RequeueAfter > 0 {
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+	return m
+}
+
+func (w *world) isProvisioned() bool {
+	infra := w.infra()
+	return infra != nil && ptr.Deref(infra.Status.Initialization.Provisioned, false)
+}
+
+func (w *world) hasCondition(condition, reason string) func() bool {
+	return func() bool {
+		is := conditions.Get(w.infra(), condition)
+		return is != nil && is.Reason == reason
+	}
+}
+
+// joinNode says that the Machine has a node, as Cluster API does.
+func (w *world) joinNode() {
+	machine := &clusterv1.Machine{}
+	w.Expect(w.api.Get(context.Background(), key, machine)).To(Succeed())
+	machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: key.Name}
+	w.Expect(w.api.Status().Update(context.Background(), machine)).To(Succeed())
+}
+
+func (w *world) delete() {
+	w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))).To(Succeed())
+}
+
+// isGone is also so when a manager that was killed has removed the finalizer.
+func (w *world) isGone() bool { return w.infra() == nil }
+
+// left lists what is on the hosts, without the parts of names that are different each time, and
+// without the image.
+func (w *world) left() []string {
+	var left []string
+	for name, host := range w.hosts {
+		volumes, domains := host.Left()
+		for _, ref := range volumes {
+			if strings.HasPrefix(ref.Name, "caplv-image-") {
+				continue
+			}
+			what := ref.Name
+			if len(what) > 37 && strings.Count(what[:36], "-") == 4 {
+				what = "uuid" + what[36:]
+			}
+			left = append(left, fmt.Sprintf("%s: volume %s", name, what))
+		}
+		for _, uuid := range domains {
+			left = append(left, fmt.Sprintf("%s: domain %s", name, host.State(uuid)))
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// said is everything that anybody can read: events, logs, the object, and the domains' XML.
+func (w *world) said() string {
+	var said strings.Builder
+	for len(w.events.Events) > 0 {
+		said.WriteString(<-w.events.Events + "\n")
+	}
+	said.WriteString(w.log.String())
+	fmt.Fprintf(&said, "%+v\n", w.infra())
+	for _, host := range w.hosts {
+		_, domains := host.Left()
+		for _, uuid := range domains {
+			xml, _ := host.DomainXML(uuid)
+			said.WriteString(xml)
+		}
+	}
+	return said.String()
+}
