@@ -213,7 +213,7 @@ func (ct *clusterTest) deleteInOrder() {
 	ct.Expect(ct.client.Create(ct.t.Context(), other)).To(Succeed())
 
 	// The manager's cache has to show the machine before its cluster is deleted.
-	ct.Eventually(ct.manager.log.String).WithTimeout(soon).Should(MatchRegexp(`"Read LibvirtMachine" .*"default/%s"`, ct.name))
+	ct.Eventually(ct.manager.log.String).WithTimeout(soon).Should(MatchRegexp(`"Waiting for the Machine controller .* LibvirtMachine="default/%s"`, ct.name))
 	ct.Expect(ct.client.Delete(ct.t.Context(), ct.cluster())).To(Succeed())
 	ct.Expect(ct.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
 		To(ContainSubstring("Waiting for 1 LibvirtMachines to be deleted: " + ct.name))

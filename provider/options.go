@@ -28,6 +28,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
 const (
@@ -47,6 +48,7 @@ type options struct {
 	watchFilter string
 	syncPeriod  time.Duration
 	concurrency controllers.Concurrency
+	images      images.Options
 
 	kubeAPIQPS   float32
 	kubeAPIBurst int
@@ -110,6 +112,11 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.concurrency.LibvirtClusterIdentity, "libvirtclusteridentity-concurrency", 5,
 		"Number of LibvirtClusterIdentities that are reconciled at once.")
 
+	flags.IntVar(&o.images.PerHost, "image-transfers-per-host", 2,
+		"Number of images that are brought to a host at once.")
+	flags.IntVar(&o.images.InAll, "image-transfers", 8,
+		"Number of images that are brought to hosts at once, to all of them together.")
+
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
 		"Requests a second that the manager sends to the API server at most.")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
@@ -146,6 +153,8 @@ func (o *options) validate() error {
 		{"libvirtmachinepool-concurrency", o.concurrency.LibvirtMachinePool},
 		{"libvirthost-concurrency", o.concurrency.LibvirtHost},
 		{"libvirtclusteridentity-concurrency", o.concurrency.LibvirtClusterIdentity},
+		{"image-transfers-per-host", o.images.PerHost},
+		{"image-transfers", o.images.InAll},
 	} {
 		if flag.value < 1 {
 			errs = append(errs, fmt.Errorf("--%s=%d: must be at least 1", flag.name, flag.value))

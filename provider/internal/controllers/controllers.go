@@ -16,6 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinetemplate"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
@@ -28,8 +29,10 @@ type Options struct {
 	// Concurrency is how many objects of each kind are reconciled at once.
 	Concurrency Concurrency
 
-	// Fleet keeps the sessions with hosts. It is started by whoever made it.
-	Fleet *fleet.Fleet
+	// Fleet keeps the sessions with hosts, and Images brings images there. Both are started by whoever
+	// made them.
+	Fleet  *fleet.Fleet
+	Images *images.Store
 }
 
 // Concurrency is how many objects of each kind are reconciled at once.
@@ -67,7 +70,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		{name: "LibvirtCluster", concurrency: options.Concurrency.LibvirtCluster,
 			reconciler: &libvirtcluster.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
-			reconciler: &libvirtmachine.Reconciler{Client: client, WatchFilterValue: filter}},
+			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: options.Images,
+				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
+				WatchFilterValue: filter}},
 		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,
 			reconciler: &libvirtmachinetemplate.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "LibvirtMachinePool", concurrency: options.Concurrency.LibvirtMachinePool,

@@ -167,6 +167,16 @@ func (f *Fleet) Snapshot(host string) (Snapshot, bool) {
 	return s.snapshot, true
 }
 
+// Pools returns the names of the storage pools of a host that are looked at, sorted. None when there is
+// no session with it.
+func (f *Fleet) Pools(host string) []string {
+	s := f.session(host)
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.target.Pools)
+}
+
 // Hypervisor returns the connection to a host, which stays the session's: don't close it. The error is
 // of type hypervisor.Error with the reason ErrUnreachable when there is no connection now.
 func (f *Fleet) Hypervisor(host string) (hypervisor.Hypervisor, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -112,10 +113,18 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	bound := map[string]fleet.Bound{}
+	for i := range machines {
+		host := machines[i].Spec.HostName
+		if bound[host] == nil {
+			bound[host] = fleet.Bound{}
+		}
+		bound[host][strings.TrimPrefix(machines[i].Spec.ProviderID, infrav1.ProviderIDPrefix)] = true
+	}
 	var hosts []placement.Host
 	for i := range list.Items {
 		host := &list.Items[i]
-		candidate := fleet.PlacementHost(host, snapshots[host.Name], fleet.BoundTo(host.Name, machines))
+		candidate := fleet.PlacementHost(host, snapshots[host.Name], bound[host.Name])
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
 		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
 			return nil, err

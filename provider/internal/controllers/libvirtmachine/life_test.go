@@ -117,7 +117,7 @@ func TestKilledAfterEachCall(t *testing.T) {
 				w.Expect(w.isProvisioned()).To(BeTrue())
 				said += w.said()
 				w.delete()
-				m = w.until(m, w.isGone)
+				w.until(m, w.isGone)
 				w.Expect(w.left()).To(BeEmpty())
 				w.Expect(said + w.said()).ToNot(ContainSubstring(secret))
 				return first.calls()

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
@@ -96,7 +97,7 @@ func (r *Reconciler) unboundMachines(ctx context.Context, object client.Object) 
 }
 
 func (r *Reconciler) machinesOfHost(ctx context.Context, host client.Object) []ctrl.Request {
-	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.HostName == host.GetName() })
+	return r.requests(ctx, func(*infrav1.LibvirtMachine) bool { return true }, client.MatchingFields{index.MachineHost: host.GetName()})
 }
 
 func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtMachine) bool, options ...client.ListOption) []ctrl.Request {

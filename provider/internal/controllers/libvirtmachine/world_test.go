@@ -40,12 +40,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 const (
 	// patience is how long tests wait for what has to happen. It is no expectation of how fast it is.
 	patience = time.Minute
-	secret   = "kubeadm-token-nobody-may-see" //nolint:gosec // it is one that is looked for
+	secret   = "kubeadm-token-nobody-may-see"
 )
 
 var key = client.ObjectKey{Namespace: "team", Name: "blue-1"}
@@ -139,6 +140,7 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 		objects = append(objects, host)
 	}
 	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).
 		WithStatusSubresource(&infrav1.LibvirtMachine{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).Build()
 	t.Cleanup(func() {
 		for _, m := range w.managers {
