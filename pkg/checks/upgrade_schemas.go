@@ -154,6 +154,26 @@ var crdValidationNarrowed = upgradeCheck("crd-validation-narrowed", Warning, "Wh
 		}
 	})
 
+var crdDefaultChanged = upgradeCheck("crd-default-changed", Note, "Defaults of fields stay as they are", "Kubernetes, CustomResourceDefinition, Defaulting",
+	func(_ *Subject, u *upgrade, report Report) {
+		for _, c := range u.schemaChanges() {
+			if c.Kind != compare.FieldDefault || c.inStatus() {
+				continue
+			}
+			place, message := c.place("default"), ""
+			switch {
+			case c.Before == "":
+				message = fmt.Sprintf("%s has the default %s, and had none: objects that are stored without the field have it from now on, and controllers act on it", c.name(), c.After)
+			case c.After == "":
+				place = c.place()
+				message = fmt.Sprintf("%s has no default, and had %s: objects that are made from now on lack the field", c.name(), c.Before)
+			default:
+				message = fmt.Sprintf("%s has the default %s, and had %s: the same manifest makes other objects than before, and what is stored keeps the old value", c.name(), c.After, c.Before)
+			}
+			report(Finding{Place: place, Message: message, Fix: "say in the release notes what changes, and what to set to keep things as they were"})
+		}
+	})
+
 // narrowing says what a change asks for that was not asked for before, and how much that weighs; ""
 // is nothing, or what another check says.
 func (c schemaChange) narrowing() (Severity, string) {

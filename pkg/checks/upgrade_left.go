@@ -1,0 +1,69 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// objectLeft looks for what clusterctl upgrade neither deletes nor replaces: cluster-scoped objects whose
+// names do not begin with the provider's namespace. Of CRDs crd-removed tells, of the namespace
+// namespace-changed, and configurations of webhooks are deleted.
+//
+// Source: clusterctl, client/cluster/components.go, Delete.
+var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of the release before stays without a successor", sourceUpgrade,
+	func(s *Subject, u *upgrade, report Report) {
+		if _, err := s.Components(); err != nil {
+			return
+		}
+		prefix := u.before.targetNamespace() + "-"
+		for _, d := range u.before.Objects() {
+			switch kind := d.Object.GetKind(); {
+			case slices.Contains([]string{"Namespace", "CustomResourceDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, kind),
+				strings.HasPrefix(d.Object.GetName(), prefix),
+				s.object(kind, d.Object.GetName()) != nil,
+				u.before.kindScopes().Namespaced(d.Object),
+				takenForNamespaced(u.before, d):
+				continue
+			}
+			f := Finding{Place: s.placeOfGone(d),
+				Message: "only the release before has it, and clusterctl upgrade leaves it in the cluster",
+				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with " + prefix + " clusterctl deletes it"}
+			if who := s.stillGranted(d); len(who) > 0 {
+				f.Severity = Warning
+				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), textAt(mapAt(d.Object.Object, "roleRef"), "name"))
+			}
+			report(f)
+		}
+	})
+
+// stillGranted returns the service accounts of this release to which a binding of the release before
+// grants a role that this one does not grant them.
+func (s *Subject) stillGranted(binding *manifest.Document) []string {
+	if binding.Object.GetKind() != "ClusterRoleBinding" {
+		return nil
+	}
+	granted := func(d *manifest.Document) []string {
+		var names []string
+		for _, item := range listAt(d.Object.Object, "subjects") {
+			subject, _ := item.(map[string]any)
+			if textAt(subject, "kind") == "ServiceAccount" {
+				names = append(names, textAt(subject, "name"))
+			}
+		}
+		return names
+	}
+	role := textAt(mapAt(binding.Object.Object, "roleRef"), "name")
+	var still []string
+	for _, name := range granted(binding) {
+		again := slices.ContainsFunc(s.Objects("ClusterRoleBinding"), func(d *manifest.Document) bool {
+			return textAt(mapAt(d.Object.Object, "roleRef"), "name") == role && slices.Contains(granted(d), name)
+		})
+		if !again && s.object("ServiceAccount", name) != nil {
+			still = append(still, "the service account "+name)
+		}
+	}
+	return still
+}

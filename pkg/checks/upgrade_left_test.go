@@ -1,0 +1,129 @@
+package checks_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+)
+
+// TestLeftObjectsAreThoseOfClusterctl plays, for all cases of object-left, the first half of an upgrade on
+// a real API server: the release before is created, and deleted as clusterctl upgrade does, both by
+// clusterctl's own code. What is still there and not in the new release is what the check has to name.
+func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
+		if os.Getenv("CI") != "" {
+			t.Fatal(message)
+		}
+		t.Skip(message)
+	}
+	environment := &envtest.Environment{}
+	restConfig, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = environment.Stop() })
+	user, err := environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration, err := config.New(t.Context(), "", config.InjectReader(config.NewMemoryReader()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusterctl := cluster.New(cluster.Kubeconfig{Path: kubeconfig}, configuration).ProviderComponents()
+
+	data, err := os.ReadFile(filepath.Join(pinned.Root(t), "testdata", "checks", "object-left.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases caseFile
+	if err := yaml.UnmarshalStrict(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	check, err := checks.Find("object-left")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	for _, tc := range append(cases.Bad, cases.Good...) {
+		t.Run(tc.Name, func(t *testing.T) {
+			subject := tc.subject(t)
+			if _, err := subject.Components(); err != nil {
+				t.Skip("clusterctl can't read the new release")
+			}
+			before := slices.DeleteFunc(installable(t, subject.Previous), func(o unstructured.Unstructured) bool {
+				// cert-manager is not there, and of CRDs another check tells
+				_, err := known.ServerResourcesForGroupVersion(o.GetAPIVersion())
+				return err != nil || o.GetKind() == "CustomResourceDefinition"
+			})
+			if err := clusterctl.Create(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			provider := clusterctlv1.Provider{ProviderName: subject.Previous.Provider.Name, Type: string(subject.Previous.Provider.Type)}
+			provider.Name, provider.Namespace = subject.Previous.Provider.Label(), "caplv-system"
+			if err := clusterctl.Delete(t.Context(), cluster.DeleteOptions{Provider: provider}); err != nil {
+				t.Fatal(err)
+			}
+			after := installable(t, subject.Release)
+			want := []string{}
+			for _, o := range before {
+				there := &unstructured.Unstructured{}
+				there.SetGroupVersionKind(o.GroupVersionKind())
+				if o.GetKind() == "Namespace" || c.Get(t.Context(), client.ObjectKeyFromObject(&o), there) != nil || there.GetDeletionTimestamp() != nil {
+					continue
+				}
+				stays := slices.ContainsFunc(after, func(a unstructured.Unstructured) bool {
+					return a.GetKind() == o.GetKind() && a.GetName() == o.GetName()
+				})
+				if !stays {
+					want = append(want, o.GetKind()+" "+o.GetName())
+				}
+				if err := c.Delete(t.Context(), there); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := []string{}
+			check.Run(subject, func(f checks.Finding) { got = append(got, f.Object.Kind+" "+f.Object.Name) })
+			slices.Sort(want)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("left (-clusterctl +check):\n%s", diff)
+			}
+			left += len(want)
+		})
+	}
+	if left < len(cases.Bad) {
+		t.Errorf("clusterctl left %d objects in all cases, want at least one in each of the %d bad ones", left, len(cases.Bad))
+	}
+}
