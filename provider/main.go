@@ -17,7 +17,6 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/webhooks"
 	"github.com/clusterctl-release/clusterctl-release/provider/version"
 )
@@ -97,15 +96,11 @@ func run(ctx context.Context, options *options) error {
 	if err := mgr.Add(hosts); err != nil {
 		return fmt.Errorf("adding the sessions with hosts to the manager: %w", err)
 	}
-	store := images.New(hosts.Hypervisor, hosts.Pools, options.images)
-	if err := mgr.Add(store); err != nil {
-		return fmt.Errorf("adding the transfers of images to the manager: %w", err)
-	}
 	if err := controllers.SetupWithManager(ctx, mgr, controllers.Options{
 		WatchFilterValue: options.watchFilter,
 		Concurrency:      options.concurrency,
 		Fleet:            hosts,
-		Images:           store,
+		Images:           options.images,
 	}); err != nil {
 		return err
 	}

@@ -29,10 +29,11 @@ type Options struct {
 	// Concurrency is how many objects of each kind are reconciled at once.
 	Concurrency Concurrency
 
-	// Fleet keeps the sessions with hosts, and Images brings images there. Both are started by whoever
-	// made them.
-	Fleet  *fleet.Fleet
-	Images *images.Store
+	// Fleet keeps the sessions with hosts. It is started by whoever made it.
+	Fleet *fleet.Fleet
+
+	// Images are the limits of bringing images to hosts.
+	Images images.Options
 }
 
 // Concurrency is how many objects of each kind are reconciled at once.
@@ -60,6 +61,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 	if err := index.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	store := images.New(options.Fleet.Hypervisor, options.Fleet.Pools, options.Images)
+	if err := mgr.Add(store); err != nil {
+		return fmt.Errorf("adding the transfers of images to the manager: %w", err)
+	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
 	all := []struct {
 		name        string
@@ -70,7 +75,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		{name: "LibvirtCluster", concurrency: options.Concurrency.LibvirtCluster,
 			reconciler: &libvirtcluster.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
-			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: options.Images,
+			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
 				WatchFilterValue: filter}},
 		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,
