@@ -291,3 +291,32 @@ func TestGitHubEnterprise(t *testing.T) {
 		t.Errorf("fetched %v, %v", got, err)
 	}
 }
+
+// TestOnce: what has to be looked at before it is tried again is sent once.
+func TestOnce(t *testing.T) {
+	sent := 0
+	server := answer(func(*http.Request) (int, map[string]string, string) {
+		sent++
+		return http.StatusServiceUnavailable, nil, ""
+	})
+	client := newClient(credential{}, remote{transport: server, sleep: wire.NewClock().Sleep})
+	for want, ctx := range map[int]context.Context{requestTries: t.Context(), 1: context.WithValue(t.Context(), onceKey{}, true)} {
+		sent = 0
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://registry.example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			_ = resp.Body.Close() // it is in memory
+		}
+		if sent != want {
+			t.Errorf("sent %d times, want %d: %v", sent, want, err)
+		}
+	}
+	ctx, cancel := once(t.Context(), time.Minute)
+	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded || ctx.Value(onceKey{}) == nil {
+		t.Error("the context of requests that are sent once has no end")
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +24,6 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
-	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -156,73 +154,6 @@ func TestOCI(t *testing.T) {
 	for location, want := range map[string]string{place + ":v0.9.0": "there is no ", place: "write " + place + ":VERSION"} {
 		if _, err := ReadWith(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", location, want, err)
-		}
-	}
-}
-
-// dying is the network of a process that is killed at a request: before it, or after its answer.
-type dying struct {
-	mu    sync.Mutex
-	count int
-	at    int
-	after bool
-	dead  bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (d *dying) RoundTrip(r *http.Request) (*http.Response, error) {
-	d.mu.Lock()
-	now := d.count == d.at
-	d.count++
-	dead := d.dead
-	d.dead = d.dead || now
-	d.mu.Unlock()
-	if dead || now && !d.after {
-		return nil, wire.ErrKilled
-	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	if now && err == nil {
-		_ = resp.Body.Close() // nobody is there to read it
-		return nil, wire.ErrKilled
-	}
-	return resp, err
-}
-
-// TestOCIKilledAtEachRequest: a tag is there with all of its files or not at all, and a re-run ends right.
-func TestOCIKilledAtEachRequest(t *testing.T) {
-	host := startRegistry(t)
-	r := someLabelled("v0.1.0")
-	run := func(name string, network http.RoundTripper) error {
-		opts := Options{Commit: someCommit, remote: remote{transport: network, sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
-		_, err := open(t, ociScheme+host+"/kill/"+name, opts).Publish(t.Context(), []*release.Release{r})
-		return err
-	}
-	clean := &dying{at: -1}
-	if err := run("clean", clean); err != nil {
-		t.Fatal(err)
-	}
-	want := asOperator(t, host, "kill/clean", "v0.1.0")
-	for at := range clean.count {
-		for _, after := range []bool{false, true} {
-			name := fmt.Sprintf("at-%d-%v", at, after)
-			network := &dying{at: at, after: after}
-			if err := run(name, network); err == nil && network.dead {
-				t.Errorf("%s: it was killed and succeeded", name)
-			}
-			resp, err := http.Head("http://" + host + "/v2/kill/" + name + "/manifests/v0.1.0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = resp.Body.Close() // a HEAD has none
-			if resp.StatusCode == http.StatusOK && !maps.Equal(want, asOperator(t, host, "kill/"+name, "v0.1.0")) {
-				t.Errorf("%s: the tag is there without all files", name)
-			}
-			if err := run(name, nil); err != nil {
-				t.Errorf("%s: the re-run: %v", name, err)
-			}
-			if !maps.Equal(want, asOperator(t, host, "kill/"+name, "v0.1.0")) {
-				t.Errorf("%s: the re-run published something else", name)
-			}
 		}
 	}
 }

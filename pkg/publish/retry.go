@@ -58,7 +58,7 @@ func retrying(inner *http.Client, r remote) *retryablehttp.Client {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		return mayRetry(resp, err), nil
+		return ctx.Value(onceKey{}) == nil && mayRetry(resp, err), nil
 	}
 	c.Backoff = func(_, _ time.Duration, attempt int, resp *http.Response) time.Duration {
 		d := pause(attempt)
@@ -74,6 +74,15 @@ func retrying(inner *http.Client, r remote) *retryablehttp.Client {
 		return d
 	}
 	return c
+}
+
+// onceKey is the key of a context whose requests are sent once.
+type onceKey struct{}
+
+// once returns a context for requests that are sent once and take at most that long, for those who
+// look what is there before they try again.
+func once(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(ctx, onceKey{}, true), most)
 }
 
 // pause returns how long to wait before the next try, with jitter.
