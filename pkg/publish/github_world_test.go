@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
@@ -27,15 +25,12 @@ const (
 
 // githubWorld is a GitHub with an observer, and the processes that publish to it.
 type githubWorld struct {
+	witness
+
 	clock  *wire.Clock
 	server *githubserver.Server
 	token  string
-
-	mu       sync.Mutex
-	want     map[string]map[string]string // what a public version has to have, by version, name and digest
-	seen     int
-	problems []string
-	told     []string
+	want   map[string]map[string]string // what a public version has to have, by version, name and digest
 }
 
 func newGitHubWorld(t testing.TB) *githubWorld {
@@ -77,12 +72,11 @@ func (w *githubWorld) observe() {
 		for name, data := range files {
 			got[name] = digest(data)
 		}
-		w.mu.Lock()
-		w.seen++
-		if !maps.Equal(want, got) {
-			w.problems = append(w.problems, fmt.Sprintf("%s was public with %v", version, slices.Sorted(maps.Keys(got))))
+		if maps.Equal(want, got) {
+			w.sees()
+		} else {
+			w.sees(fmt.Sprintf("%s was public with %v", version, slices.Sorted(maps.Keys(got))))
 		}
-		w.mu.Unlock()
 	}
 }
 
@@ -93,85 +87,17 @@ func (w *githubWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Secret: githubSecret, SecretHeader: "Authorization", SecretHosts: []string{githubserver.APIHost, githubserver.UploadsHost},
 	}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit,
-		Progress: func(line string) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.told = append(w.told, line)
-		},
-		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloadsBy(n)},
+		TokenFile: w.token, Commit: someCommit, Progress: w.tell,
+		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloads(n, func(url, name string) string {
+			version := strings.Split(strings.TrimPrefix(url, githubURL+"/releases/"), "/")[0]
+			return githubURL + "/releases/download/" + version + "/" + name
+		})},
 	}
 }
 
-// downloadsBy reads as clusterctl does: by the links that people download from, without a token.
-func downloadsBy(n *wire.Network) func(context.Context, string, string) ([]byte, error) {
-	client := &http.Client{Transport: n}
-	return func(ctx context.Context, url, name string) ([]byte, error) {
-		version := strings.Split(strings.TrimPrefix(url, githubURL+"/releases/"), "/")[0]
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, githubURL+"/releases/download/"+version+"/"+name, nil)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = resp.Body.Close() }() // it is in memory
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("status %d", resp.StatusCode)
-		}
-		return io.ReadAll(resp.Body)
-	}
-}
-
-// do publishes in a process of its own, and says what its network noticed.
+// do publishes in a process of its own.
 func (w *githubWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	n.Kill = cancel
-	p, err := Open(githubURL, opts)
-	if err != nil {
-		return nil, err
-	}
-	result, err := p.Publish(ctx, releases)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, leak := range n.Leaks() {
-		w.problems = append(w.problems, "the token was seen: "+leak)
-	}
-	texts := slices.Clone(w.told)
-	for _, e := range unwrapAll(err) {
-		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
-	}
-	if result != nil {
-		texts = append(texts, result.String())
-	}
-	for _, text := range texts {
-		if strings.Contains(text, githubSecret) {
-			w.problems = append(w.problems, "the token was told: "+text)
-		}
-	}
-	if slices.ContainsFunc(n.Requests(), func(string) bool { return len(n.Requests()) >= 5000 }) {
-		w.problems = append(w.problems, "it loops")
-	}
-	return result, err
-}
-
-// unwrapAll returns an error and all that it wraps.
-func unwrapAll(err error) []error {
-	if err == nil {
-		return nil
-	}
-	all := []error{err}
-	switch e := err.(type) { //nolint:errorlint // each layer is looked at
-	case interface{ Unwrap() error }:
-		all = append(all, unwrapAll(e.Unwrap())...)
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			all = append(all, unwrapAll(inner)...)
-		}
-	}
-	return all
+	return w.publish(ctx, githubURL, []string{githubSecret}, n, opts, releases...)
 }
 
 // complete says what is wrong with the end: one public release a version, complete, and no draft.
@@ -200,26 +126,10 @@ func (w *githubWorld) complete() error {
 		}
 	}
 	w.observe()
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.seen == 0 {
 		problems = append(problems, errors.New("the observer saw nothing"))
 	}
-	for _, p := range w.problems {
-		problems = append(problems, errors.New(p))
-	}
-	return errors.Join(problems...)
-}
-
-// whole says what the observer and the search for the token found so far.
-func (w *githubWorld) whole() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var problems []error
-	for _, p := range w.problems {
-		problems = append(problems, errors.New(p))
-	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, w.whole())...)
 }
 
 // withoutPipelines takes the variables away that the tests' own pipeline may have.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
@@ -28,15 +27,12 @@ const (
 
 // gitlabWorld is a GitLab with an observer, and the processes that publish to it.
 type gitlabWorld struct {
+	witness
+
 	clock  *wire.Clock
 	server *gitlabserver.Server
 	token  string
-
-	mu       sync.Mutex
-	want     *release.Release
-	seen     int
-	problems []string
-	told     []string
+	want   *release.Release
 }
 
 func newGitLabWorld(t testing.TB) *gitlabWorld {
@@ -57,14 +53,13 @@ func (w *gitlabWorld) observe() {
 	if _, ok := files[release.MetadataFile]; !ok {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen++
+	var problems []string
 	for _, f := range w.want.Files {
 		if string(files[f.Name]) != string(f.Data) {
-			w.problems = append(w.problems, fmt.Sprintf("%s was there without the right %s", w.want.Version, f.Name))
+			problems = append(problems, fmt.Sprintf("%s was there without the right %s", w.want.Version, f.Name))
 		}
 	}
+	w.sees(problems...)
 }
 
 func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options) {
@@ -72,69 +67,15 @@ func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Hosts: w.server.Hosts(), Clock: w.clock, Fault: fault, After: w.observe,
 		Secret: gitlabSecret, SecretHeader: "Private-Token", SecretHosts: []string{gitlabserver.Host},
 	}
-	client := &http.Client{Transport: n}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit,
-		Progress: func(line string) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.told = append(w.told, line)
-		},
-		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: func(ctx context.Context, url, _ string) ([]byte, error) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-			if err != nil {
-				return nil, err
-			}
-			resp, err := client.Do(req)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = resp.Body.Close() }() // it is in memory
-			if resp.StatusCode != http.StatusOK {
-				return nil, fmt.Errorf("status %d", resp.StatusCode)
-			}
-			return io.ReadAll(resp.Body)
-		}},
+		TokenFile: w.token, Commit: someCommit, Progress: w.tell,
+		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloads(n, func(url, _ string) string { return url })},
 	}
 }
 
+// do publishes in a process of its own.
 func (w *gitlabWorld) do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	n.Kill = cancel
-	p, err := Open(gitlabURL, opts)
-	if err != nil {
-		return nil, err
-	}
-	result, err := p.Publish(ctx, releases)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, leak := range n.Leaks() {
-		w.problems = append(w.problems, "the token was seen: "+leak)
-	}
-	texts := slices.Clone(w.told)
-	for _, e := range unwrapAll(err) {
-		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
-	}
-	for _, text := range texts {
-		if strings.Contains(text, gitlabSecret) {
-			w.problems = append(w.problems, "the token was told: "+text)
-		}
-	}
-	if len(n.Requests()) >= 5000 {
-		w.problems = append(w.problems, "it loops")
-	}
-	return result, err
-}
-
-func (w *gitlabWorld) whole() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var problems []error
-	for _, p := range w.problems {
-		problems = append(problems, errors.New(p))
-	}
-	return errors.Join(problems...)
+	return w.publish(ctx, gitlabURL, []string{gitlabSecret}, n, opts, releases...)
 }
 
 // complete says what is wrong with the end: each file once, and nothing else.

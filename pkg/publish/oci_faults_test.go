@@ -34,16 +34,14 @@ const (
 
 // ociWorld is a repository of a real registry with an observer, and the processes that publish to it.
 type ociWorld struct {
+	witness
+
 	clock   *wire.Clock
 	handler http.Handler
 	host    string
 	name    string
 	token   string
-
-	mu       sync.Mutex
-	want     map[string]string // the digests of what the tag v0.1.0 stands for, by title
-	seen     int
-	problems []string
+	want    map[string]string // the digests of what the tag v0.1.0 stands for, by title
 }
 
 // login is what is sent to the registry for the secret.
@@ -125,17 +123,16 @@ func (w *ociWorld) observe(t *testing.T) {
 		got[l.Annotations[ocispec.AnnotationTitle]] = l.Digest.Encoded()
 		blobs[l.Digest.String()] = true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen++
+	var problems []string
 	if diff := cmp.Diff(w.want, got); diff != "" {
-		w.problems = append(w.problems, "the tag stood for other files (-want +got):\n"+diff)
+		problems = append(problems, "the tag stood for other files (-want +got):\n"+diff)
 	}
 	for blob := range blobs {
 		if _, there := w.get(t, http.MethodHead, "blobs/"+blob); !there {
-			w.problems = append(w.problems, "the tag stood for files that are not there")
+			problems = append(problems, "the tag stood for files that are not there")
 		}
 	}
+	w.sees(problems...)
 }
 
 // get asks the registry itself, and says whether there is what was asked for.
@@ -165,7 +162,7 @@ func (w *ociWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.Net
 		Hosts: map[string]http.Handler{ociHost: w.handler}, Clock: w.clock, Fault: fault,
 		Secret: login, SecretHeader: "Authorization", SecretHosts: []string{ociHost},
 	}
-	return n, Options{TokenFile: w.token, remote: remote{transport: n, sleep: w.sleep, now: w.clock.Now}}
+	return n, Options{TokenFile: w.token, Progress: w.tell, remote: remote{transport: n, sleep: w.sleep, now: w.clock.Now}}
 }
 
 // sleep lets the clock go on, and the registry too, which is another process.
@@ -174,52 +171,10 @@ func (w *ociWorld) sleep(ctx context.Context, d time.Duration) error {
 	return w.clock.Sleep(ctx, d)
 }
 
+// do publishes in a process of its own.
 func (w *ociWorld) do(t *testing.T, n *wire.Network, opts Options, r *release.Release) error {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	n.Kill = cancel
-	var told []string
-	opts.Progress = func(line string) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		told = append(told, line)
-	}
-	p, err := Open(ociScheme+ociHost+"/"+w.name, opts)
-	if err != nil {
-		return err
-	}
-	result, err := p.Publish(ctx, []*release.Release{r})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, e := range unwrapAll(err) {
-		told = append(told, fmt.Sprintf("%v %+v %#v", e, e, e))
-	}
-	if result != nil {
-		told = append(told, result.String())
-	}
-	for _, text := range append(told, n.Requests()...) {
-		if strings.Contains(text, ociSecret) || strings.Contains(text, login) {
-			w.problems = append(w.problems, "the token was told: "+text)
-		}
-	}
-	for _, leak := range n.Leaks() {
-		w.problems = append(w.problems, "the token was seen: "+leak)
-	}
-	if len(n.Requests()) >= 5000 {
-		w.problems = append(w.problems, "it loops")
-	}
+	_, err := w.publish(t.Context(), ociScheme+ociHost+"/"+w.name, []string{ociSecret, login}, n, opts, r)
 	return err
-}
-
-// whole says what the observer and the search for the token found so far.
-func (w *ociWorld) whole() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var problems []error
-	for _, p := range w.problems {
-		problems = append(problems, errors.New(p))
-	}
-	return errors.Join(problems...)
 }
 
 // complete says what is wrong with the end: the tag stands for all files.

@@ -1,0 +1,120 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// witness notes what goes wrong while processes publish to a server of the tests.
+type witness struct {
+	mu       sync.Mutex
+	seen     int // how often something was public
+	problems []string
+	told     []string
+}
+
+// tell is for Options.Progress.
+func (w *witness) tell(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, line)
+}
+
+// sees notes that something was public, and what is wrong with it.
+func (w *witness) sees(problems ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen++
+	w.problems = append(w.problems, problems...)
+}
+
+// publish publishes in a process of its own, notes where its network saw a secret, looks for it in
+// all that was told, and notes a loop.
+func (w *witness) publish(ctx context.Context, place string, secrets []string, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.Kill = cancel
+	p, err := Open(place, opts)
+	if err != nil {
+		return nil, err
+	}
+	result, err := p.Publish(ctx, releases)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, leak := range n.Leaks() {
+		w.problems = append(w.problems, "the token was seen: "+leak)
+	}
+	texts := slices.Concat(w.told, n.Requests())
+	for _, e := range unwrapAll(err) {
+		texts = append(texts, fmt.Sprintf("%v %+v %#v", e, e, e))
+	}
+	if result != nil {
+		texts = append(texts, result.String())
+	}
+	for _, text := range texts {
+		if slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) }) {
+			w.problems = append(w.problems, "the token was told: "+text)
+		}
+	}
+	if len(n.Requests()) >= 5000 {
+		w.problems = append(w.problems, "it loops")
+	}
+	return result, err
+}
+
+// whole says what was noted so far.
+func (w *witness) whole() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var problems []error
+	for _, p := range w.problems {
+		problems = append(problems, errors.New(p))
+	}
+	return errors.Join(problems...)
+}
+
+// unwrapAll returns an error and all that it wraps.
+func unwrapAll(err error) []error {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	switch e := err.(type) { //nolint:errorlint // each layer is looked at
+	case interface{ Unwrap() error }:
+		all = append(all, unwrapAll(e.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, unwrapAll(inner)...)
+		}
+	}
+	return all
+}
+
+// downloads reads as clusterctl does, without a token: from the link that it makes of its URL of a file.
+func downloads(n *wire.Network, link func(url, name string) string) func(context.Context, string, string) ([]byte, error) {
+	client := &http.Client{Transport: n}
+	return func(ctx context.Context, url, name string) ([]byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, link(url, name), nil)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = resp.Body.Close() }() // it is in memory
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return io.ReadAll(resp.Body)
+	}
+}
