@@ -53,7 +53,7 @@ var forTests = []string{
 	"internal/testbed", "internal/testbed/authority", "internal/testbed/certificates", "internal/testbed/controlplane",
 	"internal/testbed/guest", "internal/testbed/guest/init", "internal/testbed/guest/report", "internal/testbed/libvirthost",
 	"internal/testbed/pods", "internal/testbed/repository", "internal/testbed/sandbox",
-	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/world",
+	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/libvirtd", "provider/internal/world",
 }
 
 func TestImports(t *testing.T) {

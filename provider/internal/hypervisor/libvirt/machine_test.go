@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
@@ -34,7 +35,7 @@ func TestMachine(t *testing.T) {
 			facts, err := connection.Facts(ctx)
 			g.Expect(err).ToNot(HaveOccurred())
 			if firmware == infrav1.FirmwareUEFI && !slices.Contains(facts.Features, hypervisor.FeatureUEFI) {
-				without(t, "UEFI firmware")
+				libvirtd.Without(t, "UEFI firmware")
 			}
 
 			ref := func(name string) hypervisor.VolumeRef {
@@ -55,7 +56,7 @@ func TestMachine(t *testing.T) {
 			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref("seed"), Format: hypervisor.FormatRaw, CapacityBytes: size})
 			g.Expect(err).ToNot(HaveOccurred())
 			g.Expect(connection.UploadVolume(ctx, ref("seed"), bytes.NewReader(image), size)).To(Succeed())
-			g.Expect(os.ReadFile(filepath.Join(d.folder, "pool", ref("seed").Name))).To(Equal(image), "what arrived is what was sent")
+			g.Expect(os.ReadFile(filepath.Join(d.PoolFolder(), ref("seed").Name))).To(Equal(image), "what arrived is what was sent")
 
 			seedRef := ref("seed")
 			definition, err := domainxml.Machine{

@@ -1,0 +1,197 @@
+// Package libvirtd runs libvirt daemons of the tests' own, each with its own folders and a storage pool
+// called default. They don't run as root, because libvirt would then use the machine's own folders.
+package libvirtd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/digitalocean/go-libvirt/socket/dialers"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
+)
+
+const timeout = time.Minute
+
+// Daemon is a libvirtd with QEMU.
+type Daemon struct {
+	folder  string
+	command *exec.Cmd
+}
+
+func missingPrograms() []string {
+	var missing []string
+	for _, program := range []string{"libvirtd", "qemu-system-x86_64", "qemu-img"} {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, program)
+		}
+	}
+	return missing
+}
+
+// Installed says whether there is what a Daemon needs.
+func Installed() bool { return len(missingPrograms()) == 0 }
+
+// Need ends a test when Installed says no.
+func Need(t *testing.T) {
+	t.Helper()
+	if missing := missingPrograms(); len(missing) > 0 {
+		Without(t, strings.Join(missing, ", "))
+	}
+}
+
+// Without ends a test that lacks something: it is skipped, and fails in CI where it could have been installed.
+func Without(t *testing.T, missing string) {
+	t.Helper()
+	message := fmt.Sprintf("there is no %s: run hack/tools/libvirt, which installs Debian's packages", missing)
+	if _, err := exec.LookPath("apt-get"); os.Getenv("CI") != "" && os.Getuid() == 0 && err == nil {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+}
+
+// New makes a daemon's folders and starts it. Stop it in the end.
+func New() (_ *Daemon, err error) {
+	// Not the tests' own temporary folder: the path of a socket has to be short.
+	folder, err := os.MkdirTemp("/tmp", "caplv")
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{folder: folder}
+	defer func() {
+		if err != nil {
+			d.Stop()
+		}
+	}()
+	folders := []string{folder}
+	for _, name := range []string{"run", "config", "cache", "data", "pool"} {
+		folders = append(folders, filepath.Join(folder, name))
+		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	credential, err := credential()
+	if err != nil {
+		return nil, err
+	}
+	if credential != nil {
+		for _, folder := range folders {
+			if err := os.Chown(folder, int(credential.Uid), int(credential.Gid)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := d.Start(); err != nil {
+		return nil, err
+	}
+	return d, d.do(func(client *golibvirt.Libvirt) error {
+		xml := fmt.Sprintf("<pool type='dir'><name>default</name><target><path>%s</path></target></pool>", d.PoolFolder())
+		pool, err := client.StoragePoolDefineXML(xml, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(client.StoragePoolSetAutostart(pool, 1), client.StoragePoolCreate(pool, 0))
+	})
+}
+
+// credential is who the daemon runs as, when that isn't who the tests run as.
+func credential() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(nobody.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// Start starts the daemon, again after Kill, and waits until it answers.
+func (d *Daemon) Start() error {
+	log, err := os.OpenFile(filepath.Join(d.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	credential, err := credential()
+	if err != nil {
+		return err
+	}
+	d.command = exec.CommandContext(context.Background(), "libvirtd")
+	d.command.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + d.folder, "XDG_RUNTIME_DIR=" + filepath.Join(d.folder, "run"),
+		"XDG_CONFIG_HOME=" + filepath.Join(d.folder, "config"), "XDG_CACHE_HOME=" + filepath.Join(d.folder, "cache"),
+		"XDG_DATA_HOME=" + filepath.Join(d.folder, "data"),
+	}
+	d.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Credential: credential}
+	d.command.Stdout, d.command.Stderr = log, log
+	if err := d.command.Start(); err != nil {
+		d.command = nil
+		return err
+	}
+	for deadline := time.Now().Add(timeout); ; time.Sleep(50 * time.Millisecond) {
+		err := d.do(func(*golibvirt.Libvirt) error { return nil })
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			written, logErr := os.ReadFile(log.Name())
+			return errors.Join(fmt.Errorf("waiting for libvirtd: %w", err), logErr, errors.New(string(written)))
+		}
+	}
+}
+
+// do connects to the daemon for a moment.
+func (d *Daemon) do(act func(*golibvirt.Libvirt) error) error {
+	client := golibvirt.NewWithDialer(dialers.NewLocal(dialers.WithSocket(d.URI().Socket)))
+	if err := client.ConnectToURI(golibvirt.QEMUSession); err != nil {
+		return err
+	}
+	return errors.Join(act(client), client.Disconnect())
+}
+
+// URI leads to the daemon.
+func (d *Daemon) URI() hosturi.URI {
+	return hosturi.URI{
+		Driver: hosturi.QEMU, Transport: hosturi.Unix, Path: "/session",
+		Socket: filepath.Join(d.folder, "run", "libvirt", "libvirt-sock"),
+	}
+}
+
+// PoolFolder is where the volumes of the pool are.
+func (d *Daemon) PoolFolder() string { return filepath.Join(d.folder, "pool") }
+
+// Kill kills the daemon with signal 9. Its guests run on.
+func (d *Daemon) Kill() {
+	_ = d.command.Process.Kill()
+	_ = d.command.Wait()
+	d.command = nil
+}
+
+// Stop ends the daemon and removes its folders. Guests that run are the caller's to stop.
+func (d *Daemon) Stop() {
+	if d.command != nil {
+		_ = d.command.Process.Signal(syscall.SIGTERM)
+		_ = d.command.Wait()
+	}
+	_ = os.RemoveAll(d.folder)
+}
