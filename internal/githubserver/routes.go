@@ -135,7 +135,8 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request, list []any) {
 
 func reply(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	// Successful answers tell the limits too.
+	// Successful answers tell the limits too; that nothing is left is no refusal yet.
+	// Source: GitHub docs, "Rate limits for the REST API", "Checking the status of your rate limit".
 	w.Header().Set("X-RateLimit-Limit", "5000")
 	w.Header().Set("X-RateLimit-Remaining", "0")
 	w.Header().Set("X-RateLimit-Reset", "4102444800")

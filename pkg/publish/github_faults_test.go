@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -103,6 +104,14 @@ func TestGitHubRandomFaults(t *testing.T) {
 				w.server.Lag = time.Duration(seed%5) * time.Second
 				w.server.NoDigests = seed%7 == 0
 				w.server.PageSize = int(seed % 3)
+				if seed%4 == 1 { // notes are made against it
+					before := someRelease(libvirt, "v0.0.9", "before")
+					var assets []*githubserver.Asset
+					for _, f := range before.Files {
+						assets = append(assets, &githubserver.Asset{Name: f.Name, Data: f.Data})
+					}
+					w.server.Add(githubserver.Release{Tag: before.Version, Assets: assets})
+				}
 				for round := range uint64(3) {
 					faults := githubFaults
 					if seed%2 == 0 {

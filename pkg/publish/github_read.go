@@ -173,7 +173,7 @@ func (g *githubRepository) draftWarnings(listed []*github.RepositoryRelease, ver
 
 // incompleteTags warns of tags that clusterctl takes for the newest version of a series, and that
 // have no release with metadata and components: `clusterctl upgrade plan` fails for everybody then.
-// Source: cluster-api issue 7889, "clusterctl ... release not found for version".
+// Source: cluster-api issue 8966 and cluster-api-provider-openstack issue 3237.
 func (g *githubRepository) incompleteTags(ctx context.Context, listed []*github.RepositoryRelease, own []*bundle) ([]string, error) {
 	newest := map[string]string{}
 	note := func(tag string) {

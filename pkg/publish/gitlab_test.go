@@ -364,6 +364,20 @@ func TestGitLabJobToken(t *testing.T) {
 	if err := w.complete(); err != nil {
 		t.Error(err)
 	}
+	// From a file, it is known by its prefix.
+	const prefixed = jobPrefix + "TopSecretOfTheTests"
+	w.server.JobToken = prefixed
+	write(t, w.token, prefixed)
+	n, opts = w.process(nil)
+	n.Secret, n.SecretHeader = prefixed, jobHeader
+	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
+		t.Errorf("from a file: %v", err)
+	}
+	if err := w.whole(); err != nil {
+		t.Error(err)
+	}
+	n, opts = w.process(nil)
+	opts.TokenFile = ""
 	t.Setenv("CI_SERVER_HOST", "gitlab.com")
 	if _, err := w.do(t.Context(), n, opts, w.want); err == nil || !strings.Contains(err.Error(), "no token to publish") {
 		t.Errorf("on another server: %v", err)
