@@ -47,12 +47,10 @@ var areas = []struct {
 	{prefix: "."}, // the root has the list of dependencies
 }
 
-// forTests are packages that only tests and hack import.
+// forTests are packages that, with all that is below them, only tests and hack import.
 var forTests = []string{
 	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
-	"internal/testbed", "internal/testbed/authority", "internal/testbed/certificates", "internal/testbed/controlplane",
-	"internal/testbed/guest", "internal/testbed/guest/init", "internal/testbed/guest/report", "internal/testbed/libvirthost",
-	"internal/testbed/pods", "internal/testbed/repository", "internal/testbed/sandbox",
+	"internal/testbed",
 	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/libvirtd", "provider/internal/world",
 }
 
@@ -119,8 +117,8 @@ func skipFolder(root, dir, name string) error {
 // judge says what is wrong with a file's import of a package of the module, or "".
 func judge(file, imported string) string {
 	from := path.Dir(file)
-	isTest := strings.HasSuffix(file, "_test.go") || slices.Contains(forTests, from)
-	if slices.Contains(forTests, imported) && !isTest && !within(from, "hack") {
+	isTest := strings.HasSuffix(file, "_test.go") || isForTests(from)
+	if isForTests(imported) && !isTest && !within(from, "hack") {
 		return "it is for tests only"
 	}
 	best := -1
@@ -147,6 +145,10 @@ func judge(file, imported string) string {
 		return ""
 	}
 	return "packages of " + area.prefix + " must not"
+}
+
+func isForTests(pkg string) bool {
+	return slices.ContainsFunc(forTests, func(prefix string) bool { return within(pkg, prefix) })
 }
 
 // layer returns the layer of a package below pkg, or -1 where it has none.
@@ -187,6 +189,8 @@ func TestJudge(t *testing.T) {
 		{"provider/api/v1alpha1/a.go", "provider/internal/hosturi", false},
 		{"internal/treetest/a.go", "internal/pinned", true},
 		{"internal/pinned/a.go", "pkg/release", false},
+		{"internal/testbed/guest/a.go", "internal/testbed/sandbox", true},
+		{"provider/main.go", "internal/testbed/sandbox", false},
 		{"hack/schema/main.go", "pkg/release", true},
 		{"elsewhere/a.go", "pkg/release", false},
 	} {

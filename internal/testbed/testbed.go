@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -25,9 +27,11 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/certificates"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/controlplane"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/pods"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
 )
 
 // Addresses of the sandbox's network. The sandbox has the first.
@@ -59,8 +63,10 @@ type Testbed struct {
 	ClusterctlConfig string
 
 	prepared prepared
-	cancel   context.CancelFunc
-	ended    chan error
+	// player plays workload clusters, if asked to.
+	player *workload.Player
+	// stops end the managers of the testbed's own controllers.
+	stops []func() error
 }
 
 // Options say what testbed to start.
@@ -128,11 +134,41 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 	if err := certificates.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	var running context.Context
-	running, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	t.ended = make(chan error, 1)
-	go func() { t.ended <- mgr.Start(running) }()
+	t.run(ctx, mgr)
 	return nil
+}
+
+// run runs a manager until Stop.
+func (t *Testbed) run(ctx context.Context, mgr ctrl.Manager) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	t.stops = append(t.stops, func() error {
+		cancel()
+		return <-ended
+	})
+}
+
+// PlayWorkloads plays the machines of workload clusters whose guests report from hosts. It works once
+// Cluster API is installed, and only once.
+func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) (*workload.Player, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return nil, err
+	}
+	t.player = &workload.Player{
+		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network, Hosts: hosts,
+		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
+	}
+	if err := t.player.SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("playing workload clusters: %w", err)
+	}
+	t.run(ctx, mgr)
+	return t.player, nil
 }
 
 func (t *Testbed) images() map[string]pods.Image {
@@ -205,11 +241,40 @@ func (t *Testbed) Logs() string {
 	return out.String()
 }
 
+// logsVariable has a folder that all logs are copied to when a testbed is stopped.
+const logsVariable = "TESTBED_LOGS"
+
+// saveLogs copies every log of the testbed to a folder, with the paths that they have here.
+func (t *Testbed) saveLogs(folder string) error {
+	return filepath.WalkDir(t.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".log" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(folder, strings.TrimPrefix(path, t.Dir))
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(target, content, 0o644)
+	})
+}
+
 // Stop ends everything of the testbed. The sandbox would do so too, but not say what was wrong.
 func (t *Testbed) Stop() error {
-	t.cancel()
-	err := <-t.ended
+	var errs []error
+	for i := len(t.stops) - 1; i >= 0; i-- {
+		errs = append(errs, t.stops[i]())
+	}
+	if t.player != nil {
+		t.player.Stop()
+	}
 	t.Pods.Stop()
 	t.ControlPlane.Stop()
-	return errors.Join(err)
+	if folder := os.Getenv(logsVariable); folder != "" {
+		errs = append(errs, t.saveLogs(folder))
+	}
+	return errors.Join(errs...)
 }

@@ -97,6 +97,11 @@ func (c *ControlPlane) Stop() {
 	}
 }
 
+// Address is that of the API server.
+func (c *ControlPlane) Address() netip.Addr {
+	return c.options.Address
+}
+
 // URL is the API server's address.
 func (c *ControlPlane) URL() string {
 	return "https://" + net.JoinHostPort(c.options.Address.String(), strconv.Itoa(c.options.Port))

@@ -18,6 +18,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
+	"github.com/google/uuid"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
@@ -317,6 +318,24 @@ func (h *Host) Reports() ([]report.Report, <-chan struct{}) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return append([]report.Report(nil), h.reached...), h.news
+}
+
+// Domains are the UUIDs of all domains of the host, whether they run or not.
+func (h *Host) Domains() ([]string, error) {
+	client, err := h.Connect()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Disconnect() }()
+	domains, _, err := client.ConnectListAllDomains(1, 0)
+	if err != nil {
+		return nil, err
+	}
+	var uuids []string
+	for _, domain := range domains {
+		uuids = append(uuids, uuid.UUID(domain.UUID).String())
+	}
+	return uuids, nil
 }
 
 // Left lists what is on the host that machines have made: domains, volumes, and leases of addresses.

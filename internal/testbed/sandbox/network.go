@@ -63,6 +63,11 @@ func (n *Network) AddAddress(address netip.Addr) error {
 	return ip(fmt.Sprintf("address add %s/32 dev %s", address, n.bridge))
 }
 
+// RemoveAddress takes an address of AddAddress away.
+func (n *Network) RemoveAddress(address netip.Addr) error {
+	return ip(fmt.Sprintf("address del %s/32 dev %s", address, n.bridge))
+}
+
 // AddRoute says that the addresses of a prefix are reached by way of an address in the network.
 func (n *Network) AddRoute(to netip.Prefix, via netip.Addr) error {
 	return ip(fmt.Sprintf("route add %s via %s", to, via))
