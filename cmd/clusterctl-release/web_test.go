@@ -105,6 +105,15 @@ func TestTokenFiles(t *testing.T) {
 			t.Errorf("%s: fetched other bytes: %v", location, got)
 		}
 	}
+	// A deploy token reads a version that is named, through clusterctl's client too, and publishes nothing.
+	gitlab.DeployToken = "gldt-TopSecretOfTheTests" //nolint:gosec // it opens nothing
+	treetest.Write(t, dir, map[string]string{"deploy-token": gitlab.DeployToken})
+	if verified := c.run("release", "verify", locations["gitlab-token"], "--token-file", "deploy-token"); !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
+		t.Errorf("verify by a deploy token prints %q", verified)
+	}
+	if _, errs, err := c.tryRun("release", "publish", "out/release", "--to", place, "--token-file", "deploy-token"); err == nil || !strings.Contains(errs, "publish with an access token") || strings.Contains(errs, gitlab.DeployToken) {
+		t.Errorf("publishing by a deploy token: %v: %s", err, errs)
+	}
 	// A token is for one server.
 	asked := len(proxy.Requests())
 	_, errs, err := c.tryRun("release", "diff", locations["github-token"], locations["gitlab-token"], "--token-file", "github-token")
