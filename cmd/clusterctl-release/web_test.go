@@ -106,7 +106,7 @@ func TestTokenFiles(t *testing.T) {
 		}
 	}
 	// A deploy token reads a version that is named, through clusterctl's client too, and publishes nothing.
-	gitlab.DeployToken = "gldt-TopSecretOfTheTests" //nolint:gosec // it opens nothing
+	gitlab.DeployToken = "gldt-TopSecretOfTheTests"
 	treetest.Write(t, dir, map[string]string{"deploy-token": gitlab.DeployToken})
 	if verified := c.run("release", "verify", locations["gitlab-token"], "--token-file", "deploy-token"); !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
 		t.Errorf("verify by a deploy token prints %q", verified)

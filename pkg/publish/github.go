@@ -21,6 +21,7 @@ import (
 // Source: clusterctl provider contract, "Creating a provider repository on GitHub".
 var githubTarget = target{
 	form:    "https://github.com/OWNER/REPO (with GITHUB_SERVER_URL also a GitHub Enterprise server)",
+	notes:   true,
 	matches: isGitHub,
 	open: func(text string, opts Options) (Publisher, error) {
 		g, rest, err := newGitHub(text, opts)

@@ -20,6 +20,7 @@ import (
 // Source: clusterctl provider contract, "Creating a provider repository on GitLab".
 var gitlabTarget = target{
 	form:    "https://HOST/api/v4/projects/ID/packages/generic/NAME, for a generic package on GitLab",
+	notes:   true,
 	matches: isGitLab,
 	open: func(text string, opts Options) (Publisher, error) {
 		g, rest, err := newGitLab(text, opts)

@@ -96,7 +96,4 @@ func TestHTTPSErrors(t *testing.T) {
 	if _, err := Open(base, Options{}); !errors.As(err, &target) {
 		t.Errorf("publishing there: %v", err)
 	}
-	if _, err := Open(t.TempDir(), Options{GitLabRelease: true}); err == nil || !strings.Contains(err.Error(), "--gitlab-release") {
-		t.Errorf("a release on GitLab of a folder: %v", err)
-	}
 }

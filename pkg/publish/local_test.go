@@ -326,6 +326,20 @@ func TestUnknownTargets(t *testing.T) {
 	}
 }
 
+// TestTargetsWithoutText: what a place does not have is refused where it is asked for.
+func TestTargetsWithoutText(t *testing.T) {
+	for _, place := range []string{t.TempDir(), "overrides", "oci://registry.example.com/acme/capl"} {
+		for _, opts := range []Options{{Notes: "x"}, {NotesFrom: NoNotes}} {
+			if _, err := Open(place, opts); err == nil || !strings.Contains(err.Error(), "leave the notes out") {
+				t.Errorf("notes in %s: %v", place, err)
+			}
+		}
+	}
+	if _, err := Open(t.TempDir(), Options{GitLabRelease: true}); err == nil || !strings.Contains(err.Error(), "--gitlab-release") {
+		t.Errorf("a release on GitLab of a folder: %v", err)
+	}
+}
+
 func TestWriteFolder(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out", "release")
 	for _, note := range []string{"one", "two", "two"} {

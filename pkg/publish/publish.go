@@ -76,6 +76,8 @@ func (o Options) tell(line string) {
 type target struct {
 	// form shows the user how such a place is written.
 	form string
+	// notes says that a release there has a text.
+	notes bool
 	// matches says whether a text names a place of this kind.
 	matches func(text string) bool
 	// open returns the publisher of a place; nil where nothing can be published there.
@@ -108,6 +110,9 @@ func Open(to string, opts Options) (Publisher, error) {
 		if t.matches(to) {
 			if opts.GitLabRelease && t.form != gitlabTarget.form {
 				return nil, fmt.Errorf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlabTarget.form)
+			}
+			if !t.notes && (opts.Notes != "" || opts.NotesFrom != "") {
+				return nil, fmt.Errorf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)
 			}
 			return t.open(to, opts)
 		}
