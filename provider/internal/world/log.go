@@ -6,6 +6,9 @@ import (
 	"sync"
 )
 
+// shownColumns is how much of a line a failed test shows.
+const shownColumns = 300
+
 // Log holds what the managers write.
 type Log struct {
 	lock   sync.Mutex
@@ -31,7 +34,7 @@ func (l *Log) about(text string, last int) string {
 	var lines []string
 	for line := range strings.SplitSeq(l.String(), "\n") {
 		if strings.Contains(line, text) {
-			lines = append(lines, line)
+			lines = append(lines, line[:min(len(line), shownColumns)])
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-last):], "\n")

@@ -47,7 +47,7 @@ func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	s := &Scene{World: get(t), WithT: gomega.NewWithT(t), t: t, Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("The end of the log about %s:\n%s", s.Namespace, s.Log.about(s.Namespace, 60))
+			t.Logf("The end of the log about %s:\n%s", s.Namespace, s.Log.about(s.Namespace, 30))
 		}
 	})
 	s.SetDefaultEventuallyTimeout(soon)
@@ -163,25 +163,36 @@ func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1
 	return cluster
 }
 
-// InitializeControlPlane stands in for a control plane provider: workers are only looked at by Cluster
-// API once there is a control plane.
-func (s *Scene) InitializeControlPlane(cluster *clusterv1.Cluster) {
+// ControlPlane makes a Machine of the cluster's control plane, by hand as there is no control plane
+// provider, and waits until Cluster API says that the control plane is initialized: it looks at nodes of
+// workers only then.
+func (s *Scene) ControlPlane(cluster *clusterv1.Cluster) *clusterv1.Machine {
 	s.t.Helper()
-	s.Eventually(func() error {
-		s.Get(cluster)
-		cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
-		conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue,
-			Reason: clusterv1.ClusterControlPlaneInitializedReason})
-		return s.Client.Status().Update(s.t.Context(), cluster)
-	}).Should(gomega.Succeed())
+	name := cluster.Name + "-control-plane"
+	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: smallMachine()}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: cluster.Name, Version: version, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name)},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtMachine", Name: name},
+		}}
+	s.Create(s.BootstrapData(name), infra, machine)
+	s.Condition(cluster, clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue)
+	return machine
+}
+
+// version is that of Kubernetes which machines say they have.
+const version = "v1.36.3"
+
+func smallMachine() infrav1.LibvirtMachineSpec {
+	return infrav1.LibvirtMachineSpec{CPUs: 1, Image: infrav1.ImageSpec{Volume: ImageVolume.Name}}
 }
 
 // Template makes a LibvirtMachineTemplate of small machines that start from ImageVolume.
 func (s *Scene) Template(name string, change ...func(*infrav1.LibvirtMachineSpec)) *infrav1.LibvirtMachineTemplate {
 	s.t.Helper()
 	template := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
-	template.Spec.Template.Spec.Image.Volume = ImageVolume.Name
-	template.Spec.Template.Spec.CPUs = 1
+	template.Spec.Template.Spec = smallMachine()
 	for _, f := range change {
 		f(&template.Spec.Template.Spec)
 	}
@@ -198,7 +209,7 @@ func (s *Scene) MachineDeployment(cluster *clusterv1.Cluster, name string, repli
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: clusterv1.MachineDeploymentSpec{
 		ClusterName: cluster.Name, Replicas: ptr.To(replicas),
 		Template: clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
-			ClusterName: cluster.Name, Version: "v1.36.3",
+			ClusterName: cluster.Name, Version: version,
 			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name)},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtMachineTemplate", Name: template},

@@ -34,6 +34,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
@@ -108,6 +109,10 @@ func get(t *testing.T) *World {
 }
 
 func start() (_ *World, err error) {
+	// At most one reconcile a second for each object is what managers do otherwise, and tests wait for.
+	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
+		return nil, fmt.Errorf("setting feature gates: %w", err)
+	}
 	log := &Log{}
 	ctrl.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
 	clusterAPI, err := folder("sigs.k8s.io/cluster-api")
