@@ -167,6 +167,12 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 		s.removeCopy(ctx, ref) // another manager was faster
 		return nil
 	}
+	if gone, goneErr := s.isGone(ctx); gone || goneErr != nil {
+		// Another manager has deleted the machine while this was copied, and won't look again.
+		s.removeCopy(ctx, s.rootRef())
+		s.removeCopy(ctx, ref)
+		return errors.Join(err, goneErr)
+	}
 	return err
 }
 

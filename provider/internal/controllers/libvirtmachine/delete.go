@@ -181,16 +181,21 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	if !s.making || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return err
 	}
-	now := &infrav1.LibvirtMachine{}
-	getErr := s.APIReader.Get(ctx, s.key(), now)
-	if client.IgnoreNotFound(getErr) != nil {
-		return errors.Join(err, getErr)
-	}
-	if getErr == nil && now.UID == s.infra.UID && now.DeletionTimestamp.IsZero() {
-		return err
+	if gone, goneErr := s.isGone(ctx); !gone {
+		return errors.Join(err, goneErr)
 	}
 	ctrl.LoggerFrom(ctx).Info("The machine was deleted while it was being made: removing what was made")
 	s.copies.forget(s.key())
 	s.Images.Forget(s.key())
 	return errors.Join(err, s.removeAll(ctx))
+}
+
+// isGone asks the API server itself whether the machine is gone or about to go.
+func (s *scope) isGone(ctx context.Context) (bool, error) {
+	now := &infrav1.LibvirtMachine{}
+	err := s.APIReader.Get(ctx, s.key(), now)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the machine once more: %w", err)
+	}
+	return err != nil || now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero(), nil
 }

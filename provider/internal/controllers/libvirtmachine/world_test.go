@@ -81,6 +81,10 @@ type world struct {
 	// functions come between all processes and the API server.
 	functions interceptor.Funcs
 	managers  []*manager
+	// everyReconcile, if set, is called before each reconcile that until makes; killNext says after how
+	// many calls the manager is killed that follows one that was killed, or 0.
+	everyReconcile func()
+	killNext       func() int
 }
 
 type log struct {
@@ -232,7 +236,7 @@ func (w *world) giveAddresses() {
 	if infra == nil || infra.Spec.HostName == "" {
 		return
 	}
-	uuid, host := w.uuid(), w.hosts[infra.Spec.HostName]
+	uuid, host := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix), w.hosts[infra.Spec.HostName]
 	if host.State(uuid) == hypervisor.StateRunning {
 		host.SetAddresses(uuid, hypervisor.SourceLease, hypervisor.InterfaceAddress{
 			MAC: domainxml.MACAddress(uuid, 0), Address: netip.MustParseAddr("192.0.2.7")})
@@ -247,11 +251,18 @@ func (w *world) until(m *manager, is func() bool) *manager {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("it doesn't come to that: %+v\n%s", w.infra(), w.log)
 		}
+		if w.everyReconcile != nil {
+			w.everyReconcile()
+		}
 		result, err := m.reconcile()
 		w.giveAddresses()
 		if m.isDead() {
 			m.end()
-			m = w.newManager(0)
+			killAt := 0
+			if w.killNext != nil {
+				killAt = w.killNext()
+			}
+			m = w.newManager(killAt)
 			continue
 		}
 		if err != nil || result.RequeueAfter > 0 {
@@ -268,8 +279,8 @@ func (w *world) isProvisioned() bool {
 
 func (w *world) hasCondition(condition, reason string) func() bool {
 	return func() bool {
-		is := conditions.Get(w.infra(), condition)
-		return is != nil && is.Reason == reason
+		infra := w.infra()
+		return infra != nil && conditions.Has(infra, condition) && conditions.GetReason(infra, condition) == reason
 	}
 }
 
@@ -283,6 +294,18 @@ func (w *world) joinNode() {
 
 func (w *world) delete() {
 	w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))).To(Succeed())
+}
+
+// deleteOwners deletes the Machine, the Cluster and the LibvirtCluster, as if nobody waited for anything.
+func (w *world) deleteOwners() {
+	for _, object := range []client.Object{&clusterv1.Machine{}, &clusterv1.Cluster{}, &infrav1.LibvirtCluster{}} {
+		object.SetNamespace(key.Namespace)
+		object.SetName("blue")
+		if _, machine := object.(*clusterv1.Machine); machine {
+			object.SetName(key.Name)
+		}
+		w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), object))).To(Succeed())
+	}
 }
 
 // isGone is also so when a manager that was killed has removed the finalizer.
