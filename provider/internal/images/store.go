@@ -172,7 +172,8 @@ func (s *Store) Forget(machine types.NamespacedName) {
 type phase int
 
 const (
-	queued phase = iota
+	starting phase = iota
+	queued
 	transferring
 	// waiting for the next attempt.
 	waiting
@@ -248,7 +249,7 @@ func (t *task) run(ctx context.Context) {
 func (t *task) attempt(ctx context.Context) error {
 	s := t.store
 	s.lock.Lock()
-	t.phase = queued
+	t.phase = starting
 	ofHost, known := s.perHost[t.wish.Host]
 	if !known {
 		ofHost = make(chan struct{}, s.options.PerHost)
@@ -259,10 +260,17 @@ func (t *task) attempt(ctx context.Context) error {
 	for _, slots := range []chan struct{}{ofHost, s.inAll} {
 		select {
 		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
-			return ctx.Err()
+		default:
+			s.lock.Lock()
+			t.phase = queued
+			s.lock.Unlock()
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
+		defer func() { <-slots }()
 	}
 	s.lock.Lock()
 	t.phase = transferring

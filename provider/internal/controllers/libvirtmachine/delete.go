@@ -194,8 +194,8 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 func (s *scope) isGone(ctx context.Context) (bool, error) {
 	now := &infrav1.LibvirtMachine{}
 	err := s.APIReader.Get(ctx, s.key(), now)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the machine once more: %w", err)
+	if apierrors.IsNotFound(err) {
+		return true, nil
 	}
-	return err != nil || now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero(), nil
+	return err == nil && (now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero()), wrap(err, "reading the machine once more")
 }

@@ -167,7 +167,10 @@ func TestTwoAtOnce(t *testing.T) {
 					case !infra.DeletionTimestamp.IsZero():
 						w.until(next, w.isGone)
 					default:
-						w.until(next, w.isProvisioned)
+						w.until(next, func() bool { // also when the rest of the old one, in the background, goes on without it
+							infra := w.infra()
+							return infra == nil || !infra.DeletionTimestamp.IsZero() || w.isProvisioned()
+						})
 					}
 				}
 				w.live(old, life)
@@ -226,7 +229,7 @@ func TestDeletedWhileMade(t *testing.T) {
 // the machine is provisioned.
 func TestChance(t *testing.T) {
 	for seed := range uint64(seeds) {
-		life := int(seed) % len(lives) //nolint:gosec // small
+		life := int(seed) % len(lives)
 		t.Run(fmt.Sprintf("%d %s", seed, lives[life].name), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			chance := func(percent int) bool { return random.IntN(100) < percent }

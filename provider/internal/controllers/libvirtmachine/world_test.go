@@ -2,6 +2,7 @@ package libvirtmachine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -85,6 +86,9 @@ type world struct {
 	// many calls the manager is killed that follows one that was killed, or 0.
 	everyReconcile func()
 	killNext       func() int
+	// mac is the MAC address of the first interface, if it isn't derived; silent is without DHCP.
+	mac    string
+	silent bool
 }
 
 type log struct {
@@ -233,13 +237,13 @@ func (w *world) uuid() string {
 // giveAddresses is the DHCP server of all hosts.
 func (w *world) giveAddresses() {
 	infra := w.infra()
-	if infra == nil || infra.Spec.HostName == "" {
+	if infra == nil || infra.Spec.HostName == "" || w.silent {
 		return
 	}
 	uuid, host := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix), w.hosts[infra.Spec.HostName]
 	if host.State(uuid) == hypervisor.StateRunning {
 		host.SetAddresses(uuid, hypervisor.SourceLease, hypervisor.InterfaceAddress{
-			MAC: domainxml.MACAddress(uuid, 0), Address: netip.MustParseAddr("192.0.2.7")})
+			MAC: cmp.Or(w.mac, domainxml.MACAddress(uuid, 0)), Address: netip.MustParseAddr("192.0.2.7")})
 	}
 }
 
@@ -265,7 +269,10 @@ func (w *world) until(m *manager, is func() bool) *manager {
 			m = w.newManager(killAt)
 			continue
 		}
-		if err != nil || result.RequeueAfter > 0 {
+		switch {
+		case result.RequeueAfter > 10*time.Second && w.everyReconcile == nil:
+			time.Sleep(5 * time.Millisecond) // something brings it here sooner, when it has happened
+		case err != nil || result.RequeueAfter > 0:
 			time.Sleep(200 * time.Microsecond)
 		}
 	}
