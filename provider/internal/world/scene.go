@@ -44,14 +44,12 @@ type Scene struct {
 // The world is started if it isn't there; without KUBEBUILDER_ASSETS the test is skipped.
 func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	t.Helper()
-	s := &Scene{World: get(t), WithT: gomega.NewWithT(t), t: t, Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}
+	s := (&Scene{World: get(t), Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}).In(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("The end of the log about %s:\n%s", s.Namespace, s.Log.about(s.Namespace, 30))
 		}
 	})
-	s.SetDefaultEventuallyTimeout(soon)
-	s.SetDefaultEventuallyPollingInterval(poll)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
 	for _, domain := range failureDomains {
 		s.AddHost(domain, nil)
@@ -60,6 +58,15 @@ func NewScene(t *testing.T, failureDomains ...string) *Scene {
 		s.Condition(&infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: host.Name}}, infrav1.ReadyCondition, metav1.ConditionTrue)
 	}
 	return s
+}
+
+// In returns the scene for a subtest, which is what fails then.
+func (s *Scene) In(t *testing.T) *Scene {
+	in := *s
+	in.t, in.WithT = t, gomega.NewWithT(t)
+	in.SetDefaultEventuallyTimeout(soon)
+	in.SetDefaultEventuallyPollingInterval(poll)
+	return &in
 }
 
 // AddHost adds a host, and its LibvirtHost after it was changed by change, if there is one.

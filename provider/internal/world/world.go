@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -161,7 +162,11 @@ func (w *World) end() error {
 		w.stop()
 	}
 	for _, stopped := range w.stopped {
-		errs = append(errs, <-stopped)
+		err := <-stopped
+		if err != nil { // something doesn't end: show what
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, w.environment.Stop())...)
 }
