@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema
@@ -40,6 +40,17 @@ test: verify testbed ## Run all checks and tests; builds what they need once, an
 testbed: ## Build and install what the testbed is made of: a management cluster of processes, and libvirt hosts
 	hack/tools/libvirt
 	go run ./hack/testbed build
+
+.PHONY: testbed-up
+testbed-up: ## Start a management cluster with the provider and three libvirt hosts, to play with
+	hack/tools/libvirt
+	go build -o bin/testbed ./hack/testbed
+	bin/testbed up
+
+.PHONY: testbed-down
+testbed-down: ## Take the testbed away
+	go build -o bin/testbed ./hack/testbed
+	bin/testbed down
 
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod

@@ -1,6 +1,9 @@
-// Command testbed builds what the testbed is made of.
+// Command testbed is for developers: it builds what the testbed is made of, and keeps one running to
+// play with.
 //
-//	go run ./hack/testbed build    build the pinned tools and the guest's image that aren't in the cache yet
+//	testbed build    build the pinned tools and the guest's image that aren't in the cache yet
+//	testbed up       start a management cluster with the provider and three libvirt hosts
+//	testbed down     take all of it away
 package main
 
 import (
@@ -12,19 +15,30 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
+var commands = map[string]func() error{"build": build, "up": up, "down": down}
+
 func main() {
-	if len(os.Args) != 2 || os.Args[1] != "build" {
-		fmt.Fprintln(os.Stderr, "usage: go run ./hack/testbed build")
+	if sandbox.Started() || len(os.Args) == 2 && os.Args[1] == serveCommand {
+		os.Exit(sandbox.Main(prepareToServe, serve))
+	}
+	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: testbed build|up|down")
 		os.Exit(2)
 	}
-	_, err := testbed.Tools(context.Background())
-	if usable := sandbox.Usable(); usable != nil {
-		fmt.Fprintln(os.Stderr, "testbed:", usable)
-	} else if err == nil {
-		err = testbed.PrepareGuest()
-	}
-	if err != nil {
+	if err := commands[os.Args[1]](); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		os.Exit(1)
 	}
+}
+
+// build builds for the tests too, which say themselves where they can't run.
+func build() error {
+	if _, err := testbed.Tools(context.Background()); err != nil {
+		return err
+	}
+	if err := sandbox.Usable(); err != nil {
+		fmt.Fprintln(os.Stderr, "testbed:", err)
+		return nil
+	}
+	return testbed.PrepareGuest()
 }

@@ -101,36 +101,53 @@ func (t *Testbed) createIdentity(ctx context.Context, ca *authority.Authority) e
 	return t.Client.Create(ctx, identity)
 }
 
-// Image is a disk image that machines may be made from.
-type Image struct {
-	// URL and Checksum as LibvirtMachines have them.
-	URL, Checksum string
-}
+// guestPath is where the guest's image is served.
+const guestPath = "/guest.qcow2"
 
-// ServeGuest serves the guest's image, which PrepareGuest has made, to pods.
-func (t *Testbed) ServeGuest(ctx context.Context) (Image, error) {
+// GuestVariables are the variables of the provider's templates for machines that start from the
+// guest's image, which PrepareGuest has made and ServeGuest serves. The API server of the cluster gets
+// an address that nothing else has.
+func GuestVariables() (map[string]string, error) {
 	content, err := os.ReadFile(GuestImage())
 	if err != nil {
-		return Image{}, fmt.Errorf("reading the guest's image: %w", err)
+		return nil, fmt.Errorf("reading the guest's image: %w", err)
+	}
+	sum := sha256.Sum256(content)
+	variables := map[string]string{
+		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
+		"LIBVIRT_IMAGE_URL":         "http://" + network.Masked().Addr().Next().String() + guestPath,
+		"LIBVIRT_IMAGE_CHECKSUM":    "sha256:" + hex.EncodeToString(sum[:]),
+	}
+	for _, role := range []string{"CONTROL_PLANE", "WORKER"} {
+		variables["LIBVIRT_"+role+"_CPUS"] = "1"
+		variables["LIBVIRT_"+role+"_MEMORY"] = "256Mi"
+		variables["LIBVIRT_"+role+"_DISK_SIZE"] = "1Gi"
+	}
+	return variables, nil
+}
+
+// ServeGuest serves the guest's image to pods.
+func (t *Testbed) ServeGuest(ctx context.Context) error {
+	content, err := os.ReadFile(GuestImage())
+	if err != nil {
+		return fmt.Errorf("reading the guest's image: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(t.Network.Gateway().String(), "80"))
 	if err != nil {
-		return Image{}, err
+		return err
 	}
-	const path = "/guest.qcow2"
 	mux := http.NewServeMux()
-	mux.HandleFunc(path, func(response http.ResponseWriter, request *http.Request) {
-		http.ServeContent(response, request, path, time.Time{}, bytes.NewReader(content))
+	mux.HandleFunc(guestPath, func(response http.ResponseWriter, request *http.Request) {
+		http.ServeContent(response, request, guestPath, time.Time{}, bytes.NewReader(content))
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	t.stops = append(t.stops, server.Close)
-	sum := sha256.Sum256(content)
-	return Image{URL: "http://" + listener.Addr().String() + path, Checksum: "sha256:" + hex.EncodeToString(sum[:])}, nil
+	return nil
 }
 
 // EndpointIP is an address for the API server of a workload cluster, which nothing else has.
-func (t *Testbed) EndpointIP(index byte) netip.Addr {
+func EndpointIP(index byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 88, 255, index})
 }
 

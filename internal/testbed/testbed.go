@@ -4,6 +4,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,11 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Variables are clusterctl's.
 	Variables map[string]string
+	// Shared is a folder for the files that clients need: kubeconfig and clusterctl's repository. None
+	// for a folder in the sandbox, which nobody sees outside.
+	Shared string
+	// Server is the URL of the API server for such clients. None for its own.
+	Server string
 }
 
 // Start starts a management cluster without any provider. It only works in a sandbox that was made
@@ -99,7 +105,7 @@ func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
 	if err := t.startControllers(ctx, options.Scheme); err != nil {
 		return nil, fmt.Errorf("starting the testbed's own controllers: %w", err)
 	}
-	return t, t.configure(ctx, options.Variables)
+	return t, t.configure(ctx, options)
 }
 
 // startControllers starts what runs pods and issues certificates.
@@ -180,22 +186,27 @@ func (t *Testbed) images() map[string]pods.Image {
 }
 
 // configure writes the files that clusterctl works with.
-func (t *Testbed) configure(ctx context.Context, variables map[string]string) error {
-	config, err := t.ControlPlane.Kubeconfig(t.ControlPlane.URL())
-	if err != nil {
-		return err
-	}
+func (t *Testbed) configure(ctx context.Context, options Options) error {
+	shared := cmp.Or(options.Shared, t.Dir)
 	t.Kubeconfig = filepath.Join(t.Dir, "kubeconfig")
-	if err := os.WriteFile(t.Kubeconfig, config, 0o600); err != nil {
-		return err
+	for file, url := range map[string]string{
+		filepath.Join(shared, "kubeconfig"): cmp.Or(options.Server, t.ControlPlane.URL()), t.Kubeconfig: t.ControlPlane.URL(),
+	} {
+		config, err := t.ControlPlane.Kubeconfig(url)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, config, 0o600); err != nil {
+			return err
+		}
 	}
 	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", "infrastructure-components.yaml"))
 	if err != nil || len(components) != 1 {
 		return fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
 	}
 	t.ClusterctlConfig, err = repository.Write(ctx, repository.Options{
-		Dir: filepath.Join(t.Dir, "repository"), Module: t.prepared.Module, Version: t.prepared.Version,
-		Kustomize: t.prepared.Tools["kustomize"], CertManager: certificates.Manifest, Variables: variables,
+		Dir: filepath.Join(shared, "repository"), Module: t.prepared.Module, Version: t.prepared.Version,
+		Kustomize: t.prepared.Tools["kustomize"], CertManager: certificates.Manifest, Variables: options.Variables,
 		Entries: []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: components[0]}},
 	})
 	return err

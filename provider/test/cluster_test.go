@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
@@ -72,7 +73,7 @@ func clusterMade(ctx context.Context, g *WithT, w *world) {
 		var cluster clusterv1.Cluster
 		g.Expect(w.Client.Get(ctx, clusterKey, &cluster)).To(Succeed())
 		g.Expect(cluster.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
-		g.Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: w.EndpointIP(10).String(), Port: 6443}))
+		g.Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: testbed.EndpointIP(10).String(), Port: 6443}))
 		var domains []string
 		for _, domain := range cluster.Status.FailureDomains {
 			domains = append(domains, domain.Name)

@@ -38,7 +38,6 @@ type world struct {
 	*testbed.Testbed
 	hosts  map[string]*libvirthost.Host
 	player *workload.Player
-	image  testbed.Image
 }
 
 func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
@@ -47,7 +46,9 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
-	bed, err := testbed.Start(ctx, testbed.Options{Scheme: scheme})
+	variables, err := testbed.GuestVariables()
+	g.Expect(err).ToNot(HaveOccurred())
+	bed, err := testbed.Start(ctx, testbed.Options{Scheme: scheme, Variables: variables})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -57,8 +58,7 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	})
 	g.Expect(bed.Init(ctx)).To(Succeed())
 	w := &world{Testbed: bed, hosts: map[string]*libvirthost.Host{}}
-	w.image, err = bed.ServeGuest(ctx)
-	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(bed.ServeGuest(ctx)).To(Succeed())
 	hosts, err := bed.StartHosts(ctx, testbed.DefaultHosts)
 	g.Expect(err).ToNot(HaveOccurred())
 	for i, spec := range testbed.DefaultHosts {
@@ -76,14 +76,6 @@ func eventually(g *WithT, ask func(g Gomega)) {
 
 // generate returns the manifest of a cluster from the provider's template.
 func (w *world) generate(ctx context.Context, g *WithT, name string, workers int) string {
-	for key, value := range map[string]string{
-		"CONTROL_PLANE_ENDPOINT_IP": w.EndpointIP(10).String(),
-		"LIBVIRT_IMAGE_URL":         w.image.URL, "LIBVIRT_IMAGE_CHECKSUM": w.image.Checksum,
-		"LIBVIRT_CONTROL_PLANE_CPUS": "1", "LIBVIRT_CONTROL_PLANE_MEMORY": "256Mi", "LIBVIRT_CONTROL_PLANE_DISK_SIZE": "1Gi",
-		"LIBVIRT_WORKER_CPUS": "1", "LIBVIRT_WORKER_MEMORY": "256Mi", "LIBVIRT_WORKER_DISK_SIZE": "1Gi",
-	} {
-		g.Expect(os.Setenv(key, value)).To(Succeed())
-	}
 	manifest, err := w.Clusterctl(ctx, "generate", "cluster", name, "--infrastructure=libvirt", "--target-namespace=default",
 		"--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count="+itoa(workers))
 	g.Expect(err).ToNot(HaveOccurred())

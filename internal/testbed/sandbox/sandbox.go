@@ -73,6 +73,12 @@ func Main(prepare func() error, run func() int) int {
 	return status
 }
 
+// Started tells whether this process was started by a sandbox: then Main has to be called, whatever
+// the arguments are.
+func Started() bool {
+	return os.Getenv(stageVariable) != ""
+}
+
 // ErrUnusable is in errors about machines that can't have a sandbox.
 var ErrUnusable = errors.New("the testbed can't run here")
 
