@@ -34,7 +34,7 @@ release: ## Build the provider's release into out/release and publish it to the 
 
 .PHONY: test
 test: verify testbed ## Run all checks and tests; builds what they need once, and keeps it in a cache
-	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./...
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -timeout 40m ./...
 
 .PHONY: testbed
 testbed: ## Build and install what the testbed is made of: a management cluster of processes, and libvirt hosts
@@ -68,4 +68,5 @@ bench: ## Time builds, publishes, checks and plans of moves beside kustomize and
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of tools stays
+	if [ -x bin/testbed ]; then bin/testbed down; fi
 	rm -rf bin $(OUT)
