@@ -29,6 +29,22 @@ const (
 	PoolLabel = "libvirt.infrastructure.cluster.x-k8s.io/machine-pool"
 )
 
+// Annotations that the provider sets on what belongs to a LibvirtMachinePool.
+const (
+	// MachinesMadeAnnotation on a LibvirtMachinePool is the number that the last machine of the pool has
+	// in its name. It is written before a machine is made, so that no name is used twice: Cluster API
+	// finds nodes by their names too.
+	MachinesMadeAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/machines-made"
+
+	// MadeFromAnnotation on a LibvirtMachine of a pool is a hash of the template that it is made from,
+	// and one of the version and bootstrap data of its MachinePool.
+	MadeFromAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/made-from"
+
+	// FailureDomainAnnotation on a LibvirtMachine of a pool is the failure domain that it must be in: one
+	// of those of its MachinePool. The Machines that Cluster API makes for a pool name none.
+	FailureDomainAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/failure-domain"
+)
+
 // Annotations that users set to ask for something.
 const (
 	// HostLostAnnotation on a LibvirtMachine says that its host is gone for good: deleting the

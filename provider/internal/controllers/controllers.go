@@ -81,7 +81,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,
 			reconciler: &libvirtmachinetemplate.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "LibvirtMachinePool", concurrency: options.Concurrency.LibvirtMachinePool,
-			reconciler: &libvirtmachinepool.Reconciler{Client: client, WatchFilterValue: filter},
+			reconciler: &libvirtmachinepool.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter}},

@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,8 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 		}
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	request := placement.NewRequest(s.placed(s.infra), &s.infra.Spec, s.machine.Spec.FailureDomain)
+	request := placement.NewRequest(s.placed(s.infra), &s.infra.Spec,
+		cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
 	host, err := s.ledger.Place(request, hosts, func() ([]placement.Machine, error) {
 		machines, err := s.allMachines(ctx)
 		if err != nil {

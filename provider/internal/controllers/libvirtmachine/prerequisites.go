@@ -11,16 +11,21 @@ import (
 func (s *scope) isUnbound() bool { return s.infra.Spec.HostName == "" }
 
 // checkPrerequisites waits for what a machine needs before it gets a place.
-func (s *scope) checkPrerequisites(context.Context) (verdict, error) {
+func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero():
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.DeletingReason, "The Machine is being deleted")
 	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForClusterInfrastructureReason,
 			"Waiting for status.initialization.infrastructureProvisioned of the Cluster to be true")
-	case s.machine.Spec.Bootstrap.DataSecretName == nil:
-		return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForBootstrapDataReason,
-			"Waiting for spec.bootstrap.dataSecretName of the Machine to be set")
+	}
+	_, problem, err := s.bootstrapSecret(ctx)
+	if err != nil {
+		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
+	}
+	if problem != "" {
+		s.lookAgain(noFitDelay) // Machines are watched, MachinePools aren't: their machines are made when there is bootstrap data
+		return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForBootstrapDataReason, "%s", problem)
 	}
 	for i, nic := range s.infra.Spec.Interfaces {
 		if len(nic.AddressesFromPools) > 0 {

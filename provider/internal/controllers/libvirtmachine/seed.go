@@ -9,7 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -43,13 +47,37 @@ func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// bootstrapData reads the Secret that the Machine names, from the API server itself. problem says what
+// bootstrapSecret returns the name of the Secret with the bootstrap data, or what it waits for. Cluster
+// API gives the Machines of a MachinePool an empty name: the pool's machines share the bootstrap data,
+// and only the MachinePool names it.
+func (s *scope) bootstrapSecret(ctx context.Context) (name, problem string, err error) {
+	owner := metav1.GetControllerOf(s.machine)
+	switch name := s.machine.Spec.Bootstrap.DataSecretName; {
+	case name == nil:
+		return "", "Waiting for spec.bootstrap.dataSecretName of the Machine to be set", nil
+	case *name != "":
+		return *name, "", nil
+	case owner == nil || owner.Kind != "MachinePool":
+		return "", "spec.bootstrap.dataSecretName of the Machine is empty, which it can only be for a Machine of a MachinePool", nil
+	}
+	pool := &clusterv1.MachinePool{}
+	err = s.Client.Get(ctx, client.ObjectKey{Namespace: s.machine.Namespace, Name: owner.Name}, pool)
+	if client.IgnoreNotFound(err) != nil {
+		return "", "", fmt.Errorf("reading the MachinePool: %w", err)
+	}
+	if name = ptr.Deref(pool.Spec.Template.Spec.Bootstrap.DataSecretName, ""); name == "" {
+		return "", "Waiting for spec.template.spec.bootstrap.dataSecretName of the MachinePool to be set", nil
+	}
+	return name, "", nil
+}
+
+// bootstrapData reads the Secret that the Machine or its MachinePool names, from the API server itself. problem says what
 // is wrong with it, and never what is in it.
 func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string, err error) {
-	if s.machine.Spec.Bootstrap.DataSecretName == nil {
-		return nil, "Waiting for spec.bootstrap.dataSecretName of the Machine to be set", nil
+	name, problem, err := s.bootstrapSecret(ctx)
+	if err != nil || problem != "" {
+		return nil, problem, err
 	}
-	name := *s.machine.Spec.Bootstrap.DataSecretName
 	secret := &corev1.Secret{}
 	err = s.APIReader.Get(ctx, client.ObjectKey{Namespace: s.infra.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {

@@ -1,0 +1,235 @@
+package libvirtmachinepool
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// replicas is what the MachinePool asks for.
+func (s *scope) replicas() int { return int(ptr.Deref(s.owner.Spec.Replicas, 1)) }
+
+// isManagedElsewhere says whether somebody else decides how many machines there are. The first ones are
+// made as the MachinePool says even so: there has to be something to scale.
+func (s *scope) isManagedElsewhere() bool {
+	return annotations.ReplicasManagedByExternalAutoscaler(s.owner) && ptr.Deref(s.infra.Status.Initialization.Provisioned, false)
+}
+
+// desired is how many machines there are to be. Where somebody else decides, it is how many there are:
+// those that are deleted aren't replaced. Machines that a rollout adds don't count.
+func (s *scope) desired(seen *members) int {
+	if !s.isManagedElsewhere() {
+		return s.replicas()
+	}
+	alive := seen.count(func(m member) bool { return !m.isDeleting() })
+	if seen.count(func(m member) bool { return !m.isDeleting() && m.outdated }) > 0 {
+		return min(alive, s.replicas())
+	}
+	return alive
+}
+
+// surfaceReplicas writes how many machines there are into the MachinePool, where somebody else decides
+// how many ("Externally Managed Autoscaler" of Cluster API's page about MachinePools).
+func (s *scope) surfaceReplicas(ctx context.Context, seen *members) (bool, error) {
+	desired := s.desired(seen)
+	if desired == s.replicas() {
+		return false, nil
+	}
+	before := s.owner.DeepCopy()
+	s.owner.Spec.Replicas = ptr.To(int32(desired)) //nolint:gosec // at most 10000
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return true, wrap(s.Client.Patch(ctx, s.owner, patch), "writing spec.replicas of the MachinePool")
+}
+
+// decide says what to do about the machines.
+func (s *scope) decide(seen *members) plan {
+	desired := s.desired(seen)
+	b := boundsOf(s.infra.Spec.Strategy, desired)
+	if s.isManagedElsewhere() {
+		// A machine that a rollout has taken couldn't be told from one that somebody else has.
+		b = bounds{surge: max(1, b.surge)}
+	}
+	p := makePlan(desired, b, seen.planned())
+	if reason, _ := s.waitsFor(); reason != "" {
+		p.creates = 0
+	}
+	return p
+}
+
+// waitsFor says why no machine can be made now, if so.
+func (s *scope) waitsFor() (reason, message string) {
+	switch {
+	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
+		return infrav1.WaitingForClusterInfrastructureReason,
+			"Waiting for status.initialization.infrastructureProvisioned of the Cluster to be true"
+	case ptr.Deref(s.owner.Spec.Template.Spec.Bootstrap.DataSecretName, "") == "":
+		return infrav1.WaitingForBootstrapDataReason, "Waiting for spec.template.spec.bootstrap.dataSecretName of the MachinePool to be set"
+	}
+	return "", ""
+}
+
+// readAgain reads everything from the API server itself.
+func (s *scope) readAgain(ctx context.Context) (*members, error) {
+	now, err := s.read(ctx, s.APIReader, client.ObjectKeyFromObject(s.infra))
+	switch {
+	case err != nil:
+		return nil, err
+	case now == nil || now.owner == nil || now.cluster == nil || now.infra.UID != s.infra.UID || !now.infra.DeletionTimestamp.IsZero() ||
+		annotations.IsPaused(now.cluster, now.infra):
+		return nil, errLater
+	}
+	*s = *now
+	return s.machines(ctx, s.APIReader)
+}
+
+// scale makes and deletes machines. Whatever is done shows in what the API server says, by which the
+// next reconcile goes, also one of another manager after this one was killed.
+func (s *scope) scale(ctx context.Context, seen *members) error {
+	for _, machine := range seen.dangling {
+		if err := s.deleteDangling(ctx, machine); err != nil {
+			return err
+		}
+	}
+	todo := s.decide(seen)
+	if len(todo.deletes) > 0 {
+		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "DeletingMachines", "Scale", "Deleting %s", shorten(todo.deletes))
+	}
+	for _, name := range todo.deletes {
+		if err := s.deleteMember(ctx, seen.byName(name)); err != nil {
+			return err
+		}
+	}
+	if todo.creates > 0 {
+		return s.create(ctx, seen, todo.creates)
+	}
+	return nil
+}
+
+// deleteMember deletes a machine: its Machine, so that Cluster API drains the node first, or the
+// LibvirtMachine where there is no Machine.
+func (s *scope) deleteMember(ctx context.Context, m member) error {
+	var object client.Object = m.infra
+	if m.machine != nil {
+		object = m.machine
+	}
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	err := s.Client.Delete(ctx, object, client.Preconditions{UID: ptr.To(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleted a machine of the pool", "name", m.infra.Name, "throughItsMachine", m.machine != nil, "outdated", m.outdated, "ready", m.isReady())
+	return nil
+}
+
+// deleteDangling deletes a Machine of the pool whose LibvirtMachine was deleted by somebody: Cluster API
+// leaves that to the provider.
+func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) error {
+	if s.owner == nil || !machine.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(machine, s.owner) {
+		return nil
+	}
+	// It may be there, without the labels that it needs to be found.
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
+	if err := s.APIReader.Get(ctx, key, &infrav1.LibvirtMachine{}); !apierrors.IsNotFound(err) {
+		return wrap(err, "reading the LibvirtMachine of Machine "+machine.Name)
+	}
+	return s.deleteMember(ctx, member{infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, machine: machine})
+}
+
+// create makes machines. The numbers in their names are taken before, over what was read and nothing
+// else: another manager that is about to do the same gets a conflict.
+func (s *scope) create(ctx context.Context, seen *members, machines int) error {
+	last := s.lastNumber(seen)
+	before := s.infra.DeepCopy()
+	s.infra.Annotations = merged(s.infra.Annotations, map[string]string{infrav1.MachinesMadeAnnotation: strconv.Itoa(last + machines)})
+	if err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("taking names for machines: %w", err)
+	}
+	domains := map[string]int{}
+	for _, m := range seen.all {
+		if !m.isDeleting() {
+			domains[m.infra.Annotations[infrav1.FailureDomainAnnotation]]++
+		}
+	}
+	var made []string
+	defer func() {
+		if len(made) > 0 {
+			s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "CreatingMachines", "Scale", "Creating %s", shorten(made))
+		}
+	}()
+	for number := last + 1; number <= last+machines; number++ {
+		name := machineName(s.infra.Name, number)
+		if err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.infra.Namespace, Name: name}, &clusterv1.Machine{}); !apierrors.IsNotFound(err) {
+			if err != nil {
+				return fmt.Errorf("reading Machine %s: %w", name, err)
+			}
+			return errLater // somebody else's: the next number is free, perhaps
+		}
+		domain := share(s.owner.Spec.FailureDomains, domains)
+		domains[domain]++
+		err := s.Client.Create(ctx, s.desiredMachine(name, domain))
+		if apierrors.IsAlreadyExists(err) {
+			return errLater
+		}
+		if err != nil {
+			return fmt.Errorf("creating LibvirtMachine %s: %w", name, err)
+		}
+		made = append(made, name)
+	}
+	ctrl.LoggerFrom(ctx).Info("Created machines of the pool", "names", made)
+	return nil
+}
+
+// lastNumber is the highest number that a machine of the pool has or had in its name.
+func (s *scope) lastNumber(seen *members) int {
+	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.MachinesMadeAnnotation]) // 0 when somebody has broken it
+	for _, m := range seen.all {
+		digits, is := strings.CutPrefix(m.infra.Name, namePrefix(s.infra.Name))
+		if number, err := strconv.Atoi(digits); is && err == nil {
+			last = max(last, number)
+		}
+	}
+	return max(last, 0)
+}
+
+// maxPrefix is how long the part of a machine's name before its number is: the name becomes that of a
+// node and its host, which have at most 63 characters.
+const maxPrefix = 54
+
+func machineName(pool string, number int) string { return namePrefix(pool) + strconv.Itoa(number) }
+
+// namePrefix is the name of the pool, or what fits of it with something that tells it from others.
+func namePrefix(pool string) string {
+	if len(pool) < maxPrefix {
+		return pool + "-"
+	}
+	sum := sha256.Sum256([]byte(pool))
+	return strings.TrimRight(pool[:maxPrefix-10], "-.") + "-" + hex.EncodeToString(sum[:4]) + "-"
+}
+
+// shorten lists some names.
+func shorten(names []string) string {
+	const some = 10
+	names = slices.Sorted(slices.Values(names))
+	if len(names) <= some {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), len(names)-some)
+}
