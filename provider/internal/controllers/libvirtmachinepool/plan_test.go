@@ -103,7 +103,7 @@ func FuzzRollout(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		random := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // a test's
+		random := rand.New(rand.NewPCG(seed, 7))
 		p := &play{t: t, random: random, desired: random.IntN(12), bounds: bounds{surge: random.IntN(4), unavailable: random.IntN(4)}}
 		if p.bounds == (bounds{}) {
 			p.bounds.surge = 1

@@ -185,7 +185,7 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 	s := world.NewScene(t, "a", "b", "c", "a", "b", "c")
 	cluster := s.Cluster("blue")
 	s.ControlPlane(cluster)
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	random := rand.New(rand.NewPCG(1, 2))
 	pool, infra := s.MachinePool(cluster, "workers", 0, func(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool) {
 		pool.Spec.FailureDomains = []string{"a", "b"}
 		infra.Spec.Template.ObjectMeta.Labels = map[string]string{"team": "one"}
