@@ -38,10 +38,17 @@ func lookUpDomain(client *golibvirt.Libvirt, text string) (golibvirt.Domain, err
 	return client.DomainLookupByUUID(uuid)
 }
 
+// domainOf is what the library names a domain by in calls, without asking for it first: drivers find a
+// domain by its UUID alone, and a call for one that isn't there fails as looking it up does.
+func domainOf(text string) (golibvirt.Domain, error) {
+	uuid, err := parseUUID(text)
+	return golibvirt.Domain{Name: text, UUID: uuid, ID: -1}, err
+}
+
 // withDomain runs calls that are about one domain.
 func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(client *golibvirt.Libvirt, domain golibvirt.Domain) error) error {
 	return h.run(ctx, doing, uuid, func(client *golibvirt.Libvirt) error {
-		domain, err := lookUpDomain(client, uuid)
+		domain, err := domainOf(uuid)
 		if err != nil {
 			return err
 		}
@@ -52,7 +59,7 @@ func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(cl
 // Domain implements hypervisor.Domains.
 func (h *host) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
 	return get(ctx, h, "looking up the domain", uuid, func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
-		domain, err := lookUpDomain(client, uuid)
+		domain, err := domainOf(uuid)
 		if err != nil {
 			return hypervisor.Domain{}, err
 		}
@@ -303,7 +310,7 @@ func (h *host) Addresses(ctx context.Context, uuid string, source hypervisor.Add
 		return nil, &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: fmt.Errorf("there is no source %q", source)}
 	}
 	return get(ctx, h, doing, uuid, func(client *golibvirt.Libvirt) ([]hypervisor.InterfaceAddress, error) {
-		domain, err := lookUpDomain(client, uuid)
+		domain, err := domainOf(uuid)
 		if err != nil {
 			return nil, err
 		}

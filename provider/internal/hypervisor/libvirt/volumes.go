@@ -31,12 +31,15 @@ func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 // Volume implements hypervisor.Volumes.
 func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	return get(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
-		volume, err := lookUpVolume(client, ref)
-		if err != nil {
-			return hypervisor.Volume{}, err
-		}
-		return describe(client, volume)
+		return describe(client, volumeOf(ref))
 	})
+}
+
+// volumeOf is what the library names a volume by in calls, without asking for it first: drivers find a
+// volume by the names of its pool and its own, and a call for one that isn't there fails as looking it
+// up does.
+func volumeOf(ref hypervisor.VolumeRef) golibvirt.StorageVol {
+	return golibvirt.StorageVol{Pool: ref.Pool, Name: ref.Name}
 }
 
 func lookUpVolume(client *golibvirt.Libvirt, ref hypervisor.VolumeRef) (golibvirt.StorageVol, error) {
@@ -220,10 +223,7 @@ func (h *host) another(ctx context.Context) (*session, error) {
 func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
 	const doing = "resizing the volume"
 	return h.run(ctx, doing, ref.String(), func(client *golibvirt.Libvirt) error {
-		volume, err := lookUpVolume(client, ref)
-		if err != nil {
-			return err
-		}
+		volume := volumeOf(ref)
 		now, err := describe(client, volume)
 		if err != nil {
 			return err
@@ -239,10 +239,6 @@ func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capac
 // DeleteVolume implements hypervisor.Volumes.
 func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
 	return h.run(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
-		volume, err := lookUpVolume(client, ref)
-		if err != nil {
-			return err
-		}
-		return client.StorageVolDelete(volume, golibvirt.StorageVolDeleteNormal)
+		return client.StorageVolDelete(volumeOf(ref), golibvirt.StorageVolDeleteNormal)
 	})
 }
