@@ -63,8 +63,15 @@ mutants: ## Plant each check's defects into the provider's release and print wha
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
 
 .PHONY: bench
-bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, and publishing to a server
+bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, publishing to a server, and machines
 	go run ./hack/bench
+
+# SOAK is how long faults go on, and SEED what chooses them: 0 takes one at random and prints it.
+SOAK ?= 30m
+SEED ?= 0
+.PHONY: soak
+soak: ## Let everything go wrong with machines at random for SOAK=30m, and see that hosts and API agree
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./provider/internal/soak -run TestSoak -count=1 -v -timeout 0 -soak.duration=$(SOAK) -soak.seed=$(SEED)
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of tools stays

@@ -52,7 +52,9 @@ func boot(ctx context.Context, c client.Client, host *Host, uuid string) error {
 	}
 	number := addressUsed.Add(1)
 	address := netip.AddrFrom4([4]byte{10, byte(number >> 16), byte(number >> 8), byte(number)}) //nolint:gosec // the bytes of a number
-	host.SetAddresses(uuid, hypervisor.SourceLease, hypervisor.InterfaceAddress{MAC: mac[1], Address: address})
+	if !host.Lease(uuid, hypervisor.InterfaceAddress{MAC: mac[1], Address: address}) {
+		return nil // it has just been removed
+	}
 	return join(ctx, c, domain, address)
 }
 

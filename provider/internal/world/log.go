@@ -9,6 +9,9 @@ import (
 // shownColumns is how much of a line a failed test shows.
 const shownColumns = 300
 
+// maxLog is how much is kept, in bytes: a soak writes for long.
+const maxLog = 64 << 20
+
 // Log holds what the managers write.
 type Log struct {
 	lock   sync.Mutex
@@ -19,6 +22,9 @@ type Log struct {
 func (l *Log) Write(content []byte) (int, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
+	if l.buffer.Len() > maxLog {
+		l.buffer.Next(maxLog / 2)
+	}
 	return l.buffer.Write(content)
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -43,15 +46,15 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("making Cluster API's manager: %w", err)
 	}
-	provider, err := w.providerManager(ctx, own, server)
+	w.own, w.server, w.life = own, server, ctx
+	provider, err := w.newProvider()
 	if err != nil {
 		return fmt.Errorf("making the provider's manager: %w", err)
 	}
-	for _, mgr := range []ctrl.Manager{provider, clusterAPI} {
-		stopped := make(chan error, 1)
-		w.stopped = append(w.stopped, stopped)
-		go func() { stopped <- mgr.Start(ctx) }()
-	}
+	stopped := make(chan error, 1)
+	w.stopped = append(w.stopped, stopped)
+	go func() { stopped <- clusterAPI.Start(ctx) }()
+	w.startProvider(provider)
 	started := server.StartedChecker()
 	for deadline := time.Now().Add(soon); ; time.Sleep(poll) {
 		if err = started(nil); err == nil {
@@ -61,7 +64,7 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 			return fmt.Errorf("waiting for the webhooks: %w", err)
 		}
 	}
-	for _, mgr := range []ctrl.Manager{provider, clusterAPI} {
+	for _, mgr := range []ctrl.Manager{provider.Manager, clusterAPI} {
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
 			return errors.New("a manager's cache doesn't sync")
 		}
@@ -131,23 +134,30 @@ func (b borrowed) Start(ctx context.Context) error {
 	return nil
 }
 
-// providerManager is this provider's manager as its main sets it up, with pretended hosts.
-func (w *World) providerManager(ctx context.Context, config *rest.Config, server webhook.Server) (ctrl.Manager, error) {
-	scheme := newScheme()
+// runs counts the provider's managers: names of their informers must differ.
+var runs atomic.Int32
+
+// providerManager is this provider's manager as its main sets it up, with pretended hosts that it gets
+// to by connect. Its webhooks are those of the first one: they don't depend on the manager.
+func (w *World) providerManager(ctx context.Context, config *rest.Config, connect fleet.Connect) (ctrl.Manager, error) {
+	scheme, first := newScheme(), w.provider == nil
 	config.QPS, config.Burst = -1, 0
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: borrowed{server},
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: borrowed{w.server},
 		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
-		Cache: setup.ManagerCacheOptions(scheme, "caplv-controller-manager", "", 10*time.Minute)})
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(!first)},
+		Cache:      setup.ManagerCacheOptions(scheme, fmt.Sprintf("caplv-%d", runs.Add(1)), "", 10*time.Minute)})
 	if err != nil {
 		return nil, err
 	}
-	if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: ManagerNamespace}); err != nil {
-		return nil, err
+	if first {
+		if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: ManagerNamespace}); err != nil {
+			return nil, err
+		}
 	}
-	sessions := fleet.New(w.hosts.connect, fleet.Options{ListInterval: time.Second, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second})
+	sessions := fleet.New(connect, fleet.Options{ListInterval: time.Second, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second})
 	if err := mgr.Add(sessions); err != nil {
 		return nil, err
 	}
-	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Concurrency: controllers.Concurrency{
+	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Concurrency: controllers.Concurrency{
 		LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
 }

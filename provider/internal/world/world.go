@@ -31,6 +31,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -60,6 +61,13 @@ type World struct {
 	kubeconfig  []byte
 	stop        context.CancelFunc
 	stopped     []<-chan error
+
+	// own is how the provider's manager reaches the API server, server serves its webhooks, and life is
+	// how long the world lasts. provider is the run of the manager that there is.
+	own      *rest.Config
+	server   webhook.Server
+	life     context.Context
+	provider *provider
 }
 
 var (
@@ -167,6 +175,10 @@ func (w *World) end() error {
 			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 		}
 		errs = append(errs, err)
+	}
+	if w.provider != nil {
+		<-w.provider.ended
+		errs = append(errs, w.provider.err)
 	}
 	return errors.Join(append(errs, w.environment.Stop())...)
 }

@@ -144,6 +144,17 @@ func (h *Host) SetAddresses(uuid string, source hypervisor.AddressSource, addres
 	h.domains[uuid].addresses[source] = addresses
 }
 
+// Lease gives a domain an address by DHCP, if there is such a domain, and says whether there is.
+func (h *Host) Lease(uuid string, address hypervisor.InterfaceAddress) bool {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	domain, there := h.domains[uuid]
+	if there {
+		domain.addresses[hypervisor.SourceLease] = []hypervisor.InterfaceAddress{address}
+	}
+	return there
+}
+
 // HoldDisk says whether the guest of a running domain keeps a disk that is to be detached. It panics
 // when there is no such domain.
 func (h *Host) HoldDisk(uuid string, ref hypervisor.VolumeRef, hold bool) {
