@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,16 +24,24 @@ const (
 	partBuild   = "build"
 	partDump    = "dump"
 	partLive    = "live"
+	// partMachines is the provider's.
+	partMachines = "machines"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == stopwatch {
 		os.Exit(timeCommand(os.Args[2:]))
 	}
-	parts := []string{partPublish, partBuild, partDump, partLive}
+	parts := []string{partPublish, partBuild, partDump, partLive, partMachines}
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
 	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
+	machines := flag.String("machines", "250,1000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
 	flag.Parse()
+	sizes, err := numbers(*machines)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: -machines: %v\n", err)
+		os.Exit(2)
+	}
 	if *only != "" {
 		if !slices.Contains(parts, *only) {
 			fmt.Fprintf(os.Stderr, "bench: -only %s: use one of %v\n", *only, parts)
@@ -41,12 +50,25 @@ func main() {
 		parts = []string{*only}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := bench(ctx, *runs, parts)
+	err = bench(ctx, *runs, parts, sizes)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// numbers reads numbers with commas between them.
+func numbers(text string) ([]int, error) {
+	var all []int
+	for one := range strings.SplitSeq(text, ",") {
+		number, err := strconv.Atoi(one)
+		if err != nil || number < 1 {
+			return nil, fmt.Errorf("%q isn't a number of machines, as in 250,1000", one)
+		}
+		all = append(all, number)
+	}
+	return all, nil
 }
 
 // comparison is one thing measured on both sides: each side is commands that run one after the other.
@@ -64,7 +86,7 @@ type comparison struct {
 	before func() error
 }
 
-func bench(ctx context.Context, runs int, parts []string) error {
+func bench(ctx context.Context, runs int, parts []string, machines []int) error {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder to work in: %w", err)
@@ -74,6 +96,11 @@ func bench(ctx context.Context, runs int, parts []string) error {
 	if wanted(partPublish) {
 		if err := benchPublish(ctx, work, runs); err != nil {
 			return err
+		}
+	}
+	if wanted(partMachines) {
+		if err := benchMachines(ctx, work, machines); err != nil {
+			return fmt.Errorf("machines: %w", err)
 		}
 	}
 	if !wanted(partBuild) && !wanted(partDump) && !wanted(partLive) {
