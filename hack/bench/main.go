@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // The parts of what is measured.
@@ -49,7 +50,7 @@ func main() {
 		}
 		parts = []string{*only}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = bench(ctx, *runs, parts, sizes)
 	stop()
 	if err != nil {
