@@ -1,0 +1,149 @@
+package libvirtmachine
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+)
+
+// realHost is a host with a real libvirt daemon, without a fleet.
+type realHost struct{ connection hypervisor.Hypervisor }
+
+// Hypervisor implements Hosts.
+func (h realHost) Hypervisor(string) (hypervisor.Hypervisor, error) { return h.connection, nil }
+
+// Refresh implements Hosts. The snapshot is always new.
+func (h realHost) Refresh(context.Context, string, string) error { return nil }
+
+// Snapshot implements Hosts: what is there at the moment.
+func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
+	ctx := context.Background()
+	snapshot := fleet.Snapshot{Pools: map[string]fleet.Pool{}, Domains: map[string]hypervisor.Domain{}}
+	if snapshot.Facts, snapshot.Err = h.connection.Facts(ctx); snapshot.Err != nil {
+		return snapshot, true
+	}
+	snapshot.Facts.Features = append(snapshot.Facts.Features, hypervisor.FeatureBIOS)
+	pool := fleet.Pool{Volumes: map[string]hypervisor.Volume{}}
+	if pool.Pool, snapshot.Err = h.connection.Pool(ctx, "default"); snapshot.Err != nil {
+		return snapshot, true
+	}
+	pool.CapacityBytes, pool.AvailableBytes = 1<<40, 1<<40 // whatever this machine has: disks here stay empty
+	snapshot.Pools["default"] = pool
+	domains, err := h.connection.ListDomains(ctx)
+	for _, domain := range domains {
+		snapshot.Domains[domain.UUID] = domain
+	}
+	snapshot.Reachable, snapshot.Err = err == nil, err
+	return snapshot, true
+}
+
+// TestOnARealHost makes machines by a real libvirt and QEMU, and takes them away. Guests have no
+// operating system and so no addresses; machines that have are tested with the testbed.
+func TestOnARealHost(t *testing.T) {
+	libvirtd.Need(t)
+	daemon, err := libvirtd.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(daemon.Stop)
+	folder := t.TempDir()
+	for _, arguments := range [][]string{
+		{"qemu-img", "create", "-f", "qcow2", "image.qcow2", "1G"},
+		{"qemu-io", "-c", "write -P 7 0 9M", "image.qcow2"},
+	} {
+		command := exec.CommandContext(t.Context(), arguments[0], arguments[1:]...)
+		command.Dir = folder
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", arguments, err, out)
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "image.qcow2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	t.Cleanup(server.Close)
+
+	for _, life := range lives {
+		t.Run(life.name, func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+				if life.change != nil {
+					life.change(infra)
+				}
+				infra.Spec.Image.URL, infra.Spec.Image.Checksum = server.URL+"/image.qcow2", checksum(content)
+				infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
+				infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
+				infra.Spec.Interfaces = nil // the daemon isn't root and makes no networks
+				infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
+			}, "a")
+			connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
+			w.Expect(err).ToNot(HaveOccurred())
+			defer func() { _ = connection.Close() }()
+			m := w.newManager(0)
+			m.Hosts = realHost{connection}
+			m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- m.Images.Start(ctx) }()
+			defer func() { cancel(); <-ended }()
+
+			w.silent = true
+			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
+			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.WaitingForAddressesReason))
+			domain, err := connection.Domain(t.Context(), w.uuid())
+			w.Expect(err).ToNot(HaveOccurred())
+			root, err := connection.Volume(t.Context(), domain.Disks[0])
+			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(root.CapacityBytes).To(BeEquivalentTo(3 << 30))
+			full := w.infra().Spec.RootDisk.Clone == infrav1.CloneFull
+			w.Expect(root.BackingPath == "").To(Equal(full), "%+v", root)
+			seed, err := os.ReadFile(filepath.Join(daemon.PoolFolder(), w.uuid()+"-seed"))
+			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(string(seed)).To(ContainSubstring(secret))
+			w.Expect(w.said()).ToNot(ContainSubstring(secret))
+
+			// The Ignition configuration can be taken away from a guest that runs; of a NoCloud disk a guest
+			// without an operating system doesn't let go.
+			s := &scope{Reconciler: m.Reconciler, infra: w.infra(), machine: &clusterv1.Machine{Spec: clusterv1.MachineSpec{ClusterName: "blue"}}, uuid: w.uuid(), domain: &domain,
+				host: &infrav1.LibvirtHost{Spec: infrav1.LibvirtHostSpec{StoragePools: infrav1.HostStoragePools{Disks: []string{"default"}}}}, connection: connection}
+			s.machine.Status.NodeRef.Name = "node"
+			_, err = s.removeSeed(t.Context())
+			w.Expect(err).ToNot(HaveOccurred())
+			if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
+				w.Expect(conditions.GetReason(s.infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.SeedRemovedReason))
+				w.Expect(filepath.Join(daemon.PoolFolder(), w.uuid()+"-seed")).ToNot(BeAnExistingFile())
+			} else {
+				w.Expect(conditions.GetReason(s.infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.SeedInUseReason))
+			}
+
+			w.delete()
+			w.until(m, w.isGone)
+			left, err := connection.PoolVolumes(t.Context(), "default")
+			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(left).To(HaveLen(2), "the image and its marker")
+			for _, volume := range left {
+				w.Expect(strings.HasPrefix(volume.Name, "caplv-image-")).To(BeTrue(), volume.Name)
+			}
+			w.Expect(connection.ListDomains(t.Context())).To(BeEmpty())
+		})
+	}
+}
