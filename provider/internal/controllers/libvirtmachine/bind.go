@@ -87,7 +87,7 @@ func (s *scope) writeAhead(ctx context.Context, host string) error {
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("Bound the machine to a host", "LibvirtHost", host, "providerID", s.infra.Spec.ProviderID)
 	}
-	return wrap(err, "writing spec.hostName and spec.providerID")
+	return wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
 }
 
 // candidates puts all hosts into placement's words.

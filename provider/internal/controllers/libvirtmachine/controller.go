@@ -130,11 +130,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctx = ctrl.LoggerInto(ctx, log)
 
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, infrav1.MachineFinalizer); err != nil || added {
-		return again(wrap(err, "adding the finalizer"))
+		return again(wrap(client.IgnoreNotFound(err), "adding the finalizer"))
 	}
 	if cluster != nil && annotations.IsPaused(cluster, infra) || annotations.HasPaused(infra) {
 		_, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra)
-		return again(wrap(err, "setting the Paused condition"))
+		return again(wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
 	}
 	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
 }
@@ -159,7 +159,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	}
 	setReady(s.infra)
 	written, err := r.writeStatus(ctx, before, s.infra)
-	if !written || err != nil {
+	if !written {
 		err = s.removeIfGone(ctx, err)
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 // again is the result of a reconcile that ended with an error, if any. Somebody who was faster is no
 // error worth a log: the cache shows what they wrote soon.
 func again(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: conflictDelay}, nil
 	}
 	return ctrl.Result{}, err
@@ -189,7 +189,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, before, after *infrav1.Lib
 	}
 	// What else is in the object was written where it was changed.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return true, wrap(r.Client.Status().Patch(ctx, after, patch), "writing the status")
+	err := r.Client.Status().Patch(ctx, after, patch)
+	return err == nil, wrap(err, "writing the status")
 }
 
 // owners returns the Machine that owns an object and the Cluster that both belong to, each nil when it

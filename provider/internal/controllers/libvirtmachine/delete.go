@@ -176,10 +176,10 @@ func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 
 // removeIfGone is for a reconcile that has made something on the host and then couldn't write the
 // status: another manager may have removed the machine meanwhile, and nobody would ever look for what
-// was made since. It returns the error that it is given.
+// was made since. It returns the error that it is given, unless that is because the machine is gone.
 func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	if !s.making || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return err
+		return client.IgnoreNotFound(err)
 	}
 	if gone, goneErr := s.isGone(ctx); !gone {
 		return errors.Join(err, goneErr)
@@ -187,7 +187,7 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	ctrl.LoggerFrom(ctx).Info("The machine was deleted while it was being made: removing what was made")
 	s.copies.forget(s.key())
 	s.Images.Forget(s.key())
-	return errors.Join(err, s.removeAll(ctx))
+	return s.removeAll(ctx)
 }
 
 // isGone asks the API server itself whether the machine is gone or about to go.

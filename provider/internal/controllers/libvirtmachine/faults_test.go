@@ -224,6 +224,28 @@ func TestDeletedWhileMade(t *testing.T) {
 	}
 }
 
+// TestKilledAndDeleted: the controller is killed after each call of the making, and when another one
+// comes the machine is being deleted.
+func TestKilledAndDeleted(t *testing.T) {
+	for life := range lives {
+		provisioned, _, _ := countCalls(t, lives[life].change)
+		for killAt := 1; killAt <= provisioned; killAt++ {
+			t.Run(fmt.Sprintf("%s/%d", lives[life].name, killAt), func(t *testing.T) {
+				w := newWorld(t, lives[life].change, "a")
+				first := w.newManager(killAt)
+				for !first.isDead() && !w.isProvisioned() {
+					_, _ = first.reconcile()
+					w.giveAddresses()
+				}
+				first.end()
+				w.delete()
+				w.until(w.newManager(0), w.isGone)
+				w.Expect(w.left()).To(BeEmpty())
+			})
+		}
+	}
+}
+
 // TestChance: anything may happen at any call, several times in one life: the process is killed, a patch
 // meets a conflict, the host is lost for a while, somebody deletes a volume or the domain by hand before
 // the machine is provisioned.

@@ -92,7 +92,7 @@ func TestOnARealHost(t *testing.T) {
 				infra.Spec.Image.URL, infra.Spec.Image.Checksum = server.URL+"/image.qcow2", checksum(content)
 				infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
 				infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
-				infra.Spec.Interfaces = nil // the daemon isn't root and makes no networks
+				infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
 				infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
 			}, "a")
 			connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
@@ -104,7 +104,10 @@ func TestOnARealHost(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- m.Images.Start(ctx) }()
-			defer func() { cancel(); <-ended }()
+			defer func() {
+				cancel()
+				w.Expect(<-ended).To(Succeed())
+			}()
 
 			w.silent = true
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
