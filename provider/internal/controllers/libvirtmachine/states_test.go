@@ -365,7 +365,9 @@ func TestOldCache(t *testing.T) {
 	old := w.infra()
 	w.until(m, w.isProvisioned)
 	w.hosts["a"].RemoveDomain(w.uuid())
-	s := &scope{Reconciler: m.Reconciler, infra: old, machine: &clusterv1.Machine{}, cluster: &clusterv1.Cluster{}}
+	machine := &clusterv1.Machine{}
+	w.Expect(w.api.Get(t.Context(), key, machine)).To(Succeed())
+	s := &scope{Reconciler: m.Reconciler, infra: old, machine: machine, cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}}
 	_, err := m.Reconciler.reconcile(t.Context(), s)
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("domain")))
