@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -78,9 +79,22 @@ func (w *World) startProvider(p *provider) {
 // RestartProvider lets the provider's manager end as if it was killed, and starts another one: from one
 // moment on, nothing of the first reaches the API server or a host, and no answer reaches it. One that
 // can't begin, because the API server can't be reached, is started again, as a kubelet does.
+//
+// The first is let begin before it is killed: controller-runtime's manager waits for its caches also
+// when it is told to end meanwhile, which is for ever when nothing reaches the API server.
 func (w *World) RestartProvider() error {
+	select {
+	case <-w.provider.Elected():
+	case <-w.provider.ended:
+	case <-time.After(soon):
+		return fmt.Errorf("the provider's manager hasn't begun after %s", soon)
+	}
 	w.provider.kill()
-	<-w.provider.ended
+	select {
+	case <-w.provider.ended:
+	case <-time.After(soon):
+		return fmt.Errorf("the provider's manager hasn't ended %s after it was killed", soon)
+	}
 	for deadline := time.Now().Add(soon); ; time.Sleep(poll) {
 		next, err := w.newProvider()
 		if err == nil {
