@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -67,39 +67,20 @@ func (r *Report) Empty() bool {
 	return len(r.Added)+len(r.Removed) == 0 && !slices.ContainsFunc(r.Differences, func(d *Difference) bool { return !d.Empty() })
 }
 
-// formats are the ways to show a report, in the order of help texts. A new one is a file and a line here.
-var formats = []struct {
-	name  string
-	write func(r *Report, w io.Writer) error
-}{
-	{"text", writeText},
-	{"markdown", writeMarkdown},
-	{"json", writeJSON},
+// formats are the ways to show one. A new one is a file of its own and a line here.
+var formats = format.List[*Report]{
+	{Name: "text", Write: writeText},
+	{Name: "markdown", Write: writeMarkdown},
+	{Name: "json", Write: writeJSON},
 }
 
 // Formats returns the names of the formats.
-func Formats() []string {
-	var names []string
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return names
-}
+func Formats() []string { return formats.Names() }
 
-// ParseFormat returns an error for what is no format's name.
-func ParseFormat(name string) error {
-	if !slices.Contains(Formats(), name) {
-		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
-	}
-	return nil
-}
+// ParseFormat returns an error that lists the formats where there is none of that name.
+func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the report in a format of Formats.
-func (r *Report) Write(format string, w io.Writer) error {
-	for _, f := range formats {
-		if f.name == format {
-			return f.write(r, w)
-		}
-	}
-	return ParseFormat(format)
+func (r *Report) Write(name string, w io.Writer) error {
+	return formats.Write(name, "the changes", r, w)
 }

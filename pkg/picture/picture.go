@@ -5,9 +5,9 @@ package picture
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 )
 
@@ -34,50 +34,25 @@ func newPicture(plan *ownership.Plan, members []ownership.Member) *Picture {
 	return &Picture{Plan: plan, Members: members, rings: ringsOf(members)}
 }
 
-// format is one way to show a picture.
-type format struct {
-	name  string
-	write func(*Picture, io.Writer) error
-}
-
-// formats are all of them. A new one is a file of its own and a line here.
-var formats = []format{
-	{"text", writeText},
-	{"json", writeJSON},
-	{"dot", writeDOT},
-	{"mermaid", writeMermaid},
-	{"svg", writeSVG},
-	{"html", writeHTML},
+// formats are the ways to show one. A new one is a file of its own and a line here.
+var formats = format.List[*Picture]{
+	{Name: "text", Write: writeText},
+	{Name: "json", Write: writeJSON},
+	{Name: "dot", Write: writeDOT},
+	{Name: "mermaid", Write: writeMermaid},
+	{Name: "svg", Write: writeSVG},
+	{Name: "html", Write: writeHTML},
 }
 
 // Formats returns the names of the formats.
-func Formats() []string {
-	names := make([]string, 0, len(formats))
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return names
-}
+func Formats() []string { return formats.Names() }
 
 // ParseFormat returns an error that lists the formats where there is none of that name.
-func ParseFormat(name string) error {
-	if !slices.Contains(Formats(), name) {
-		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
-	}
-	return nil
-}
+func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the picture in a format. The text is the same for the same objects.
 func (p *Picture) Write(name string, w io.Writer) error {
-	for _, f := range formats {
-		if f.name == name {
-			if err := f.write(p, w); err != nil {
-				return fmt.Errorf("writing the graph as %s: %w", name, err)
-			}
-			return nil
-		}
-	}
-	return ParseFormat(name)
+	return formats.Write(name, "the graph", p, w)
 }
 
 // title says what the picture is of.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // Entry is what the checks found in one release, or in one dump or cluster.
@@ -80,50 +80,25 @@ func (r *Report) Fails(on checks.Severity) bool {
 	return false
 }
 
-// format is one way to show a report.
-type format struct {
-	name  string
-	write func(*Report, io.Writer) error
-}
-
-// formats are all of them. A new one is a file of its own and a line here.
-var formats = []format{
-	{"text", writeText},
-	{"json", writeJSON},
-	{"sarif", writeSARIF},
-	{"github", writeGitHub},
-	{"gitlab", writeGitLab},
-	{"junit", writeJUnit},
+// formats are the ways to show one. A new one is a file of its own and a line here.
+var formats = format.List[*Report]{
+	{Name: "text", Write: writeText},
+	{Name: "json", Write: writeJSON},
+	{Name: "sarif", Write: writeSARIF},
+	{Name: "github", Write: writeGitHub},
+	{Name: "gitlab", Write: writeGitLab},
+	{Name: "junit", Write: writeJUnit},
 }
 
 // Formats returns the names of the formats.
-func Formats() []string {
-	names := make([]string, 0, len(formats))
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return names
-}
+func Formats() []string { return formats.Names() }
 
 // ParseFormat returns an error that lists the formats where there is none of that name.
-func ParseFormat(name string) error {
-	if !slices.Contains(Formats(), name) {
-		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
-	}
-	return nil
-}
+func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the report in a format.
 func (r *Report) Write(name string, w io.Writer) error {
-	for _, f := range formats {
-		if f.name == name {
-			if err := f.write(r, w); err != nil {
-				return fmt.Errorf("writing the report as %s: %w", name, err)
-			}
-			return nil
-		}
-	}
-	return ParseFormat(name)
+	return formats.Write(name, "the report", r, w)
 }
 
 // plural returns a count with its noun.

@@ -1,0 +1,52 @@
+// Package format chooses by name among the ways to show something.
+package format
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Named is one way to show a T.
+type Named[T any] struct {
+	// Name as users give it.
+	Name string
+	// Write shows a T.
+	Write func(T, io.Writer) error
+}
+
+// List are all ways to show a T, in the order of help texts.
+type List[T any] []Named[T]
+
+// Names returns the names of the formats.
+func (l List[T]) Names() []string {
+	names := make([]string, 0, len(l))
+	for _, named := range l {
+		names = append(names, named.Name)
+	}
+	return names
+}
+
+// Parse returns an error that lists the formats where there is none of that name.
+func (l List[T]) Parse(name string) error {
+	if !slices.Contains(l.Names(), name) {
+		return fmt.Errorf("%q is no format: use %s", name, strings.Join(l.Names(), ", "))
+	}
+	return nil
+}
+
+// Write shows value, which errors call what, in the format of a name. The error is that of Parse, or
+// that of the format.
+func (l List[T]) Write(name, what string, value T, w io.Writer) error {
+	for _, named := range l {
+		if named.Name != name {
+			continue
+		}
+		if err := named.Write(value, w); err != nil {
+			return fmt.Errorf("writing %s as %s: %w", what, name, err)
+		}
+		return nil
+	}
+	return l.Parse(name)
+}
