@@ -43,9 +43,12 @@ func TestHostOfARealDaemon(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	facts, err := connection.Facts(t.Context())
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(host.Status.LibvirtVersion).To(Equal(facts.LibvirtVersion))
-	g.Expect(*host.Status.Capacity.CPUs).To(Equal(facts.CPUs))
-	g.Expect(host.Status.Capacity.Memory.Value()).To(Equal(facts.MemoryBytes))
+	g.Eventually(func(g Gomega) { // conditions are written before the rest
+		g.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(host), host)).To(Succeed())
+		g.Expect(host.Status.LibvirtVersion).To(Equal(facts.LibvirtVersion))
+		g.Expect(host.Status.Capacity.CPUs).To(HaveValue(Equal(facts.CPUs)))
+		g.Expect(host.Status.Capacity.Memory.Value()).To(Equal(facts.MemoryBytes))
+	}).WithTimeout(soon).Should(Succeed())
 	g.Expect(connection.Close()).To(Succeed())
 
 	daemon.Kill()

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -69,35 +68,6 @@ func (w *world) tokenOf(t *testing.T, name string) string {
 		CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	g.Expect(err).ToNot(HaveOccurred())
 	return request.Status.Token
-}
-
-// TestControllersRead shows that each controller that only reads is registered, that its rights
-// suffice to watch its kind, and that it leaves paused objects alone.
-func TestControllersRead(t *testing.T) {
-	w := theWorld(t)
-	for kind, object := range minimalObjects(unique("read")) {
-		if !slices.Contains([]string{"LibvirtMachinePool"}, kind) {
-			continue // these have no controller, or one that does more
-		}
-		t.Run(kind, func(t *testing.T) {
-			g := NewWithT(t)
-			paused := object.DeepCopy()
-			paused.SetName(unique("paused"))
-			paused.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
-			g.Expect(w.client.Create(t.Context(), paused)).To(Succeed())
-			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
-
-			const read = `"Read %s" .* %s="%s"`
-			named := func(name string) string {
-				if object.GetNamespace() == "" {
-					return name
-				}
-				return object.GetNamespace() + "/" + name
-			}
-			g.Eventually(w.manager.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(read, kind, kind, named(object.GetName())))
-			g.Expect(w.manager.log.String()).ToNot(MatchRegexp(read, kind, kind, named(paused.GetName())))
-		})
-	}
 }
 
 func TestManagerIsLeader(t *testing.T) {
