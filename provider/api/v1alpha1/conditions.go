@@ -50,7 +50,8 @@ const (
 	// NoHostsSelectedReason: hostSelector selects no host.
 	NoHostsSelectedReason = "NoHostsSelected"
 
-	// NamespaceNotAllowedReason: hosts are selected, but their identities don't allow this namespace.
+	// NamespaceNotAllowedReason: there are hosts, but their identities don't allow this namespace. Of a
+	// LibvirtMachine, too. The message names no hosts.
 	NamespaceNotAllowedReason = "NamespaceNotAllowed"
 
 	// NoHostsReadyReason: hosts are selected and allowed, but none of them is Ready.

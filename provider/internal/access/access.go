@@ -47,3 +47,10 @@ func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity
 	}
 	return false, nil
 }
+
+// NotAllowed is what a namespace that may use no host is told. It has no names of hosts or identities:
+// those aren't for everybody.
+func NotAllowed(namespace string) string {
+	return fmt.Sprintf("There is no LibvirtHost that namespace %s may use: ask those who run the hosts to add it to "+
+		"spec.allowedNamespaces of a LibvirtClusterIdentity", namespace)
+}

@@ -131,10 +131,11 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 		condition.Message = "There is no LibvirtHost"
 	case len(h.selected) == 0:
 		condition.Reason = infrav1.NoHostsSelectedReason
-		condition.Message = fmt.Sprintf("spec.hostSelector selects none of %d LibvirtHosts", h.all)
+		condition.Message = fmt.Sprintf("spec.hostSelector selects no LibvirtHost that namespace %s may use", namespace)
 	case len(h.allowed) == 0:
 		condition.Reason = infrav1.NamespaceNotAllowedReason
-		condition.Message = fmt.Sprintf("The identities of these hosts don't allow namespace %s: %s", namespace, hostNames(h.selected))
+		// Whoever isn't let in isn't told what there is.
+		condition.Message = access.NotAllowed(namespace)
 	case len(h.ready) == 0:
 		condition.Reason = infrav1.NoHostsReadyReason
 		condition.Message = fmt.Sprintf("None of these hosts is Ready and in use: %s", hostNames(h.allowed))

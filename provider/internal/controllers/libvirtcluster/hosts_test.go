@@ -12,6 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 )
 
 // newHost is a host that is Ready, in a failure domain, with a label rack of the same value.
@@ -55,11 +56,16 @@ func TestHosts(t *testing.T) {
 		{name: "the failure domain is the name", reason: infrav1.HostsAvailableReason, domains: []string{"h"}, hosts: []infrav1.LibvirtHost{newHost("h", "")}},
 		{name: "selected", reason: infrav1.HostsAvailableReason, domains: []string{"b"}, hosts: []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a")},
 			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "b"}}},
-		{name: "none selected", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects none of 2 LibvirtHosts",
+		{name: "none selected", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects no LibvirtHost that namespace team may use",
 			hosts:    []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a")},
 			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "c"}}},
-		{name: "none allowed", reason: infrav1.NamespaceNotAllowedReason, message: "The identities of these hosts don't allow namespace team: 1",
+		{name: "none allowed", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden)}},
+		{name: "none of those that are selected is allowed, others would be", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
+			hosts:    []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted), newHost("3", "b")},
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "a"}}},
+		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason, domains: []string{"b"},
+			message: "None of these hosts is Ready and in use: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
 		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
 		{name: "none ready: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
@@ -68,7 +74,7 @@ func TestHosts(t *testing.T) {
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned), newHost("2", "b"), newHost("3", "b", cordoned)}},
 		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "None of these hosts is Ready and in use: 1",
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned)}},
-		{name: "being deleted", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects none of 1 LibvirtHosts",
+		{name: "being deleted", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects no LibvirtHost that namespace team may use",
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", gone)}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

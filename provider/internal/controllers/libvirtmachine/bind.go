@@ -37,6 +37,9 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
+	if len(hosts) == 0 {
+		return s.notAllowed()
+	}
 	if taken, err := s.takenMAC(ctx); err != nil || taken != "" {
 		if err == nil {
 			s.lookAgain(noFitDelay)
@@ -90,7 +93,7 @@ func (s *scope) writeAhead(ctx context.Context, host string) error {
 	return wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
 }
 
-// candidates puts all hosts into placement's words.
+// candidates puts all hosts that the namespace may use into placement's words.
 func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
 	list, identities, namespace := &infrav1.LibvirtHostList{}, &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
 	if err := s.Client.List(ctx, list); err != nil {
@@ -131,7 +134,9 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
 		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
 			return nil, err
 		}
-		hosts = append(hosts, candidate)
+		if candidate.NamespaceAllowed { // the others are not to be named
+			hosts = append(hosts, candidate)
+		}
 	}
 	return hosts, nil
 }
@@ -212,7 +217,7 @@ func (s *scope) takenMAC(ctx context.Context) (string, error) {
 		}
 		for _, nic := range other.Spec.Interfaces {
 			if index, clashes := wanted[nic.MACAddress]; clashes {
-				return fmt.Sprintf("spec.interfaces[%d].macAddress: LibvirtMachine %s/%s has %s already", index, other.Namespace, other.Name, nic.MACAddress), nil
+				return fmt.Sprintf("spec.interfaces[%d].macAddress: %s has %s already", index, s.nameOf(other.Namespace, other.Name), nic.MACAddress), nil
 			}
 		}
 	}

@@ -72,10 +72,10 @@ func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 	s.lookAgain(noFitDelay)
 	whose := "nobody's that is known here"
 	if domain.Owner != nil {
-		whose = fmt.Sprintf("that of LibvirtMachine %s/%s", domain.Owner.Namespace, domain.Owner.Name)
+		whose = "that of " + s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
 	}
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason,
-		"The domain %s on host %s with the UUID of spec.providerID is %s, and is left alone", domain.Name, s.host.Name, whose)
+		"The domain on host %s with the UUID of spec.providerID is %s, and is left alone", s.host.Name, whose)
 }
 
 // made says of what came before a domain that it was made, also where the status was lost by a move.

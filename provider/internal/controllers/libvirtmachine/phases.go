@@ -25,6 +25,7 @@ import (
 var phases = []phase{
 	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
 	{when: (*scope).isUnbound, do: (*scope).bind},
+	{when: (*scope).isUnproven, do: (*scope).checkAllowed},
 	{do: (*scope).reachHost},
 	{do: (*scope).lookAtInstance},
 	{when: (*scope).isCreating, do: (*scope).checkForCertain},

@@ -99,7 +99,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			after: func(w *world) {
 				w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Labels = map[string]string{"for": "blue"} })
 			}},
-		{name: "a host that its namespace may use", condition: infrav1.HostBoundCondition, reason: infrav1.NoHostFitsReason, message: "its identity doesn't allow the namespace",
+		{name: "a host that its namespace may use", condition: infrav1.HostBoundCondition, reason: infrav1.NamespaceNotAllowedReason,
+			message: "There is no LibvirtHost that namespace team may use",
 			before: func(w *world) {
 				for _, name := range []string{"a", "b"} {
 					w.changeHost(name, func(h *infrav1.LibvirtHost) { h.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "none"} })
@@ -107,7 +108,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			},
 			after: func(w *world) { w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.IdentityRef = nil }) }},
 		{name: "a MAC address", condition: infrav1.HostBoundCondition, reason: infrav1.MACAddressTakenReason,
-			message: "spec.interfaces[0].macAddress: LibvirtMachine other/old has 52:54:00:00:00:01 already",
+			message: "spec.interfaces[0].macAddress: a LibvirtMachine of another namespace has 52:54:00:00:00:01 already",
 			spec:    func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01" },
 			before: func(w *world) {
 				w.Expect(w.api.Create(w.t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "old", UID: "uid-2"},

@@ -1,0 +1,119 @@
+package libvirtmachine
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// lockUp gives a host an identity that allows namespaces with the label tenant=blue.
+func (w *world) lockUp(hosts ...string) {
+	w.t.Helper()
+	w.Expect(w.api.Create(w.t.Context(), &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "key-of-blue"},
+		Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: &infrav1.AllowedNamespaces{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "blue"}}}}})).To(Succeed())
+	for _, name := range hosts {
+		w.changeHost(name, func(h *infrav1.LibvirtHost) {
+			h.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "key-of-blue"}
+		})
+	}
+}
+
+// label says whose the machine's namespace is.
+func (w *world) label(tenant string) {
+	w.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: map[string]string{"tenant": tenant}}}
+	w.Expect(w.api.Update(w.t.Context(), namespace)).To(Succeed())
+}
+
+// notAllowed reconciles until the machine is refused, and sees that no host, identity or failure domain
+// is named, in conditions or events.
+func (w *world) notAllowed(m *manager) {
+	w.t.Helper()
+	message := w.message(m, infrav1.HostBoundCondition, infrav1.NamespaceNotAllowedReason)
+	w.Expect(message).To(ContainSubstring("namespace team"))
+	said := message
+	for _, condition := range w.infra().Status.Conditions {
+		said += condition.Message + "\n"
+	}
+	for len(w.events.Events) > 0 {
+		said += <-w.events.Events + "\n"
+	}
+	for _, name := range []string{"hidden-host", "key-of-blue", "rack-hidden-host"} {
+		w.Expect(said).ToNot(ContainSubstring(name))
+	}
+}
+
+// TestOtherNamespacesGetNothing and aren't told what there is; a host that is open to all is named as
+// ever.
+func TestOtherNamespacesGetNothing(t *testing.T) {
+	w := newWorld(t, nil, "hidden-host", "open")
+	w.lockUp("hidden-host", "open")
+	m := w.newManager(0)
+	w.notAllowed(m)
+	w.Expect(w.infra().Spec.HostName).To(BeEmpty())
+	w.Expect(w.left()).To(BeEmpty())
+
+	w.changeHost("open", func(h *infrav1.LibvirtHost) {
+		h.Spec.IdentityRef, h.Spec.Maintenance = nil, &infrav1.HostMaintenance{}
+	})
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits: open: in maintenance"))
+
+	w.label("blue")
+	w.until(m, w.isProvisioned)
+	w.Expect(w.infra().Spec.HostName).To(Equal("hidden-host"))
+}
+
+// TestHostNamedByHand: whoever may write LibvirtMachines can write spec.hostName, and gets nothing by it.
+func TestHostNamedByHand(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.HostName, infra.Spec.ProviderID = "hidden-host", infrav1.ProviderIDPrefix+"11111111-1111-4111-8111-111111111111"
+	}, "hidden-host")
+	w.lockUp("hidden-host")
+	m := w.newManager(0)
+	message := w.message(m, infrav1.HostBoundCondition, infrav1.NamespaceNotAllowedReason)
+	w.Expect(message).ToNot(ContainSubstring("hidden-host"))
+	w.Expect(w.hosts["hidden-host"].Calls()).To(BeEmpty())
+	w.Expect(w.infra().Status.FailureDomain).To(BeEmpty())
+	w.delete()
+	w.until(m, w.isGone)
+}
+
+// TestLabelsChangeLater: a machine that isn't provisioned by then gets no further, and one that is stays
+// as it is and can be deleted.
+func TestLabelsChangeLater(t *testing.T) {
+	for name, until := range map[string]func(w *world) func() bool{
+		"bound":       func(w *world) func() bool { return func() bool { return w.infra().Spec.HostName != "" } },
+		"provisioned": func(w *world) func() bool { return w.isProvisioned },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "hidden-host")
+			w.lockUp("hidden-host")
+			w.label("blue")
+			m := w.until(w.newManager(0), until(w))
+			w.label("green")
+			if name == "bound" {
+				w.hosts["hidden-host"].ForgetCalls()
+				w.notAllowed(m)
+				w.Expect(w.left()).To(BeEmpty())
+				w.label("blue")
+				w.until(m, w.isProvisioned)
+				w.label("green")
+			}
+			before := w.left()
+			w.joinNode()
+			w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
+			w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
+			w.Expect(before).To(ContainElement("hidden-host: domain Running"))
+			w.delete()
+			w.until(m, w.isGone)
+			w.Expect(w.left()).To(BeEmpty())
+		})
+	}
+}
