@@ -95,13 +95,18 @@ const (
 	// WaitingForBootstrapDataReason: the Machine has no bootstrap data Secret.
 	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
 
+	// WaitingForHostsReason: no host fits so far, and some are being connected to for the first time since the
+	// manager began or they were added.
+	WaitingForHostsReason = "WaitingForHosts"
+
 	// NoHostFitsReason: no host fits; the message has a reason for each.
 	NoHostFitsReason = "NoHostFits"
 
 	// HostNotFoundReason: the LibvirtHost that the machine is bound to doesn't exist.
 	HostNotFoundReason = "HostNotFound"
 
-	// MACAddressTakenReason: another machine has a MAC address that the spec asks for; the message says which.
+	// MACAddressTakenReason: another machine, or a domain that runs on a host and isn't ours, has a MAC address
+	// that the spec asks for; the message says which.
 	MACAddressTakenReason = "MACAddressTaken"
 
 	// ImageReadyCondition is True once the image is in the host's pool, with the right checksum.
@@ -145,6 +150,10 @@ const (
 
 	// InstanceCreationFailedReason: the domain can't be defined or started.
 	InstanceCreationFailedReason = "InstanceCreationFailed"
+
+	// DomainNameTakenReason: a domain on the host that isn't the machine's has its name or UUID. It is left
+	// alone; the message names it.
+	DomainNameTakenReason = "DomainNameTaken"
 
 	// InstanceNotFoundReason: the machine was provisioned and its domain is gone. It is not made again:
 	// replacing a machine is for MachineHealthChecks.

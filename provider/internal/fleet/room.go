@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -42,7 +45,10 @@ func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) pl
 		Room:          placement.Room(Capacity(snapshot), &host.Spec),
 		Foreign:       Foreign(snapshot, bound),
 	}
-	out.Ready, out.Message = ready(host, snapshot)
+	out.Connecting = connecting(host, snapshot)
+	if !out.Connecting {
+		out.Ready, out.Message = ready(host, snapshot)
+	}
 	for _, feature := range snapshot.Facts.Features {
 		out.Features = append(out.Features, string(feature))
 	}
@@ -56,6 +62,21 @@ func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) pl
 	return out
 }
 
+// connecting says whether nothing is known of a host so far: the first try to connect to it since the
+// manager began hasn't ended, or what came of it isn't in the status yet. A host that couldn't be reached
+// when it was last looked at stays so until it is known better.
+func connecting(host *infrav1.LibvirtHost, snapshot Snapshot) bool {
+	if !host.DeletionTimestamp.IsZero() || snapshot.Err != nil {
+		return false
+	}
+	condition := conditions.Get(host, infrav1.ReachableCondition)
+	if snapshot.Reachable {
+		// Nobody writes the status of a host that is paused.
+		return !annotations.HasPaused(host) && (condition == nil || condition.Status != metav1.ConditionTrue)
+	}
+	return condition == nil || condition.Status != metav1.ConditionFalse || condition.ObservedGeneration != host.Generation
+}
+
 // ready says whether machines can be placed on a host, and if not, why. The condition lags behind the
 // snapshot, and either is enough to say no.
 func ready(host *infrav1.LibvirtHost, snapshot Snapshot) (bool, string) {
@@ -65,12 +86,12 @@ func ready(host *infrav1.LibvirtHost, snapshot Snapshot) (bool, string) {
 		return false, "being deleted"
 	case !snapshot.Reachable && snapshot.Err != nil:
 		return false, snapshot.Err.Error()
-	case !snapshot.Reachable:
-		return false, "not connected so far"
 	case condition == nil:
 		return false, "not looked at so far"
 	case !conditions.IsTrue(host, infrav1.ReadyCondition):
 		return false, condition.Message
+	case !snapshot.Reachable:
+		return false, "not connected so far"
 	}
 	return true, ""
 }

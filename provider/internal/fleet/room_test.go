@@ -6,6 +6,8 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -77,7 +79,9 @@ func TestPlacementHost(t *testing.T) {
 			Networks: []infrav1.HostNetwork{{Name: "lan", Bridge: "br0"}, {Name: "nat", LibvirtNetwork: "default"}},
 			Reserved: infrav1.HostReserved{CPUs: ptr.To[int32](1)}, Overcommit: infrav1.HostOvercommit{CPUPercent: 200},
 		}}
-		conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason})
+		for _, condition := range []string{infrav1.ReadyCondition, infrav1.ReachableCondition} {
+			conditions.Set(host, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+		}
 		if change != nil {
 			change(host)
 		}
@@ -92,16 +96,37 @@ func TestPlacementHost(t *testing.T) {
 		Room: room, Foreign: resources(6, 6<<30, map[string]int64{"disks": 180}),
 	}))
 
+	down := func(generation int64) func(*infrav1.LibvirtHost) {
+		return func(h *infrav1.LibvirtHost) {
+			for _, condition := range []string{infrav1.ReadyCondition, infrav1.ReachableCondition} {
+				conditions.Set(h, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "X", Message: "not reachable"})
+			}
+			h.Generation = generation
+		}
+	}
 	for name, tc := range map[string]struct {
 		host     func(*infrav1.LibvirtHost)
 		snapshot func(*fleet.Snapshot)
 		message  string
+		// connecting says that it isn't known whether the host can be used.
+		connecting bool
 	}{
-		"not connected": {snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, message: "not connected so far"},
+		"not connected": {snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, connecting: true},
+		"never seen": {host: func(h *infrav1.LibvirtHost) { h.Status = infrav1.LibvirtHostStatus{} },
+			snapshot: func(s *fleet.Snapshot) { *s = fleet.Snapshot{} }, connecting: true},
+		"not reachable before":            {host: down(0), snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, message: "not reachable"},
+		"not reachable by its older spec": {host: down(1), snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, connecting: true},
+		"connected, the status comes yet": {host: down(0), connecting: true},
+		"paused": {host: func(h *infrav1.LibvirtHost) {
+			down(0)(h)
+			h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}, message: "not reachable"},
 		"lost": {snapshot: func(s *fleet.Snapshot) { s.Reachable, s.Err = false, hypervisor.ErrTimeout },
 			message: hypervisor.ErrTimeout.Error()},
-		"deleted":    {host: func(h *infrav1.LibvirtHost) { h.DeletionTimestamp = ptr.To(metav1.Now()) }, message: "being deleted"},
-		"not so far": {host: func(h *infrav1.LibvirtHost) { h.Status = infrav1.LibvirtHostStatus{} }, message: "not looked at so far"},
+		"deleted": {host: func(h *infrav1.LibvirtHost) { h.DeletionTimestamp = ptr.To(metav1.Now()) }, message: "being deleted"},
+		"paused before it was looked at": {host: func(h *infrav1.LibvirtHost) {
+			h.Status, h.Annotations = infrav1.LibvirtHostStatus{}, map[string]string{clusterv1.PausedAnnotation: ""}
+		}, message: "not looked at so far"},
 		"not ready": {host: func(h *infrav1.LibvirtHost) {
 			conditions.Set(h, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "X", Message: "no pool"})
 		}, message: "no pool"},
@@ -114,6 +139,7 @@ func TestPlacementHost(t *testing.T) {
 			got := fleet.PlacementHost(host(tc.host), snapshot, nil)
 			NewWithT(t).Expect(got.Ready).To(BeFalse())
 			NewWithT(t).Expect(got.Message).To(Equal(tc.message))
+			NewWithT(t).Expect(got.Connecting).To(Equal(tc.connecting))
 		})
 	}
 }

@@ -26,6 +26,11 @@ type domainElement struct {
 			Volume string `xml:"volume,attr"`
 		} `xml:"source"`
 	} `xml:"devices>disk"`
+	Interfaces []struct {
+		MAC struct {
+			Address string `xml:"address,attr"`
+		} `xml:"mac"`
+	} `xml:"devices>interface"`
 }
 
 // memoryUnits are the units of https://libvirt.org/formatdomain.html#memory-allocation, in bytes.
@@ -62,6 +67,11 @@ func ReadDomainXML(text string) (Domain, error) {
 	for _, disk := range element.Disks {
 		if disk.Source.Pool != "" && disk.Source.Volume != "" {
 			domain.Disks = append(domain.Disks, VolumeRef{Pool: disk.Source.Pool, Name: disk.Source.Volume})
+		}
+	}
+	for _, nic := range element.Interfaces {
+		if nic.MAC.Address != "" {
+			domain.MACs = append(domain.MACs, strings.ToLower(nic.MAC.Address))
 		}
 	}
 	return domain, nil

@@ -185,6 +185,8 @@ type Domain struct {
 	// Disks are the volumes that the domain has as disks by their pools and names, those of the
 	// running domain if it is active. Disks that are given by a path aren't among them.
 	Disks []VolumeRef
+	// MACs are the MAC addresses of the domain's interfaces, in their order, in lower case with colons.
+	MACs []string
 }
 
 // Definition is a domain to be made.

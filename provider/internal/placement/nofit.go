@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,6 +21,8 @@ const (
 	NotReady Reason = "NotReady"
 	// WrongFailureDomain: another failure domain is asked for.
 	WrongFailureDomain Reason = "WrongFailureDomain"
+	// NotSeen: the first try to connect to the host hasn't ended, so that nothing more is known of it.
+	NotSeen Reason = "NotSeen"
 	// WrongArchitecture: another architecture is asked for.
 	WrongArchitecture Reason = "WrongArchitecture"
 	// MissingFeature: the host can't do what the machine needs.
@@ -50,6 +53,11 @@ type NoFitError struct {
 	Hosts []Unfit
 }
 
+// ForNow says whether a host may yet turn out to fit: the first try to connect to it hasn't ended.
+func (e *NoFitError) ForNow() bool {
+	return slices.ContainsFunc(e.Hosts, func(host Unfit) bool { return host.Reason == NotSeen })
+}
+
 // shownHosts is how many hosts a message has at most: it ends up in a condition.
 const shownHosts = 20
 
@@ -64,6 +72,9 @@ func (e *NoFitError) Error() string {
 	}
 	if rest := len(e.Hosts) - shownHosts; rest > 0 {
 		reasons = append(reasons, fmt.Sprintf("and %d more", rest))
+	}
+	if e.ForNow() {
+		return "no host fits so far: " + strings.Join(reasons, "; ")
 	}
 	return "no host fits: " + strings.Join(reasons, "; ")
 }

@@ -27,6 +27,9 @@ type Host struct {
 	NamespaceAllowed bool
 	// Maintenance takes the host out of use. In use when nil.
 	Maintenance *infrav1.HostMaintenance
+	// Connecting says that nothing is known of the host so far, because the first try to connect to it
+	// hasn't ended. It isn't Ready then.
+	Connecting bool
 	// Ready is the status of the host's Ready condition.
 	Ready bool
 	// Message of the host's Ready condition, shown when it isn't Ready.
@@ -153,7 +156,9 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 	needs := onHost(request.Machine.Needs, host.Pools)
 	for _, filter := range []func() (Reason, string){
 		func() (Reason, string) { return notUsable(host) },
-		func() (Reason, string) { return wrongPlace(request, host) },
+		func() (Reason, string) { return wrongFailureDomain(request, host) },
+		func() (Reason, string) { return connecting(host) },
+		func() (Reason, string) { return wrongArchitecture(request, host) },
 		func() (Reason, string) {
 			return missing(MissingFeature, "feature", request.Features, host.Features)
 		},
@@ -186,19 +191,31 @@ func notUsable(host *Host) (Reason, string) {
 		return InMaintenance, "in maintenance: " + host.Maintenance.Reason
 	case host.Maintenance != nil:
 		return InMaintenance, "in maintenance"
-	case !host.Ready && host.Message != "":
+	case !host.Ready && !host.Connecting && host.Message != "":
 		return NotReady, "not ready: " + host.Message
-	case !host.Ready:
+	case !host.Ready && !host.Connecting:
 		return NotReady, "not ready"
 	}
 	return "", ""
 }
 
-func wrongPlace(request Request, host *Host) (Reason, string) {
+func wrongFailureDomain(request Request, host *Host) (Reason, string) {
 	failureDomain := cmp.Or(host.FailureDomain, host.Name)
 	if request.FailureDomain != "" && request.FailureDomain != failureDomain {
 		return WrongFailureDomain, fmt.Sprintf("in failure domain %s, not %s", failureDomain, request.FailureDomain)
 	}
+	return "", ""
+}
+
+// connecting comes after what is known of a host without having seen it.
+func connecting(host *Host) (Reason, string) {
+	if host.Connecting {
+		return NotSeen, "it is being connected to"
+	}
+	return "", ""
+}
+
+func wrongArchitecture(request Request, host *Host) (Reason, string) {
 	if request.Architecture != host.Architecture {
 		return WrongArchitecture, fmt.Sprintf("has architecture %s, not %s", cmp.Or(host.Architecture, "unknown"), request.Architecture)
 	}

@@ -82,6 +82,13 @@ func TestFilters(t *testing.T) {
 			reason: placement.InMaintenance, message: "in maintenance"},
 		{name: "not ready", host: func(h *placement.Host) { h.Ready, h.Message = false, "no route to host" },
 			reason: placement.NotReady, message: "not ready: no route to host"},
+		{name: "not seen", host: func(h *placement.Host) { h.Ready, h.Connecting, h.Architecture = false, true, "" },
+			reason: placement.NotSeen, message: "it is being connected to"},
+		{name: "not seen, cordoned", host: func(h *placement.Host) {
+			h.Ready, h.Connecting, h.Maintenance = false, true, &infrav1.HostMaintenance{}
+		}, reason: placement.InMaintenance, message: "in maintenance"},
+		{name: "not seen, failure domain", host: func(h *placement.Host) { h.Ready, h.Connecting = false, true }, domain: "rack-2",
+			reason: placement.WrongFailureDomain, message: "in failure domain a, not rack-2"},
 		{name: "failure domain", host: func(h *placement.Host) { h.FailureDomain = "rack-1" }, domain: "rack-2",
 			reason: placement.WrongFailureDomain, message: "in failure domain rack-1, not rack-2"},
 		{name: "right failure domain", host: func(h *placement.Host) { h.FailureDomain = "rack-1" }, domain: "rack-1"},
@@ -148,6 +155,7 @@ func TestFilters(t *testing.T) {
 			}
 			var noFit *placement.NoFitError
 			g.Expect(errors.As(err, &noFit)).To(BeTrue())
+			g.Expect(noFit.ForNow()).To(Equal(tc.reason == placement.NotSeen))
 			g.Expect(noFit.Hosts).To(ConsistOf(placement.Unfit{Host: "a", Reason: tc.reason, Message: tc.message}))
 			g.Expect(chosen).To(BeEmpty())
 		})

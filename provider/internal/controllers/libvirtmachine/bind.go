@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -26,21 +26,17 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// noFitDelay is how long to wait before looking for a host once more. Changes of hosts do it sooner;
-// room that other machines give back isn't announced.
-const noFitDelay = 30 * time.Second
-
 // bind chooses a host and writes it into the spec, together with the UUID that everything is named
 // from, before anything is made. In the spec, because `clusterctl move` drops the status.
 func (s *scope) bind(ctx context.Context) (verdict, error) {
-	hosts, err := s.candidates(ctx)
+	hosts, snapshots, err := s.candidates(ctx)
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
 	if len(hosts) == 0 {
 		return s.notAllowed()
 	}
-	if taken, err := s.takenMAC(ctx); err != nil || taken != "" {
+	if taken, err := s.takenMAC(ctx, hosts, snapshots); err != nil || taken != "" {
 		if err == nil {
 			s.lookAgain(noFitDelay)
 			return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", taken)
@@ -64,8 +60,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	})
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
-		s.lookAgain(noFitDelay)
-		return s.waitFor(infrav1.HostBoundCondition, infrav1.NoHostFitsReason, "%s", err.Error())
+		return s.noHostFits(noFit)
 	}
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
@@ -93,21 +88,22 @@ func (s *scope) writeAhead(ctx context.Context, host string) error {
 	return wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
 }
 
-// candidates puts all hosts that the namespace may use into placement's words.
-func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
+// candidates puts all hosts that the namespace may use into placement's words. It returns what was last
+// seen of every host too, by name.
+func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fleet.Snapshot, error) {
 	list, identities, namespace := &infrav1.LibvirtHostList{}, &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
 	if err := s.Client.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing LibvirtHosts: %w", err)
+		return nil, nil, fmt.Errorf("listing LibvirtHosts: %w", err)
 	}
 	if err := s.Client.List(ctx, identities); err != nil {
-		return nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
+		return nil, nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
 	}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
-		return nil, fmt.Errorf("reading the namespace: %w", err)
+		return nil, nil, fmt.Errorf("reading the namespace: %w", err)
 	}
 	selector, err := s.hostSelector(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// Snapshots first, and machines afterwards: no domain of ours is then taken for somebody else's.
 	snapshots := map[string]fleet.Snapshot{}
@@ -116,7 +112,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
 	}
 	machines, err := s.allMachines(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	bound := map[string]fleet.Bound{}
 	for i := range machines {
@@ -130,15 +126,19 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, error) {
 	for i := range list.Items {
 		host := &list.Items[i]
 		candidate := fleet.PlacementHost(host, snapshots[host.Name], bound[host.Name])
+		if s.WatchFilterValue != "" && !labels.HasWatchLabel(host, s.WatchFilterValue) {
+			candidate.Connecting, candidate.Ready = false, false
+			candidate.Message = fmt.Sprintf("without the label %s: %s it isn't one of this manager's", clusterv1.WatchLabel, s.WatchFilterValue)
+		}
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
 		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if candidate.NamespaceAllowed { // the others are not to be named
 			hosts = append(hosts, candidate)
 		}
 	}
-	return hosts, nil
+	return hosts, snapshots, nil
 }
 
 // hostSelector returns which hosts the LibvirtCluster selects. One that is left out selects all.
@@ -192,34 +192,4 @@ func (s *scope) clusterName() string {
 		return s.machine.Spec.ClusterName
 	}
 	return s.infra.Labels[clusterv1.ClusterNameLabel]
-}
-
-// takenMAC says which of the MAC addresses that the spec asks for another machine has. Those that are
-// derived from UUIDs don't clash.
-func (s *scope) takenMAC(ctx context.Context) (string, error) {
-	wanted := map[string]int{}
-	for i, nic := range s.infra.Spec.Interfaces {
-		if nic.MACAddress != "" {
-			wanted[nic.MACAddress] = i
-		}
-	}
-	if len(wanted) == 0 {
-		return "", nil
-	}
-	machines, err := s.allMachines(ctx)
-	if err != nil {
-		return "", err
-	}
-	for i := range machines {
-		other := &machines[i]
-		if other.UID == s.infra.UID || other.Spec.HostName == "" {
-			continue
-		}
-		for _, nic := range other.Spec.Interfaces {
-			if index, clashes := wanted[nic.MACAddress]; clashes {
-				return fmt.Sprintf("spec.interfaces[%d].macAddress: %s has %s already", index, s.nameOf(other.Namespace, other.Name), nic.MACAddress), nil
-			}
-		}
-	}
-	return "", nil
 }

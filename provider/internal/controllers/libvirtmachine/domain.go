@@ -2,6 +2,7 @@ package libvirtmachine
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -19,7 +20,11 @@ func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
 		// To try again won't help: the spec, or the host's, has to change.
 		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, "spec: %s", err.Error())
 	}
-	if err := s.connection.DefineDomain(ctx, definition); err != nil {
+	err = s.connection.DefineDomain(ctx, definition)
+	if errors.Is(err, hypervisor.ErrAlreadyExists) {
+		return s.nameTaken()
+	}
+	if err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
 	}
 	if err := s.connection.SetAutostart(ctx, s.uuid, ptr.Deref(s.infra.Spec.Autostart, true)); err != nil {

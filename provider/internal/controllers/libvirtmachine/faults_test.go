@@ -305,20 +305,30 @@ func (w *world) deleteByHand(random *rand.Rand) {
 	}
 }
 
-// TestNameIsTaken by a domain that somebody has made by hand.
+// TestNameIsTaken by a domain that somebody has made by hand: it is said whose it is and what to do, the
+// domain is left alone, and the machine is made when the name is free. Also when the machine is deleted.
 func TestNameIsTaken(t *testing.T) {
-	w := newWorld(t, nil, "a")
-	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
-	by, err := w.hosts["a"].Connect(t.Context())
-	w.Expect(err).ToNot(HaveOccurred())
-	const theirs = "11111111-1111-4111-8111-111111111111"
-	name := "team.blue-1." + w.uuid()[:8]
-	w.Expect(by.DefineDomain(t.Context(), hypervisor.Definition{UUID: theirs, Name: name,
-		XML: fmt.Sprintf("<domain><name>%s</name><uuid>%s</uuid><memory>1</memory></domain>", name, theirs)})).To(Succeed())
-	w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason))
-	w.Expect(w.said()).To(ContainSubstring("domain " + name + " has the UUID " + theirs))
-	w.Expect(by.UndefineDomain(t.Context(), theirs)).To(Succeed())
-	w.until(m, w.isProvisioned)
+	for _, deleted := range []bool{false, true} {
+		w := newWorld(t, nil, "a")
+		m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
+		name := "team.blue-1." + w.uuid()[:8]
+		w.others("a", name, "52:54:00:00:00:01", true)
+		w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(HavePrefix(
+			"Host a has another domain with the name " + name + ", or with the UUID of spec.providerID, which is left alone: rename or undefine it there"))
+		before := w.infra()
+		result, err := m.reconcile()
+		w.Expect(err).ToNot(HaveOccurred())
+		w.Expect(result.RequeueAfter).To(Equal(noFitDelay))
+		w.Expect(w.infra()).To(Equal(before))
+		if deleted {
+			w.delete()
+			w.until(m, w.isGone)
+			w.Expect(w.left()).To(Equal([]string{"a: domain Running"}))
+			continue
+		}
+		w.hosts["a"].RemoveDomain(theirs)
+		w.until(m, w.isProvisioned)
+	}
 }
 
 // TestImageServerFails: its conditions say how, and machines are made as soon as it does better.

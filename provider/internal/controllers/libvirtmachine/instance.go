@@ -68,16 +68,6 @@ func (s *scope) isTheirs(domain hypervisor.Domain) bool {
 	return domain.Owner.Namespace != s.infra.Namespace || domain.Owner.Name != s.infra.Name
 }
 
-func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
-	s.lookAgain(noFitDelay)
-	whose := "nobody's that is known here"
-	if domain.Owner != nil {
-		whose = "that of " + s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
-	}
-	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason,
-		"The domain on host %s with the UUID of spec.providerID is %s, and is left alone", s.host.Name, whose)
-}
-
 // made says of what came before a domain that it was made, also where the status was lost by a move.
 func (s *scope) made() {
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)

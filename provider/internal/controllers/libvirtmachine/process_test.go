@@ -108,6 +108,8 @@ func (p *process) intercept() interceptor.Funcs {
 type hosts struct {
 	process *process
 	hosts   map[string]*fake.Host
+	// connecting are the names of hosts that are being connected to for the first time.
+	connecting *sync.Map
 
 	lock sync.Mutex
 	open map[string]hypervisor.Hypervisor
@@ -148,6 +150,9 @@ func (h *hosts) Hypervisor(host string) (hypervisor.Hypervisor, error) {
 func (h *hosts) Snapshot(host string) (fleet.Snapshot, bool) {
 	if _, known := h.hosts[host]; !known {
 		return fleet.Snapshot{}, false
+	}
+	if _, connecting := h.connecting.Load(host); connecting {
+		return fleet.Snapshot{}, true
 	}
 	ctx := context.Background()
 	connected, err := h.connect(host)

@@ -57,6 +57,8 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		name, condition, reason, message string
 		spec                             func(*infrav1.LibvirtMachine)
 		before, after                    func(w *world)
+		// theirs is what others have on the hosts meanwhile.
+		theirs []string
 		// stays says that something may be on the host by then.
 		stays bool
 	}{
@@ -118,6 +120,14 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				w.Expect(w.api.Delete(w.t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "old"}})).To(Succeed())
 				w.mac = "52:54:00:00:00:01"
 			}},
+		{name: "a MAC address that a domain of others has", condition: infrav1.HostBoundCondition, reason: infrav1.MACAddressTakenReason,
+			message: "spec.interfaces[0].macAddress: the domain printer on host b has 52:54:00:00:00:01 already: give one of them another address, or stop the domain",
+			spec:    func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01" },
+			before:  func(w *world) { w.others("b", "printer", "52:54:00:00:00:01", true) },
+			after: func(w *world) {
+				w.others("b", "printer", "52:54:00:00:00:01", false)
+				w.mac = "52:54:00:00:00:01"
+			}, theirs: []string{"b: domain Running"}},
 		{name: "the image's volume", condition: infrav1.ImageReadyCondition, reason: infrav1.ImageVolumeNotFoundReason, message: "has no volume default/golden", stays: true,
 			spec: func(infra *infrav1.LibvirtMachine) {
 				infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}
@@ -194,13 +204,30 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			w.Expect(w.infra()).To(Equal(before), "nothing is written as long as it waits")
 			if !tc.stays {
 				w.Expect(w.infra().Spec.HostName).To(BeEmpty())
-				w.Expect(w.left()).To(BeEmpty())
+				w.Expect(w.left()).To(ConsistOf(tc.theirs))
 			}
 			tc.after(w)
 			w.until(m, w.isProvisioned)
 			w.Expect(w.said()).ToNot(ContainSubstring(secret))
 		})
 	}
+}
+
+// theirs is the UUID of a domain of others.
+const theirs = "11111111-1111-4111-8111-111111111111"
+
+// others let a domain of theirs run on a host, or shut it off.
+func (w *world) others(host, name, mac string, runs bool) {
+	w.t.Helper()
+	by, err := w.hosts[host].Connect(w.t.Context())
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(by.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: theirs, Name: name, XML: "<domain><name>" + name + "</name><uuid>" + theirs +
+		"</uuid><memory>1</memory><devices><interface type='network'><mac address='" + mac + "'/></interface></devices></domain>"})).To(Succeed())
+	set := by.StopDomain
+	if runs {
+		set = by.StartDomain
+	}
+	w.Expect(set(w.t.Context(), theirs)).To(Succeed())
 }
 
 // golden puts an image into the pools of all hosts.

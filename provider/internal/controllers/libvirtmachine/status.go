@@ -45,7 +45,7 @@ func sameStatus(a, b *infrav1.LibvirtMachineStatus) bool {
 
 // waiting are reasons that are no news: every machine has them on its way.
 var waiting = []string{
-	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
+	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForHostsReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
 	infrav1.WaitingForNodeReason, infrav1.ImageTransferringReason, infrav1.DiskCopyingReason, infrav1.DeletingReason,
 }
 

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"reflect"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +35,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to LibvirtMachines: %w", err)
 	}
-	toUnbound := handler.EnqueueRequestsFromMapFunc(r.unboundMachines)
+	toUnbound := inAMoment(r.unboundMachines)
 	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
@@ -51,7 +53,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost), predicate.GenerationChangedPredicate{}).
 		Watches(&infrav1.LibvirtClusterIdentity{}, toUnbound, predicate.GenerationChangedPredicate{}).
 		WatchesRawSource(source.Channel(r.News.Machines, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.News.Reachability, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost))).
+		WatchesRawSource(source.Channel(r.News.Reachability, handler.Funcs{GenericFunc: r.hostIsBackOrLost})).
 		WatchesRawSource(r.Images.Source()).
 		WatchesRawSource(source.Func(r.copies.start)).
 		Complete(ctx, r)
@@ -86,10 +88,41 @@ func hostChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*infrav1.LibvirtHost), e.ObjectNew.(*infrav1.LibvirtHost)
 			return before.Generation != after.Generation || !maps.Equal(before.Labels, after.Labels) ||
-				conditions.IsTrue(before, infrav1.ReadyCondition) != conditions.IsTrue(after, infrav1.ReadyCondition)
+				conditions.IsTrue(before, infrav1.ReadyCondition) != conditions.IsTrue(after, infrav1.ReadyCondition) ||
+				status(before, infrav1.ReachableCondition) != status(after, infrav1.ReachableCondition)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
+}
+
+func status(host *infrav1.LibvirtHost, condition string) metav1.ConditionStatus {
+	if c := conditions.Get(host, condition); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+// inAMoment brings objects here hostsDelay after the first of several changes.
+func inAMoment(objects handler.MapFunc) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, queue queue) {
+		for _, request := range objects(ctx, object) {
+			queue.AddAfter(request, hostsDelay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, queue queue) { add(ctx, e.Object, queue) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, queue queue) { add(ctx, e.ObjectNew, queue) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, queue queue) { add(ctx, e.Object, queue) },
+	}
+}
+
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+
+// hostIsBackOrLost brings the machines of a host here, and those without a host, which may fit there: the
+// status of a host that a manager connects to when it begins often stays as it was.
+func (r *Reconciler) hostIsBackOrLost(ctx context.Context, e event.GenericEvent, queue queue) {
+	handler.EnqueueRequestsFromMapFunc(r.machinesOfHost).Generic(ctx, e, queue)
+	inAMoment(r.unboundMachines).Generic(ctx, e, queue)
 }
 
 func (r *Reconciler) unboundMachines(ctx context.Context, object client.Object) []ctrl.Request {

@@ -76,6 +76,8 @@ type world struct {
 	t     *testing.T
 	api   client.WithWatch
 	hosts map[string]*fake.Host
+	// connecting are the names of hosts that are being connected to for the first time.
+	connecting sync.Map
 	// events and log are what all processes have said.
 	events *events.FakeRecorder
 	log    *log
@@ -144,7 +146,9 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 			StoragePools:  infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}},
 			Networks:      []infrav1.HostNetwork{{Name: "default", LibvirtNetwork: "default"}, {Name: "bridged", Bridge: "br0"}, {Name: "tapped", MacvtapDevice: "eth0"}},
 		}}
-		conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason})
+		for _, condition := range []string{infrav1.ReadyCondition, infrav1.ReachableCondition} {
+			conditions.Set(host, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+		}
 		objects = append(objects, host)
 	}
 	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -190,7 +194,7 @@ type manager struct {
 func (w *world) newManager(killAt int) *manager {
 	w.t.Helper()
 	p := &process{killAt: killAt}
-	seen := &hosts{process: p, hosts: w.hosts, open: map[string]hypervisor.Hypervisor{}}
+	seen := &hosts{process: p, hosts: w.hosts, connecting: &w.connecting, open: map[string]hypervisor.Hypervisor{}}
 	between := interceptor.NewClient(w.api, w.functions)
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },

@@ -169,7 +169,7 @@ func (h *Host) list() []hypervisor.Domain {
 
 func (d *domain) snapshot() hypervisor.Domain {
 	out := d.Domain
-	out.Disks = slices.Clone(d.Disks)
+	out.Disks, out.MACs = slices.Clone(d.Disks), slices.Clone(d.MACs)
 	if d.Owner != nil {
 		owner := *d.Owner
 		out.Owner = &owner

@@ -1,0 +1,132 @@
+package libvirtmachine
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// TestWaitingForHosts: what hosts that are being connected to have isn't known, and is waited for.
+func TestWaitingForHosts(t *testing.T) {
+	w := newWorld(t, nil, "a", "b")
+	w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
+	w.connecting.Store("a", true)
+	m := w.newManager(0)
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far: a: it is being connected to; b: in maintenance"))
+	w.Expect(w.infra().Spec.HostName).To(BeEmpty())
+	w.Expect(w.events.Events).To(BeEmpty(), "that is no news")
+	w.connecting.Delete("a")
+	w.until(m, w.isProvisioned)
+	w.Expect(w.infra().Spec.HostName).To(Equal("a"))
+}
+
+// TestHostsThatFitAreNotKeptWaiting by those that are being connected to, nor are machines by those that
+// can't be theirs.
+func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
+	w := newWorld(t, nil, "a", "b")
+	w.connecting.Store("a", true)
+	w.until(w.newManager(0), w.isProvisioned)
+	w.Expect(w.infra().Spec.HostName).To(Equal("b"))
+
+	w = newWorld(t, nil, "a", "b")
+	w.connecting.Store("a", true)
+	change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-c" })
+	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HavePrefix("no host fits: a: in failure domain rack-a"))
+
+	w = newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Labels[clusterv1.WatchLabel] = "blue" }, "a")
+	w.connecting.Store("a", true)
+	m := w.newManager(0)
+	m.WatchFilterValue = "blue"
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("without the label cluster.x-k8s.io/watch-filter: blue"))
+}
+
+// TestWhatWasSaidStaysWhileHostsAreConnectedTo: a manager that begins doesn't take back what an earlier
+// one has found, only to say it again a moment later.
+func TestWhatWasSaidStaysWhileHostsAreConnectedTo(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 99 }, "a")
+	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("CPUs: 99 needed, 16 free"))
+	before := w.infra()
+	w.said()
+	next := w.newManager(0)
+	for _, connecting := range []bool{true, false} {
+		if w.connecting.Clear(); connecting {
+			w.connecting.Store("a", true)
+		}
+		result, err := next.reconcile()
+		w.Expect(err).ToNot(HaveOccurred())
+		w.Expect(result.RequeueAfter).To(Equal(noFitDelay))
+		w.Expect(w.infra()).To(Equal(before))
+		w.Expect(w.events.Events).To(BeEmpty())
+	}
+
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Spec.CPUs, m.Generation = 2, 1 })
+	w.connecting.Store("a", true)
+	w.message(next, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason) // what was said is of another spec
+}
+
+// TestHostIsBack: machines without a host are looked at a moment after hosts can be reached, each once,
+// and those of the host at once.
+func TestHostIsBack(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.Expect(w.api.Create(t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bound"},
+		Spec: infrav1.LibvirtMachineSpec{HostName: "a"}})).To(Succeed())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	m := w.newManager(0)
+	for _, host := range []string{"a", "b", "c"} {
+		m.hostIsBackOrLost(t.Context(), event.GenericEvent{Object: &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: host}}}, queue)
+	}
+	next := func() client.ObjectKey {
+		request, _ := queue.Get()
+		queue.Done(request)
+		return request.NamespacedName
+	}
+	w.Expect(next()).To(Equal(client.ObjectKey{Namespace: "other", Name: "bound"}))
+	w.Expect(queue.Len()).To(BeZero())
+	w.Expect(next()).To(Equal(key))
+	w.Expect(queue.Len()).To(BeZero())
+}
+
+// TestHostChanged: what a machine without a host may have waited for.
+func TestHostChanged(t *testing.T) {
+	host := func(reachable, ready metav1.ConditionStatus, how ...func(*infrav1.LibvirtHost)) *infrav1.LibvirtHost {
+		h := &infrav1.LibvirtHost{}
+		for condition, status := range map[string]metav1.ConditionStatus{infrav1.ReachableCondition: reachable, infrav1.ReadyCondition: ready} {
+			if status != "" {
+				conditions.Set(h, metav1.Condition{Type: condition, Status: status, Reason: "X"})
+			}
+		}
+		for _, change := range how {
+			change(h)
+		}
+		return h
+	}
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	for name, tc := range map[string]struct {
+		before, after *infrav1.LibvirtHost
+		want          bool
+	}{
+		"nothing":               {before: host(yes, yes), after: host(yes, yes)},
+		"numbers":               {before: host(yes, yes), after: host(yes, yes, func(h *infrav1.LibvirtHost) { h.Status.Machines = new(int32) })},
+		"ready":                 {before: host(yes, no), after: host(yes, yes), want: true},
+		"no longer ready":       {before: host(yes, yes), after: host(yes, no), want: true},
+		"the first try failed":  {before: host(unknown, unknown), after: host(no, no), want: true},
+		"seen for the first":    {before: host("", ""), after: host(unknown, unknown), want: true},
+		"another spec":          {before: host(yes, yes), after: host(yes, yes, func(h *infrav1.LibvirtHost) { h.Generation++ }), want: true},
+		"another label, chosen": {before: host(yes, yes), after: host(yes, yes, func(h *infrav1.LibvirtHost) { h.Labels = map[string]string{"a": "b"} }), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(hostChanged().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after})).To(Equal(tc.want))
+		})
+	}
+}
