@@ -72,6 +72,13 @@ type Domains interface {
 	SetAutostart(ctx context.Context, uuid string, autostart bool) error
 	// StartDomain starts a domain. Nothing happens to one that is active already.
 	StartDomain(ctx context.Context, uuid string) error
+	// ShutdownDomain asks the guest of a domain to shut down, by its agent or as a power button does, and
+	// doesn't wait until it has. A guest may take its time, or ignore it. Nothing happens to one that
+	// isn't active.
+	ShutdownDomain(ctx context.Context, uuid string) error
+	// ResizeDomain gives the definition of a domain another size, and leaves everything else in it as it
+	// is. A domain that is active has the new size from its next start on.
+	ResizeDomain(ctx context.Context, uuid string, size Size) error
 	// StopDomain takes the power from a domain. Nothing happens to one that isn't active.
 	StopDomain(ctx context.Context, uuid string) error
 	// UndefineDomain removes a domain that isn't active, with its firmware variables and TPM state,

@@ -92,7 +92,43 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 			}
 		}
 		d.State = hypervisor.StateRunning
-		return true, nil
+		return true, d.readSize()
+	})
+}
+
+// readSize gives the domain the size that its definition has.
+func (d *domain) readSize() error {
+	read, err := hypervisor.ReadDomainXML(d.xml)
+	if err != nil {
+		return refuse(hypervisor.ErrInvalid, err.Error())
+	}
+	d.CPUs, d.MemoryBytes = read.CPUs, read.MemoryBytes
+	return nil
+}
+
+// ShutdownDomain implements hypervisor.Domains. The guest obeys at once, or never.
+func (c *connection) ShutdownDomain(ctx context.Context, uuid string) error {
+	return c.change(ctx, "asking the domain to shut down", ShutdownDomain, uuid, func(d *domain) (bool, error) {
+		if !d.State.Active() || d.deaf {
+			return false, nil
+		}
+		d.State = hypervisor.StateShutOff
+		return true, d.readSize()
+	})
+}
+
+// ResizeDomain implements hypervisor.Domains.
+func (c *connection) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
+	return c.change(ctx, "changing the size of the domain", ResizeDomain, uuid, func(d *domain) (bool, error) {
+		xml, err := hypervisor.ResizeDomainXML(d.xml, size)
+		if err != nil {
+			return false, refuse(hypervisor.ErrInvalid, err.Error())
+		}
+		d.xml = xml
+		if d.State.Active() {
+			return true, nil
+		}
+		return true, d.readSize()
 	})
 }
 
@@ -103,7 +139,7 @@ func (c *connection) StopDomain(ctx context.Context, uuid string) error {
 			return false, nil
 		}
 		d.State = hypervisor.StateShutOff
-		return true, nil
+		return true, d.readSize()
 	})
 }
 

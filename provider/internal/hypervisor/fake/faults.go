@@ -29,6 +29,8 @@ const (
 	DefineDomain    Operation = "DefineDomain"
 	SetAutostart    Operation = "SetAutostart"
 	StartDomain     Operation = "StartDomain"
+	ShutdownDomain  Operation = "ShutdownDomain"
+	ResizeDomain    Operation = "ResizeDomain"
 	StopDomain      Operation = "StopDomain"
 	UndefineDomain  Operation = "UndefineDomain"
 	DetachDisk      Operation = "DetachDisk"

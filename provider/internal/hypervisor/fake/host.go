@@ -40,6 +40,8 @@ type domain struct {
 	addresses map[hypervisor.AddressSource][]hypervisor.InterfaceAddress
 	// holds are disks that the guest doesn't let go of.
 	holds map[hypervisor.VolumeRef]bool
+	// deaf says that the guest ignores that it is asked to shut down.
+	deaf bool
 }
 
 // NewHost returns a host with 16 CPUs, 64 GiB of memory of which 4 GiB are huge pages of each size, all
@@ -161,6 +163,14 @@ func (h *Host) HoldDisk(uuid string, ref hypervisor.VolumeRef, hold bool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.domains[uuid].holds[ref] = hold
+}
+
+// IgnoreShutdown lets the guest of a domain ignore that it is asked to shut down. It panics when there is
+// no such domain.
+func (h *Host) IgnoreShutdown(uuid string, ignore bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.domains[uuid].deaf = ignore
 }
 
 // RemoveDomain makes a domain disappear, as by hand.

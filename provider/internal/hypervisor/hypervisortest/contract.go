@@ -52,6 +52,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"life of a domain", lifeOfADomain},
 		{"definitions that clash", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
+		{"size of a domain", sizeOfADomain},
 		{"addresses", addresses},
 		{"watch", watch},
 		{"ends of contexts and connections", ends},
@@ -129,10 +130,14 @@ func whatIsMissing(t *testing.T, f Fixture) {
 		"domain":           func() error { _, err := host.Domain(ctx, missing); return err },
 		"autostart":        func() error { return host.SetAutostart(ctx, missing, true) },
 		"start":            func() error { return host.StartDomain(ctx, missing) },
-		"stop":             func() error { return host.StopDomain(ctx, missing) },
-		"undefine":         func() error { return host.UndefineDomain(ctx, missing) },
-		"detach":           func() error { return host.DetachDisk(ctx, missing, inPool) },
-		"addresses":        func() error { _, err := host.Addresses(ctx, missing, hypervisor.SourceLease); return err },
+		"shut down":        func() error { return host.ShutdownDomain(ctx, missing) },
+		"resize domain": func() error {
+			return host.ResizeDomain(ctx, missing, hypervisor.Size{CPUs: 1, MemoryBytes: 1 << 25})
+		},
+		"stop":      func() error { return host.StopDomain(ctx, missing) },
+		"undefine":  func() error { return host.UndefineDomain(ctx, missing) },
+		"detach":    func() error { return host.DetachDisk(ctx, missing, inPool) },
+		"addresses": func() error { _, err := host.Addresses(ctx, missing, hypervisor.SourceLease); return err },
 	} {
 		t.Run(name, func(t *testing.T) { gomega.NewWithT(t).Expect(call()).To(failsWith(hypervisor.ErrNotFound)) })
 	}

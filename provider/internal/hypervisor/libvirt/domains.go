@@ -207,6 +207,38 @@ func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	})
 }
 
+// ShutdownDomain implements hypervisor.Domains.
+func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
+	return h.withDomain(ctx, "asking the domain to shut down", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		// Without flags libvirt asks the agent if there is one that answers, and presses the button otherwise.
+		err := client.DomainShutdownFlags(domain, golibvirt.DomainShutdownDefault)
+		if code(err, golibvirt.ErrOperationInvalid) {
+			if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
+				return nil
+			}
+		}
+		return err
+	})
+}
+
+// ResizeDomain implements hypervisor.Domains. libvirt has calls for this too: one for each of CPUs and
+// memory, and for the most and for what is used of it. This way it is one.
+func (h *host) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
+	const doing = "changing the size of the domain"
+	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+		if err != nil {
+			return err
+		}
+		resized, err := hypervisor.ResizeDomainXML(text, size)
+		if err != nil {
+			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: err}
+		}
+		_, err = client.DomainDefineXMLFlags(resized, golibvirt.DomainDefineValidate)
+		return err
+	})
+}
+
 // StopDomain implements hypervisor.Domains.
 func (h *host) StopDomain(ctx context.Context, uuid string) error {
 	return h.withDomain(ctx, "stopping the domain", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {

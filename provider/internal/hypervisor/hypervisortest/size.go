@@ -1,0 +1,49 @@
+package hypervisortest
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// sizeOfADomain: another size is a matter of the definition, and nothing else of the domain changes.
+func sizeOfADomain(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	owner := &hypervisor.Owner{Cluster: "c", Namespace: "default", Name: "m-1"}
+	root := hypervisor.VolumeRef{Pool: f.Pool, Name: "root"}
+	_, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: root, Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20})
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", owner, root))).To(gomega.Succeed())
+	before, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.ShutdownDomain(ctx, uuid1)).To(gomega.Succeed(), "what isn't active")
+
+	expect := func(state hypervisor.DomainState, cpus int32, memory int64) {
+		t.Helper()
+		now, err := host.Domain(ctx, uuid1)
+		g.Expect(err).ToNot(gomega.HaveOccurred())
+		before.State, before.CPUs, before.MemoryBytes = state, cpus, memory
+		g.Expect(now).To(gomega.Equal(before))
+	}
+	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{CPUs: 2, MemoryBytes: 48 << 20})).To(gomega.Succeed())
+	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{CPUs: 2, MemoryBytes: 48 << 20})).To(gomega.Succeed(), "again")
+	expect(hypervisor.StateShutOff, 2, 48<<20)
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect(hypervisor.StateRunning, 2, 48<<20)
+	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{CPUs: 1, MemoryBytes: 32 << 20})).To(gomega.Succeed(), "while it runs")
+	expect(hypervisor.StateRunning, 2, 48<<20)
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect(hypervisor.StateShutOff, 1, 32<<20)
+	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{})).To(failsWith(hypervisor.ErrInvalid))
+
+	// What a guest does about it is another matter: see the tests of the implementations.
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect(hypervisor.StateRunning, 1, 32<<20)
+	g.Expect(host.ShutdownDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.DeleteVolume(ctx, root)).To(gomega.Succeed())
+}

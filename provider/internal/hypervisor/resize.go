@@ -1,0 +1,120 @@
+package hypervisor
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Size is how much of its host a domain is promised.
+type Size struct {
+	// CPUs is the number of virtual CPUs.
+	CPUs int32
+	// MemoryBytes is the memory, in bytes. libvirt counts in KiB; a part of one counts as a whole one.
+	MemoryBytes int64
+}
+
+// piece is an element of a domain in libvirt's format: where it is, from byte to byte, and how it begins.
+type piece struct {
+	from, to int64
+	start    xml.StartElement
+}
+
+// ResizeDomainXML gives a domain in libvirt's format another size, and leaves everything else as it is,
+// byte for byte: what libvirt has added when the domain was defined, such as the version of its machine
+// type and the addresses of its devices, is what the guest knows its hardware by.
+//
+// The error says what the text isn't or lacks. A domain whose virtual CPUs have states of their own
+// isn't one of ours and is refused.
+func ResizeDomainXML(text string, size Size) (string, error) {
+	if size.CPUs < 1 || size.MemoryBytes < 1 {
+		return "", fmt.Errorf("a domain can't have %d CPUs and %d bytes of memory", size.CPUs, size.MemoryBytes)
+	}
+	found, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
+	if err != nil {
+		return "", fmt.Errorf("reading a domain's XML: %w", err)
+	}
+	if _, has := found["vcpus"]; has {
+		return "", errors.New("changing a domain's XML: its virtual CPUs have states of their own, in vcpus")
+	}
+	kibibytes := fmt.Sprint((size.MemoryBytes + 1023) / 1024)
+	var replaced []piece
+	contents := map[int64]string{}
+	for name, content := range map[string]string{"vcpu": fmt.Sprint(size.CPUs), "memory": kibibytes, "currentMemory": kibibytes} {
+		at, has := found[name]
+		if !has && name != "currentMemory" {
+			return "", fmt.Errorf("changing a domain's XML: it has no %s", name)
+		}
+		if has {
+			replaced = append(replaced, at)
+			contents[at.from] = content
+		}
+	}
+	slices.SortFunc(replaced, func(a, b piece) int { return int(a.from - b.from) })
+	var out strings.Builder
+	var after int64
+	for _, at := range replaced {
+		out.WriteString(text[after:at.from])
+		writeElement(&out, at.start, contents[at.from])
+		after = at.to
+	}
+	out.WriteString(text[after:])
+	return out.String(), nil
+}
+
+// pieces finds elements directly below the domain by their names.
+func pieces(text string, names ...string) (map[string]piece, error) {
+	found := map[string]piece{}
+	decoder := xml.NewDecoder(strings.NewReader(text))
+	var path []string
+	for {
+		from := decoder.InputOffset()
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			path = append(path, token.Name.Local)
+			if len(path) == 1 && path[0] != "domain" {
+				return nil, fmt.Errorf("expected element type <domain> but have <%s>", path[0])
+			}
+			if len(path) == 2 && token.Name.Space == "" && slices.Contains(names, path[1]) {
+				if _, twice := found[path[1]]; twice {
+					return nil, fmt.Errorf("it has %s twice", path[1])
+				}
+				found[path[1]] = piece{from: from, start: token.Copy()}
+			}
+		case xml.EndElement:
+			if at, is := found[token.Name.Local]; is && len(path) == 2 && token.Name.Space == "" {
+				at.to = decoder.InputOffset()
+				found[token.Name.Local] = at
+			}
+			path = path[:len(path)-1]
+		}
+	}
+}
+
+// writeElement writes an element with other content. What its content was counted by goes.
+func writeElement(out *strings.Builder, start xml.StartElement, content string) {
+	name := start.Name.Local
+	out.WriteString("<" + name)
+	for _, attribute := range start.Attr {
+		if attribute.Name.Local == "current" || attribute.Name.Local == "unit" {
+			continue
+		}
+		out.WriteString(" " + attribute.Name.Local + `="`)
+		_ = xml.EscapeText(out, []byte(attribute.Value)) // a Builder takes everything
+		out.WriteString(`"`)
+	}
+	if name != "vcpu" {
+		out.WriteString(` unit="KiB"`)
+	}
+	out.WriteString(">" + content + "</" + name + ">")
+}
