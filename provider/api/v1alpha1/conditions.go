@@ -182,6 +182,23 @@ const (
 
 	// SeedInUseReason: the guest hasn't let go of the seed so far.
 	SeedInUseReason = "SeedInUse"
+
+	// UpdatedInPlaceCondition is there once cpus, memory or disks of a machine have been changed in place.
+	// It is True when the machine has what its spec asks for, False when it can't be given that, and
+	// Unknown meanwhile. The machine's Ready doesn't depend on it.
+	UpdatedInPlaceCondition = "UpdatedInPlace"
+
+	// UpdatedInPlaceReason: the machine has the CPUs, memory and disks that its spec asks for.
+	UpdatedInPlaceReason = "UpdatedInPlace"
+
+	// RestartingReason: the guest is being shut down, and its domain is changed and started again then.
+	RestartingReason = "Restarting"
+
+	// NoRoomReason: the host has no room for what the spec asks for more; the message says of what.
+	NoRoomReason = "NoRoom"
+
+	// InPlaceUpdateFailedReason: the domain or a disk can't be changed; the message says why. It is tried again.
+	InPlaceUpdateFailedReason = "InPlaceUpdateFailed"
 )
 
 // Conditions of a LibvirtMachinePool.

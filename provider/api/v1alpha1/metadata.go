@@ -45,6 +45,14 @@ const (
 	FailureDomainAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/failure-domain"
 )
 
+// Annotations that the provider sets on LibvirtMachines.
+const (
+	// UpdateStartedAnnotation on a LibvirtMachine says that there is room for what its spec asks for, and
+	// that its domain is being shut down, changed and started again for that. Its value is when that began,
+	// as RFC 3339 has it. It is written before anything is changed, and removed when the domain runs again.
+	UpdateStartedAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/in-place-update-started"
+)
+
 // Annotations that users set to ask for something.
 const (
 	// HostLostAnnotation on a LibvirtMachine says that its host is gone for good: deleting the

@@ -77,6 +77,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
+				InPlaceUpdates:   feature.Gates.Enabled(feature.InPlaceUpdates),
 				WatchFilterValue: filter}},
 		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,
 			reconciler: &libvirtmachinetemplate.Reconciler{Client: client, WatchFilterValue: filter}},

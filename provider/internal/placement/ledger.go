@@ -18,6 +18,8 @@ import (
 type Ledger struct {
 	lock     sync.Mutex
 	reserved map[types.UID]Machine
+	// growing is what bound machines will need that have room to grow.
+	growing map[types.UID]Resources
 }
 
 // Place chooses a host for a machine and reserves its room there. bound returns the machines that
@@ -76,12 +78,13 @@ func (l *Ledger) keep(request Request, hosts []Host, machines []Machine) (string
 	return host, err == nil
 }
 
-// Release gives up the reservation of a machine: it is being deleted, or it is certain that its
-// spec has not been written. Nothing happens when there is none.
+// Release gives up the reservation of a machine, its growth too: it is being deleted, or it is certain
+// that what the room is for has not been written. Nothing happens when there is none.
 func (l *Ledger) Release(machine types.UID) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	delete(l.reserved, machine)
+	delete(l.growing, machine)
 }
 
 // Reserved returns how many machines have a reservation.

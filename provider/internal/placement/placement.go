@@ -169,7 +169,7 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 		},
 		func() (Reason, string) {
 			if short := on.free.shortages(needs); len(short) > 0 {
-				return NoRoom, "no room (" + strings.Join(short, ", ") + ")"
+				return NoRoom, noRoom(short)
 			}
 			return "", ""
 		},
@@ -180,6 +180,8 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 	}
 	return "", ""
 }
+
+func noRoom(short []string) string { return "no room (" + strings.Join(short, ", ") + ")" }
 
 func notUsable(host *Host) (Reason, string) {
 	switch {

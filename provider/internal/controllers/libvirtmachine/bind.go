@@ -45,19 +45,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	request := placement.NewRequest(s.placed(s.infra), &s.infra.Spec,
 		cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
-	host, err := s.ledger.Place(request, hosts, func() ([]placement.Machine, error) {
-		machines, err := s.allMachines(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var bound []placement.Machine
-		for i := range machines {
-			if machines[i].Spec.HostName != "" {
-				bound = append(bound, s.placed(&machines[i]))
-			}
-		}
-		return bound, nil
-	})
+	host, err := s.ledger.Place(request, hosts, func() ([]placement.Machine, error) { return s.bound(ctx, willTake) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		return s.noHostFits(noFit)
@@ -161,6 +149,23 @@ func (s *scope) allMachines(ctx context.Context) ([]infrav1.LibvirtMachine, erro
 		return nil, fmt.Errorf("listing LibvirtMachines: %w", err)
 	}
 	return list.Items, nil
+}
+
+// bound returns the machines that are bound to hosts, each with what it takes by one of two ways to count.
+func (s *scope) bound(ctx context.Context, take func(*infrav1.LibvirtMachine, Hosts) placement.Resources) ([]placement.Machine, error) {
+	machines, err := s.allMachines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var bound []placement.Machine
+	for i := range machines {
+		if machines[i].Spec.HostName != "" {
+			machine := s.placed(&machines[i])
+			machine.Needs = take(&machines[i], s.Hosts)
+			bound = append(bound, machine)
+		}
+	}
+	return bound, nil
 }
 
 // placed puts a machine into placement's words.

@@ -79,6 +79,10 @@ type Reconciler struct {
 	// Images brings images to hosts.
 	Images *images.Store
 
+	// InPlaceUpdates lets machines be changed in place when Cluster API asks for it. An update that has
+	// begun is finished without it too.
+	InPlaceUpdates bool
+
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string

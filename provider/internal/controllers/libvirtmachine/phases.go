@@ -37,6 +37,7 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).startDomain},
 	{do: (*scope).findAddresses},
 	{do: (*scope).finishProvisioning},
+	{when: (*scope).isUpdating, do: (*scope).updateInPlace},
 	{do: (*scope).removeSeed},
 }
 

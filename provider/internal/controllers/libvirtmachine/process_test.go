@@ -245,6 +245,14 @@ func (k *killable) StopDomain(ctx context.Context, uuid string) error {
 	return run(k.process, "libvirt: stop", func() error { return k.Hypervisor.StopDomain(ctx, uuid) })
 }
 
+func (k *killable) ShutdownDomain(ctx context.Context, uuid string) error {
+	return run(k.process, "libvirt: shut down", func() error { return k.Hypervisor.ShutdownDomain(ctx, uuid) })
+}
+
+func (k *killable) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
+	return run(k.process, "libvirt: resize domain", func() error { return k.Hypervisor.ResizeDomain(ctx, uuid, size) })
+}
+
 func (k *killable) UndefineDomain(ctx context.Context, uuid string) error {
 	return run(k.process, "libvirt: undefine", func() error { return k.Hypervisor.UndefineDomain(ctx, uuid) })
 }

@@ -83,6 +83,10 @@ func (s *scope) defineWithoutIgnition(ctx context.Context) error {
 		}
 	}
 	definition, err := s.definition()
+	if err == nil && s.domain.CPUs > 0 {
+		// A size that the spec asks for, and that there may be no room for, isn't for here.
+		definition.XML, err = hypervisor.ResizeDomainXML(definition.XML, hypervisor.Size{CPUs: s.domain.CPUs, MemoryBytes: s.domain.MemoryBytes})
+	}
 	if err != nil {
 		return fmt.Errorf("defining the domain without the Ignition configuration: %w", err)
 	}

@@ -47,6 +47,7 @@ func sameStatus(a, b *infrav1.LibvirtMachineStatus) bool {
 var waiting = []string{
 	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForHostsReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
 	infrav1.WaitingForNodeReason, infrav1.ImageTransferringReason, infrav1.DiskCopyingReason, infrav1.DeletingReason,
+	infrav1.RestartingReason,
 }
 
 // announce makes events of what has changed, after it has been written.
@@ -61,7 +62,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Delete", "%s", is.Message)
 		}
 	}
-	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition) {
+	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition, infrav1.UpdatedInPlaceCondition) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
 		if is == nil || is.Status == metav1.ConditionTrue || slices.Contains(waiting, is.Reason) ||
 			was != nil && was.Status == is.Status && was.Reason == is.Reason {

@@ -91,6 +91,8 @@ type world struct {
 	// mac is the MAC address of the first interface, if it isn't derived; silent is without DHCP.
 	mac    string
 	silent bool
+	// inPlace turns updates in place on in all processes.
+	inPlace bool
 }
 
 type log struct {
@@ -199,7 +201,7 @@ func (w *world) newManager(killAt int) *manager {
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second})
-	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, recorder: w.events}}
+	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, recorder: w.events, InPlaceUpdates: w.inPlace}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -1,0 +1,204 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+)
+
+const (
+	// shutdownGrace is how long a guest has to shut down before the power is taken from it. A kubelet that
+	// was told to ends its pods in that time.
+	shutdownGrace = 5 * time.Minute
+	// shutdownDelay is how soon a guest is asked again that may not have listened, as while it booted.
+	shutdownDelay = 10 * time.Second
+)
+
+// isUpdating says whether the machine is to be changed in place, or was and its condition doesn't say so.
+// The annotation comes from the owner of the Machine, together with the spec ("InfraMachine: support for
+// in-place changes" of Cluster API's contract for InfraMachine). A spec that somebody has changed
+// without it is left alone.
+func (s *scope) isUpdating() bool {
+	if s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.domain == nil {
+		return false
+	}
+	asked, started := isChanging(s.infra)
+	condition := conditions.Get(s.infra, infrav1.UpdatedInPlaceCondition)
+	return started || s.InPlaceUpdates && asked || condition != nil && condition.Status != metav1.ConditionTrue
+}
+
+// updateInPlace gives the machine the CPUs, memory and disks that its spec asks for now: when there is
+// room for them the guest is shut down, everything is changed while nothing runs, and the domain is
+// started again. What it has is looked up on the host at each step, so that it goes on after a restart.
+//
+// Nothing but these phases changes the host. The update extension, which Cluster API calls, reports the
+// condition UpdatedInPlace.
+func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
+	domain, err := s.connection.Domain(ctx, s.uuid)
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		s.lookAgain(conflictDelay) // the snapshot doesn't know it so far
+		return goOn, nil
+	}
+	if err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+	}
+	has, refs, err := s.extentOf(ctx, domain)
+	if err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+	}
+	asked, started := isChanging(s.infra)
+	covered := has.covers(&s.infra.Spec)
+	switch {
+	case !started && covered:
+		s.setTrue(infrav1.UpdatedInPlaceCondition, infrav1.UpdatedInPlaceReason)
+		return goOn, nil
+	case !started && (!asked || !s.InPlaceUpdates): // it was called off before it began
+		conditions.Delete(s.infra, infrav1.UpdatedInPlaceCondition)
+		return goOn, nil
+	case !started:
+		return s.startUpdate(ctx, has)
+	}
+	if verdict, err := s.checkUpdate(ctx); err != nil || verdict == stop {
+		return verdict, err
+	}
+	if domain.State.Active() {
+		if covered {
+			return stop, s.writeStarted(ctx, "")
+		}
+		if domain, err = s.shutDown(ctx); err != nil {
+			return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+		}
+	}
+	if domain.State.Active() {
+		s.lookAgain(shutdownDelay)
+		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionUnknown, infrav1.RestartingReason,
+			"The guest has been asked to shut down. The power is taken from it at %s", s.updateStarted().Add(shutdownGrace).UTC().Format(time.RFC3339))
+		return goOn, nil
+	}
+	if err := s.changeStopped(ctx, has, refs); err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+	}
+	return stop, s.writeStarted(ctx, "")
+}
+
+// startUpdate looks whether the host has room for what the spec asks for more, and writes that the
+// update begins, before anything is changed.
+func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
+	machines, err := s.allMachines(ctx) // after the snapshot: no domain of ours is then taken for somebody else's
+	if err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
+	}
+	host := fleet.PlacementHost(s.host, s.snapshot, fleet.BoundTo(s.host.Name, machines))
+	err = s.ledger.Grow(s.placed(s.infra), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	var noFit *placement.NoFitError
+	if errors.As(err, &noFit) {
+		s.lookAgain(noFitDelay)
+		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NoRoomReason,
+			"The host %s has %s: the machine stays as it is until there is", s.host.Name, noFit.Hosts[0].Message)
+		return goOn, nil
+	}
+	if err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
+	}
+	return stop, s.writeStarted(ctx, time.Now().UTC().Format(time.RFC3339))
+}
+
+// writeStarted writes when the update began, or that it has ended, over what was read and nothing else.
+func (s *scope) writeStarted(ctx context.Context, when string) error {
+	s.written = true
+	before := s.infra.DeepCopy()
+	doing := "writing that an update in place begins"
+	if when == "" {
+		doing = "writing that an update in place has ended"
+		delete(s.infra.Annotations, infrav1.UpdateStartedAnnotation)
+	} else {
+		s.infra.Annotations[infrav1.UpdateStartedAnnotation] = when // there is another annotation, which asked for it
+	}
+	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if when != "" && (apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
+		s.ledger.Release(s.infra.UID) // it is certain that it wasn't written
+	}
+	return wrap(client.IgnoreNotFound(err), doing)
+}
+
+// updateStarted is when the update began. One that doesn't say it began just now.
+func (s *scope) updateStarted() time.Time {
+	began, err := time.Parse(time.RFC3339, s.infra.Annotations[infrav1.UpdateStartedAnnotation])
+	if err != nil {
+		return time.Now()
+	}
+	return began
+}
+
+// checkUpdate asks the API server itself whether the machine is still to be changed, and into this: the
+// cache lags behind, and what is shut down or changed by mistake is somebody's.
+func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
+	now := &infrav1.LibvirtMachine{}
+	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
+		return stop, fmt.Errorf("reading the machine once more: %w", err)
+	}
+	_, started := isChanging(now)
+	if now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero() || now.Generation != s.infra.Generation || !started {
+		ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
+		s.written = true
+		s.lookAgain(conflictDelay)
+		return stop, nil
+	}
+	return goOn, nil
+}
+
+// shutDown asks the guest to shut down, or takes the power from it when its time is over, and returns
+// the domain as it is then.
+func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
+	log := ctrl.LoggerFrom(ctx)
+	if time.Since(s.updateStarted()) < shutdownGrace {
+		log.Info("Asking the guest to shut down, to be changed in place", "LibvirtHost", s.host.Name)
+		if err := s.connection.ShutdownDomain(ctx, s.uuid); err != nil {
+			// An agent that hangs is no reason to wait longer than for a guest that doesn't listen.
+			log.Info("The guest can't be asked to shut down", "err", err)
+		}
+	} else {
+		log.Info("The guest hasn't shut down: taking the power from it", "LibvirtHost", s.host.Name)
+		if err := s.connection.StopDomain(ctx, s.uuid); err != nil {
+			return hypervisor.Domain{}, err
+		}
+	}
+	return s.connection.Domain(ctx, s.uuid)
+}
+
+// changeStopped changes the disks and the definition of a domain that doesn't run, and starts it.
+func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) error {
+	for _, name := range has.missing(&s.infra.Spec) {
+		if err := s.connection.ResizeVolume(ctx, refs[name], diskSizes(&s.infra.Spec)[name].Value()); err != nil {
+			return err
+		}
+	}
+	if !has.hasSize(&s.infra.Spec) {
+		size := hypervisor.Size{CPUs: s.infra.Spec.CPUs, MemoryBytes: s.infra.Spec.Memory.Value()}
+		if err := s.connection.ResizeDomain(ctx, s.uuid, size); err != nil {
+			return err
+		}
+	}
+	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
+		return err
+	}
+	log := ctrl.LoggerFrom(ctx)
+	log.Info("Changed the machine in place and started it", "LibvirtHost", s.host.Name, "cpus", s.infra.Spec.CPUs, "memory", s.infra.Spec.Memory.String())
+	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
+		log.Info("What is known of the domain may be old for a while", "err", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Grow reserves what a machine that is bound to a host needs more than it has there. machine has its
+// host, and its needs as they are to be; has is what it takes now. What becomes less, or stays, needs
+// no room. bound returns the machines that are bound to hosts with what they take, as Place wants it:
+// one that is about to grow and has no room reserved takes what it has.
+//
+// The room is reserved until bound says that the machine takes it, or Release gives it up. To ask again
+// for the same changes nothing. The error is a *NoFitError about the one host, or comes from bound.
+func (l *Ledger) Grow(machine Machine, has Resources, host Host, bound func() ([]Machine, error)) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+
+	listed, err := bound()
+	if err != nil {
+		return fmt.Errorf("listing the machines that are bound to hosts: %w", err)
+	}
+	machines := l.taken(listed)
+	needs, has := onHost(machine.Needs, host.Pools), onHost(has, host.Pools)
+	more := Resources{}
+	for key, value := range needs {
+		if value > has[key] {
+			more[key] = value
+		}
+	}
+	free := countLoads(machine, []Host{host}, machines)[host.Name].free
+	if short := free.shortages(more); len(short) > 0 {
+		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: NoRoom, Message: noRoom(short)}}}
+	}
+	if l.growing == nil {
+		l.growing = map[types.UID]Resources{}
+	}
+	l.growing[machine.UID] = maps.Clone(machine.Needs)
+	return nil
+}
+
+// taken returns what machines take, counting what is reserved for them. Reservations of machines whose
+// specs say it now, and of those that are gone, end. The lock is held.
+func (l *Ledger) taken(listed []Machine) []Machine {
+	machines := make([]Machine, 0, len(listed))
+	there := map[types.UID]bool{}
+	for _, machine := range listed {
+		if machine.Host == "" {
+			continue
+		}
+		there[machine.UID] = true
+		if reserved, grows := l.growing[machine.UID]; grows {
+			if len(machine.Needs.shortages(reserved)) == 0 {
+				delete(l.growing, machine.UID)
+			}
+			machine.Needs = Most(machine.Needs, reserved)
+		}
+		machines = append(machines, machine)
+	}
+	for uid, machine := range l.reserved {
+		if !there[uid] {
+			machines = append(machines, machine)
+		}
+	}
+	maps.DeleteFunc(l.growing, func(uid types.UID, _ Resources) bool { return !there[uid] })
+	return machines
+}
+
+// Most returns the larger amount of each resource.
+func Most(a, b Resources) Resources {
+	most := maps.Clone(a)
+	if most == nil {
+		most = Resources{}
+	}
+	for key, value := range b {
+		most[key] = max(most[key], value)
+	}
+	return most
+}
