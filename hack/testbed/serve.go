@@ -79,7 +79,10 @@ func runTestbed() (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := bed.PlayWorkloads(ctx, hosts); err != nil {
+	if err := hosts.Register(ctx); err != nil {
+		return err
+	}
+	if _, err := bed.PlayWorkloads(ctx, hosts.All); err != nil {
 		return err
 	}
 	told := fmt.Sprintf(instructions, dir)

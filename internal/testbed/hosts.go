@@ -3,10 +3,14 @@ package testbed
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +18,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,74 +37,149 @@ const Identity = "testbed"
 // providerNamespace is where the provider is installed.
 const providerNamespace = "caplv-system"
 
+// KnownHostsKey is where a Secret with credentials has the keys of hosts that are reached by SSH.
+const KnownHostsKey = "known_hosts"
+
 // HostSpec is a host to start.
 type HostSpec struct {
 	// Name of the host and of its LibvirtHost.
 	Name string
 	// FailureDomain of the LibvirtHost.
 	FailureDomain string
+	// SSH is the way to the host, and else it is TLS.
+	SSH bool
 }
 
-// DefaultHosts are three hosts in two failure domains.
-var DefaultHosts = []HostSpec{{"host-a1", "a"}, {"host-a2", "a"}, {"host-b1", "b"}}
+// DefaultHosts are three hosts in two failure domains, one of them reached by SSH.
+var DefaultHosts = []HostSpec{{Name: "host-a1", FailureDomain: "a"}, {Name: "host-a2", FailureDomain: "a"}, {Name: "host-b1", FailureDomain: "b", SSH: true}}
 
-// StartHosts starts libvirt hosts and makes them known to the provider, which has to be installed: a
-// LibvirtHost each, and one LibvirtClusterIdentity that every namespace may use.
-func (t *Testbed) StartHosts(ctx context.Context, specs []HostSpec) ([]*libvirthost.Host, error) {
+// Hosts are libvirt hosts that run.
+type Hosts struct {
+	// All hosts, in the order of their specs.
+	All []*libvirthost.Host
+
+	testbed *Testbed
+	specs   []HostSpec
+	// credentials let the provider in to all of them.
+	credentials map[string][]byte
+}
+
+// StartHosts starts libvirt hosts, side by side.
+func (t *Testbed) StartHosts(ctx context.Context, specs []HostSpec) (*Hosts, error) {
 	ca, err := authority.New("libvirt hosts of the testbed")
 	if err != nil {
 		return nil, err
 	}
-	if err := t.createIdentity(ctx, ca); err != nil {
+	private, authorized, err := sshKey()
+	if err != nil {
 		return nil, err
 	}
-	var hosts []*libvirthost.Host
+	hosts := &Hosts{All: make([]*libvirthost.Host, len(specs)), testbed: t, specs: specs}
+	t.stops = append(t.stops, hosts.stop)
+	group, groupCtx := errgroup.WithContext(ctx)
 	for i, spec := range specs {
-		host, err := libvirthost.Start(ctx, libvirthost.Options{
+		options := libvirthost.Options{
 			Name: spec.Name, Dir: filepath.Join(t.Dir, "hosts", spec.Name), Network: t.Network, CA: ca,
 			Guests: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 90, byte(i), 0}), 24),
-		})
-		if err != nil {
-			return nil, err
 		}
-		t.stops = append(t.stops, func() error { host.Stop(); return nil })
-		hosts = append(hosts, host)
-		object := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtHost",
-			"metadata": map[string]any{"name": spec.Name, "labels": map[string]any{"failure-domain": spec.FailureDomain}},
-			"spec": map[string]any{
-				"uri": host.URI(), "identityRef": map[string]any{"name": Identity}, "failureDomain": spec.FailureDomain,
-				// The hosts share one small machine, and what they have is all for guests.
-				"reserved":   map[string]any{"cpus": int64(0), "memory": "0", "storage": "0"},
-				"overcommit": map[string]any{"cpuPercent": int64(800)},
-			},
-		}}
-		if err := t.Client.Create(ctx, object); err != nil {
-			return nil, fmt.Errorf("making the LibvirtHost %s: %w", spec.Name, err)
+		if spec.SSH {
+			options.AuthorizedKey = authorized
+		}
+		group.Go(func() (err error) {
+			hosts.All[i], err = libvirthost.Start(groupCtx, options)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	cert, key, err := ca.Issue(authority.Request{CommonName: "caplv"})
+	if err != nil {
+		return nil, err
+	}
+	hosts.credentials = map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, corev1.ServiceAccountRootCAKey: ca.PEM()}
+	for _, host := range hosts.All {
+		if line := host.KnownHosts(); line != "" {
+			hosts.credentials[corev1.SSHAuthPrivateKey] = private
+			hosts.credentials[KnownHostsKey] = append(hosts.credentials[KnownHostsKey], line...)
 		}
 	}
 	return hosts, nil
 }
 
-// createIdentity makes the credentials of all hosts.
-func (t *Testbed) createIdentity(ctx context.Context, ca *authority.Authority) error {
-	cert, key, err := ca.Issue(authority.Request{CommonName: "caplv"})
-	if err != nil {
-		return err
+func (h *Hosts) stop() error {
+	for _, host := range h.All {
+		if host != nil {
+			host.Stop()
+		}
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: providerNamespace, Name: Identity},
-		Data:       map[string][]byte{corev1.TLSCertKey: cert, corev1.TLSPrivateKeyKey: key, corev1.ServiceAccountRootCAKey: ca.PEM()},
+	return nil
+}
+
+// Register makes the hosts known to the provider, which has to be installed: a LibvirtHost each, and
+// one LibvirtClusterIdentity for them.
+func (h *Hosts) Register(ctx context.Context) error {
+	if err := h.testbed.CreateIdentity(ctx, Identity, h.credentials); err != nil {
+		return fmt.Errorf("making the credentials of the hosts: %w", err)
 	}
+	for i, spec := range h.specs {
+		if err := h.testbed.CreateHost(ctx, spec, h.All[i].URI(), Identity); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Credentials are what the Secret of the hosts' LibvirtClusterIdentity has.
+func (h *Hosts) Credentials() map[string][]byte {
+	return maps.Clone(h.credentials)
+}
+
+// CreateHost makes a LibvirtHost.
+func (t *Testbed) CreateHost(ctx context.Context, spec HostSpec, uri, identity string) error {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtHost",
+		"metadata": map[string]any{"name": spec.Name, "labels": map[string]any{"failure-domain": spec.FailureDomain}},
+		"spec": map[string]any{
+			"uri": uri, "identityRef": map[string]any{"name": identity}, "failureDomain": spec.FailureDomain,
+			// The hosts share one small machine, and what they have is all for guests.
+			"reserved":   map[string]any{"cpus": int64(0), "memory": "0", "storage": "0"},
+			"overcommit": map[string]any{"cpuPercent": int64(800)},
+		},
+	}}
+	if err := t.Client.Create(ctx, object); err != nil {
+		return fmt.Errorf("making the LibvirtHost %s: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// CreateIdentity makes a LibvirtClusterIdentity that every namespace may use, and its Secret, which has
+// the same name.
+func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials map[string][]byte) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: providerNamespace, Name: name}, Data: credentials}
 	identity := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtClusterIdentity",
-		"metadata": map[string]any{"name": Identity},
-		"spec":     map[string]any{"secretRef": map[string]any{"name": Identity, "namespace": providerNamespace}, "allowedNamespaces": map[string]any{}},
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{"secretRef": map[string]any{"name": name, "namespace": providerNamespace}, "allowedNamespaces": map[string]any{}},
 	}}
 	if err := t.Client.Create(ctx, secret); err != nil {
 		return err
 	}
 	return t.Client.Create(ctx, identity)
+}
+
+// sshKey makes a key for SSH, in the format of OpenSSH.
+func sshKey() (private []byte, public ssh.PublicKey, err error) {
+	key, secret, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a key for SSH: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(secret, "testbed")
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a key for SSH: %w", err)
+	}
+	public, err = ssh.NewPublicKey(key)
+	return pem.EncodeToMemory(block), public, err
 }
 
 // guestPath is where the guest's image is served.
@@ -115,6 +196,7 @@ func GuestVariables() (map[string]string, error) {
 	sum := sha256.Sum256(content)
 	variables := map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
+		"CLUSTER_TOPOLOGY":          "true", // for managed topologies, which Cluster API has behind a gate
 		"LIBVIRT_IMAGE_URL":         "http://" + network.Masked().Addr().Next().String() + guestPath,
 		"LIBVIRT_IMAGE_CHECKSUM":    "sha256:" + hex.EncodeToString(sum[:]),
 	}

@@ -23,6 +23,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -64,6 +65,10 @@ type Testbed struct {
 	ClusterctlConfig string
 
 	prepared prepared
+	// node is the name of the node that runs pods.
+	node string
+	// beside is the testbed that was there before, or nil.
+	beside *Testbed
 	// player plays workload clusters, if asked to.
 	player *workload.Player
 	// stops end the managers of the testbed's own controllers.
@@ -81,23 +86,41 @@ type Options struct {
 	Shared string
 	// Server is the URL of the API server for such clients. None for its own.
 	Server string
+	// Beside is a testbed that runs. The new one has an API server, a node and files of its own, and
+	// shares its network, with all hosts, and clusterctl's repository. Shared and Variables are those
+	// of the other then.
+	Beside *Testbed
 }
+
+// second is the name of the node and the folder of a testbed beside another.
+const second = "second"
+
+// secondAddress is that of its API server.
+var secondAddress = netip.AddrFrom4([4]byte{10, 88, 254, 1})
 
 // Start starts a management cluster without any provider. It only works in a sandbox that was made
 // with Prepare.
 func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
-	t := &Testbed{Dir: sandbox.Dir}
+	t := &Testbed{Dir: sandbox.Dir, node: "testbed", beside: options.Beside}
 	if t.prepared, err = load(); err != nil {
 		return nil, err
 	}
-	if t.Network, err = sandbox.NewNetwork("pods", network); err != nil {
+	var address netip.Addr
+	if options.Beside != nil {
+		t.Dir, t.node, t.Network = filepath.Join(sandbox.Dir, second), second, options.Beside.Network
+		address = secondAddress
+		err = t.Network.AddAddress(address)
+	} else if t.Network, err = sandbox.NewNetwork("pods", network); err == nil {
+		address = t.Network.Gateway()
+	}
+	if err != nil {
 		return nil, err
 	}
 	t.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
 		Dir:  filepath.Join(t.Dir, "management"),
 		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
 		ControllerManager: t.prepared.Tools["kube-apiserver/kube-controller-manager"],
-		Address:           t.Network.Gateway(), Port: apiServerPort,
+		Address:           address, Port: apiServerPort,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the management cluster: %w", err)
@@ -123,7 +146,7 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 		return err
 	}
 	ctrl.SetLogger(zap.New(zap.WriteTo(log)))
-	mgr, err := ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := t.newManager(scheme)
 	if err != nil {
 		return err
 	}
@@ -131,8 +154,8 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 		return err
 	}
 	t.Pods = &pods.Runner{
-		Node: "testbed", Dir: filepath.Join(t.Dir, "pods"), Network: t.Network, Images: t.images(),
-		APIServer: [2]string{t.Network.Gateway().String(), strconv.Itoa(apiServerPort)},
+		Node: t.node, Dir: filepath.Join(t.Dir, "pods"), Network: t.Network, Images: t.images(),
+		APIServer: [2]string{t.ControlPlane.Address().String(), strconv.Itoa(apiServerPort)},
 	}
 	if err := t.Pods.SetupWithManager(ctx, mgr); err != nil {
 		return err
@@ -142,6 +165,15 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 	}
 	t.run(ctx, mgr)
 	return nil
+}
+
+// newManager makes a manager for the management cluster. Another testbed of this process may have
+// controllers with the same names.
+func (t *Testbed) newManager(scheme *runtime.Scheme) (ctrl.Manager, error) {
+	anyName := true
+	return ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &anyName},
+	})
 }
 
 // run runs a manager until Stop.
@@ -158,23 +190,31 @@ func (t *Testbed) run(ctx context.Context, mgr ctrl.Manager) {
 // PlayWorkloads plays the machines of workload clusters whose guests report from hosts. It works once
 // Cluster API is installed, and only once.
 func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) (*workload.Player, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	mgr, err := ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err != nil {
-		return nil, err
-	}
 	t.player = &workload.Player{
-		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network, Hosts: hosts,
+		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network,
 		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
 	}
-	if err := t.player.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("playing workload clusters: %w", err)
+	for _, host := range hosts {
+		t.player.Hosts = append(t.player.Hosts, host)
+	}
+	return t.player, t.JoinWorkloads(ctx, t.player)
+}
+
+// JoinWorkloads has a player of another testbed play workload clusters of this one too.
+func (t *Testbed) JoinWorkloads(ctx context.Context, player *workload.Player) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	mgr, err := t.newManager(scheme)
+	if err != nil {
+		return err
+	}
+	if err := player.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("playing workload clusters: %w", err)
 	}
 	t.run(ctx, mgr)
-	return t.player, nil
+	return nil
 }
 
 func (t *Testbed) images() map[string]pods.Image {
@@ -200,6 +240,10 @@ func (t *Testbed) configure(ctx context.Context, options Options) error {
 			return err
 		}
 	}
+	if t.beside != nil {
+		t.ClusterctlConfig = t.beside.ClusterctlConfig
+		return nil
+	}
 	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", "infrastructure-components.yaml"))
 	if err != nil || len(components) != 1 {
 		return fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
@@ -214,8 +258,14 @@ func (t *Testbed) configure(ctx context.Context, options Options) error {
 
 // Clusterctl runs clusterctl in the management cluster and returns its standard output.
 func (t *Testbed) Clusterctl(ctx context.Context, args ...string) (string, error) {
+	return t.ClusterctlWith(ctx, nil, args...)
+}
+
+// ClusterctlWith is Clusterctl with other variables than those of Options, each as NAME=value.
+func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, t.prepared.Tools["clusterctl"], append(args, "--config="+t.ClusterctlConfig)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+t.Kubeconfig, "XDG_CONFIG_HOME="+filepath.Join(t.Dir, "config"), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	command.Env = append(command.Env, variables...)
 	var stdout, stderr strings.Builder
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -284,7 +334,8 @@ func (t *Testbed) Stop() error {
 	}
 	t.Pods.Stop()
 	t.ControlPlane.Stop()
-	if folder := os.Getenv(logsVariable); folder != "" {
+	// The other one's folder has this one's.
+	if folder := os.Getenv(logsVariable); folder != "" && t.beside == nil {
 		errs = append(errs, t.saveLogs(folder))
 	}
 	return errors.Join(errs...)

@@ -4,130 +4,176 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"net/netip"
 	"slices"
-	"strconv"
-	"testing"
+	"strings"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-const clusterName = "demo"
-
-var (
-	clusterKey    = client.ObjectKey{Namespace: "default", Name: clusterName}
-	deploymentKey = client.ObjectKey{Namespace: "default", Name: clusterName + "-md-0"}
-	workers       = client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: deploymentKey.Name}
-)
-
-// TestCluster is the life of a cluster from the provider's template, from its hosts to its end.
-func TestCluster(t *testing.T) {
-	g := NewWithT(t)
-	ctx := t.Context()
-	w := newWorld(ctx, t, g)
-
-	steps := []struct {
-		name string
-		run  func(context.Context, *WithT, *world)
-	}{
-		{"hosts are ready", hostsReady},
-		{"a cluster is made", clusterMade},
-		{"workers are spread over hosts and failure domains", workersSpread},
-		{"scale up", func(ctx context.Context, g *WithT, w *world) { w.scale(ctx, g, 4) }},
-		{"scale down", func(ctx context.Context, g *WithT, w *world) { w.scale(ctx, g, 2) }},
-		{"nothing moves while paused", paused},
-		{"a new template is rolled out", rolledOut},
-		{"libvirtd is killed and started again", daemonKilled},
-		{"deletion leaves nothing", deleted},
-	}
-	for _, step := range steps {
-		if !t.Run(step.name, func(t *testing.T) { step.run(ctx, NewWithT(t), w) }) {
-			t.FailNow()
-		}
-	}
+// cluster is a workload cluster in a namespace of the same name, which has nothing else.
+type cluster struct {
+	*world
+	// client is for the management cluster that the cluster is in.
+	client client.Client
+	key    client.ObjectKey
+	// endpoint is the address of its API server.
+	endpoint netip.Addr
+	// guests are all that were seen whole, by UUID.
+	guests map[string]goneGuest
 }
 
-func hostsReady(ctx context.Context, g *WithT, w *world) {
-	eventually(g, func(g Gomega) {
-		var hosts infrav1.LibvirtHostList
-		g.Expect(w.Client.List(ctx, &hosts)).To(Succeed())
-		g.Expect(hosts.Items).To(HaveLen(len(w.hosts)))
-		for _, host := range hosts.Items {
-			g.Expect(host.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", infrav1.ReadyCondition), HaveField("Status", BeEquivalentTo("True")))), host.Name)
-		}
-	})
+// newCluster makes the namespace of a cluster.
+func (w *world) newCluster(ctx context.Context, g *WithT, name string) *cluster {
+	w.mutex.Lock()
+	w.clusters++
+	endpoint := testbed.EndpointIP(10 + w.clusters)
+	w.mutex.Unlock()
+	g.Expect(w.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return &cluster{world: w, client: w.Client, key: client.ObjectKey{Namespace: name, Name: name}, endpoint: endpoint, guests: map[string]goneGuest{}}
 }
 
-func clusterMade(ctx context.Context, g *WithT, w *world) {
-	g.Expect(w.Apply(ctx, w.generate(ctx, g, clusterName, 3))).To(Succeed())
+// make makes the cluster from one of the provider's templates, with one control plane machine, and waits
+// until that is whole.
+func (c *cluster) make(ctx context.Context, g *WithT, workers int, flags ...string) {
+	args := append([]string{
+		"generate", "cluster", c.key.Name, "--infrastructure=libvirt", "--target-namespace=" + c.key.Namespace,
+		"--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count=" + itoa(workers),
+	}, flags...)
+	manifest, err := c.ClusterctlWith(ctx, []string{"CONTROL_PLANE_ENDPOINT_IP=" + c.endpoint.String()}, args...)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(c.Apply(ctx, manifest)).To(Succeed())
 	eventually(g, func(g Gomega) {
-		var cluster clusterv1.Cluster
-		g.Expect(w.Client.Get(ctx, clusterKey, &cluster)).To(Succeed())
-		g.Expect(cluster.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
-		g.Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: testbed.EndpointIP(10).String(), Port: 6443}))
+		var object clusterv1.Cluster
+		g.Expect(c.client.Get(ctx, c.key, &object)).To(Succeed())
+		g.Expect(object.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()))
+		g.Expect(object.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: c.endpoint.String(), Port: 6443}))
 		var domains []string
-		for _, domain := range cluster.Status.FailureDomains {
+		for _, domain := range object.Status.FailureDomains {
 			domains = append(domains, domain.Name)
 		}
 		g.Expect(domains).To(ConsistOf("a", "b"))
 	})
 	eventually(g, func(g Gomega) {
-		g.Expect(w.machines(ctx, g, clusterName, client.MatchingLabels{clusterv1.MachineControlPlaneLabel: ""})).To(HaveLen(1))
+		g.Expect(c.machines(ctx, g, client.MatchingLabels{clusterv1.MachineControlPlaneLabel: ""})).To(HaveLen(1))
 	})
 }
 
-func workersSpread(ctx context.Context, g *WithT, w *world) {
-	machines := w.available(ctx, g, 3)
-	var hosts, domains []string
-	for _, m := range machines {
-		hosts = append(hosts, m.infra.Spec.HostName)
-		domains = append(domains, m.machine.Status.FailureDomain)
+// machine is a machine with all that it is made of.
+type machine struct {
+	machine clusterv1.Machine
+	infra   infrav1.LibvirtMachine
+	report  report.Report
+}
+
+func (m machine) uuid() string { return uuidOf(m.infra.Spec.ProviderID) }
+
+// machines are those of the cluster that aren't being deleted, by their names. It fails as long as one
+// of them isn't as the contract and the template want it.
+func (c *cluster) machines(ctx context.Context, g Gomega, labels client.MatchingLabels) []machine {
+	selected := client.MatchingLabels{clusterv1.ClusterNameLabel: c.key.Name}
+	for key, value := range labels {
+		selected[key] = value
 	}
-	g.Expect(hosts).To(ConsistOf("host-a1", "host-a2", "host-b1"))
-	g.Expect(domains).To(ConsistOf("a", "a", "b"))
-	eventually(g, func(g Gomega) { w.exactly(ctx, g) })
+	var list clusterv1.MachineList
+	g.Expect(c.client.List(ctx, &list, client.InNamespace(c.key.Namespace), selected)).To(Succeed())
+	var found []machine
+	for _, item := range list.Items {
+		if item.DeletionTimestamp.IsZero() {
+			found = append(found, c.whole(ctx, g, item))
+		}
+	}
+	return found
 }
 
-// available waits until the MachineDeployment has its machines, each of them whole and available.
-func (w *world) available(ctx context.Context, g *WithT, count int) (machines []machine) {
-	eventually(g, func(g Gomega) { machines = w.availableNow(ctx, g, count) })
-	return machines
+// whole reads all of a machine and holds it against what Cluster API and the guest say of it.
+func (c *cluster) whole(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
+	m := c.provisioned(ctx, g, object)
+	g.Expect(m.machine.Status.NodeRef.Name).To(Equal(object.Name))
+	// The guest has read its seed, whose secrets stay nowhere then.
+	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.SeedRemovedCondition, "True")), object.Name)
+	g.Expect(c.hosts[m.infra.Spec.HostName].Volumes()).To(And(ContainElement(m.uuid()+"-root"), Not(ContainElement(m.uuid()+"-seed"))))
+	return m
 }
 
-func (w *world) availableNow(ctx context.Context, g Gomega, count int) []machine {
-	var deployment clusterv1.MachineDeployment
-	g.Expect(w.Client.Get(ctx, deploymentKey, &deployment)).To(Succeed())
-	g.Expect(deployment.Status.ObservedGeneration).To(Equal(deployment.Generation))
-	g.Expect(deployment.Status.UpToDateReplicas).To(HaveValue(BeEquivalentTo(count)))
-	g.Expect(deployment.Status.AvailableReplicas).To(HaveValue(BeEquivalentTo(count)))
-	g.Expect(deployment.Status.Replicas).To(HaveValue(BeEquivalentTo(count)))
-	machines := w.machines(ctx, g, clusterName, workers)
-	g.Expect(machines).To(HaveLen(count))
-	return machines
+// provisioned reads all of a machine that may have no node.
+func (c *cluster) provisioned(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
+	m := machine{machine: object}
+	key := client.ObjectKey{Namespace: object.Namespace, Name: object.Spec.InfrastructureRef.Name}
+	g.Expect(c.client.Get(ctx, key, &m.infra)).To(Succeed())
+	g.Expect(m.machine.Spec.ProviderID).To(HavePrefix("libvirt:///"), "the providerID of Machine %s", object.Name)
+	g.Expect(m.machine.Spec.ProviderID).To(Equal(m.infra.Spec.ProviderID))
+	g.Expect(m.machine.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()), object.Name)
+	g.Expect(m.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineInfrastructureReadyCondition, "True")), object.Name)
+
+	var host infrav1.LibvirtHost
+	g.Expect(c.client.Get(ctx, client.ObjectKey{Name: m.infra.Spec.HostName}, &host)).To(Succeed())
+	g.Expect(m.infra.Status.FailureDomain).To(Equal(host.Spec.FailureDomain))
+	g.Expect(m.machine.Status.FailureDomain).To(Equal(host.Spec.FailureDomain), object.Name)
+
+	m.report = c.reportOf(g, m)
+	g.Expect(m.machine.Status.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: m.report.Address}))
+	g.Expect(m.report.MetaData.LocalHostname).To(Equal(object.Name))
+
+	var bootstrap corev1.Secret
+	g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: c.bootstrapSecret(ctx, g, object)}, &bootstrap)).To(Succeed())
+	g.Expect(m.report.UserDataSHA256).To(Equal(sha256Of(bootstrap.Data["value"])), "the user-data that the guest of %s has", object.Name)
+	c.guests[m.uuid()] = goneGuest{host: m.infra.Spec.HostName, mac: m.report.MACAddress}
+	return m
 }
 
-// exactly: hosts have the domains of the machines that are there, and no others, each once.
-func (w *world) exactly(ctx context.Context, g Gomega) {
+// bootstrapSecret is the name of the Secret with a machine's user-data. Those of a pool share one.
+func (c *cluster) bootstrapSecret(ctx context.Context, g Gomega, object clusterv1.Machine) string {
+	name := object.Spec.Bootstrap.DataSecretName
+	if pool := object.Labels[clusterv1.MachinePoolNameLabel]; pool != "" {
+		var owner clusterv1.MachinePool
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: pool}, &owner)).To(Succeed())
+		name = owner.Spec.Template.Spec.Bootstrap.DataSecretName
+	}
+	g.Expect(name).To(HaveValue(Not(BeEmpty())), "the Secret with the user-data of %s", object.Name)
+	return *name
+}
+
+// reportOf is what the guest of a machine has told on the host that the machine is bound to, and on
+// no other.
+func (c *cluster) reportOf(g Gomega, m machine) report.Report {
+	var found []report.Report
+	for name, host := range c.hosts {
+		reports, _ := host.Reports()
+		for _, one := range reports {
+			if one.MetaData.InstanceID == m.uuid() {
+				g.Expect(name).To(Equal(m.infra.Spec.HostName))
+				g.Expect(one.SystemUUID).To(Equal(one.MetaData.InstanceID))
+				found = append(found, one)
+			}
+		}
+	}
+	g.Expect(found).To(HaveLen(1), "reports of the guest of %s", m.machine.Name)
+	return found[0]
+}
+
+// exactly: hosts have the domains of the machines that are in the namespace, and no others, each once.
+func (c *cluster) exactly(ctx context.Context, g Gomega) {
 	var list infrav1.LibvirtMachineList
-	g.Expect(w.Client.List(ctx, &list)).To(Succeed())
+	g.Expect(c.client.List(ctx, &list, client.InNamespace(c.key.Namespace))).To(Succeed())
 	want, got := map[string][]string{}, map[string][]string{}
 	for _, item := range list.Items {
 		want[item.Spec.HostName] = append(want[item.Spec.HostName], item.Spec.ProviderID)
 	}
-	for name, host := range w.hosts {
-		uuids, err := host.Domains()
-		g.Expect(err).ToNot(HaveOccurred())
-		for _, uuid := range uuids {
-			got[name] = append(got[name], "libvirt:///"+uuid)
+	for name := range c.hosts {
+		for _, domain := range c.domains(g, name) {
+			got[name] = append(got[name], providerID(domain.UUID))
 		}
 	}
 	for _, sets := range []map[string][]string{want, got} {
@@ -138,142 +184,53 @@ func (w *world) exactly(ctx context.Context, g Gomega) {
 	g.Expect(got).To(Equal(want))
 }
 
-// patch changes an object as it is at the moment.
-func patch[T client.Object](ctx context.Context, g *WithT, w *world, key client.ObjectKey, object T, change func(T)) {
-	g.Expect(w.Client.Get(ctx, key, object)).To(Succeed())
-	before := object.DeepCopyObject().(client.Object)
-	change(object)
-	g.Expect(w.Client.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+// domains are those of the cluster on a host. Their names begin with the namespace.
+func (c *cluster) domains(g Gomega, host string) []libvirthost.Domain {
+	domains, err := c.hosts[host].Domains()
+	g.Expect(err).ToNot(HaveOccurred())
+	return slices.DeleteFunc(domains, func(d libvirthost.Domain) bool { return !strings.HasPrefix(d.Name, c.key.Namespace+".") })
 }
 
-func (w *world) setReplicas(ctx context.Context, g *WithT, count int32) {
-	patch(ctx, g, w, deploymentKey, &clusterv1.MachineDeployment{}, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = &count })
-}
-
-func (w *world) scale(ctx context.Context, g *WithT, count int32) {
-	w.setReplicas(ctx, g, count)
-	w.available(ctx, g, int(count))
-	eventually(g, func(g Gomega) { w.exactly(ctx, g) })
-}
-
-// paused: with the Cluster paused no domain is made for a LibvirtMachine and none is destroyed, and
-// all of it goes on when it is resumed.
-func paused(ctx context.Context, g *WithT, w *world) {
-	setPaused := func(is bool) {
-		patch(ctx, g, w, clusterKey, &clusterv1.Cluster{}, func(c *clusterv1.Cluster) { c.Spec.Paused = &is })
-		eventually(g, func(g Gomega) {
-			want := map[bool]string{true: "True", false: "False"}[is]
-			var machines infrav1.LibvirtMachineList
-			g.Expect(w.Client.List(ctx, &machines)).To(Succeed())
-			for _, m := range machines.Items {
-				g.Expect(m.Status.Conditions).To(ContainElement(And(
-					HaveField("Type", infrav1.PausedCondition), HaveField("Status", BeEquivalentTo(want)))), m.Name)
-			}
-		})
-	}
-	setPaused(true)
-	doomed := w.machines(ctx, g, clusterName, workers)[0]
-	g.Expect(w.Client.Delete(ctx, &doomed.infra)).To(Succeed())
-	g.Consistently(func(g Gomega) { g.Expect(w.domains(g, doomed)).To(ConsistOf(doomed.infra.Spec.ProviderID)) }).
-		WithTimeout(5 * time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
-	g.Expect(w.Client.Get(ctx, client.ObjectKeyFromObject(&doomed.infra), &infrav1.LibvirtMachine{})).To(Succeed())
-
-	setPaused(false)
-	eventually(g, func(g Gomega) {
-		g.Expect(w.Client.Get(ctx, client.ObjectKeyFromObject(&doomed.infra), &infrav1.LibvirtMachine{})).To(MatchError(apierrors.IsNotFound, "not found"))
-		g.Expect(w.domains(g, doomed)).To(BeEmpty())
-	})
-	// Its Machine stays without infrastructure: replacing it is the owner's decision, and here the user's.
-	g.Expect(client.IgnoreNotFound(w.Client.Delete(ctx, &doomed.machine))).To(Succeed())
-	w.available(ctx, g, 2)
-}
-
-// domains are the provider IDs of the domains of a machine, on all hosts.
-func (w *world) domains(g Gomega, m machine) []string {
+// domainsOf are the provider IDs of the domains of a machine, on all hosts.
+func (c *cluster) domainsOf(g Gomega, m machine) []string {
 	var found []string
-	for _, host := range w.hosts {
-		uuids, err := host.Domains()
-		g.Expect(err).ToNot(HaveOccurred())
-		for _, uuid := range uuids {
-			if id := "libvirt:///" + uuid; id == m.infra.Spec.ProviderID {
-				found = append(found, id)
+	for name := range c.hosts {
+		for _, domain := range c.domains(g, name) {
+			if domain.UUID == m.uuid() {
+				found = append(found, providerID(domain.UUID))
 			}
 		}
 	}
 	return found
 }
 
-// rolledOut: a MachineDeployment with another template replaces its machines by such as that wants.
-func rolledOut(ctx context.Context, g *WithT, w *world) {
-	old := w.available(ctx, g, 2)
-	var template infrav1.LibvirtMachineTemplate
-	g.Expect(w.Client.Get(ctx, deploymentKey, &template)).To(Succeed())
-	next := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: deploymentKey.Namespace, Name: deploymentKey.Name + "-next"}, Spec: template.Spec}
-	next.Spec.Template.Spec.Memory = resource.MustParse("288Mi")
-	g.Expect(w.Client.Create(ctx, next)).To(Succeed())
-	patch(ctx, g, w, deploymentKey, &clusterv1.MachineDeployment{}, func(d *clusterv1.MachineDeployment) {
-		d.Spec.Template.Spec.InfrastructureRef.Name = next.Name
-	})
+// delete: a deleted Cluster takes everything along, and hosts have nothing left of it. Addresses of
+// guests aren't given back by anybody; they end in their time.
+func (c *cluster) delete(ctx context.Context, g *WithT) {
+	g.Expect(c.client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}})).To(Succeed())
 	eventually(g, func(g Gomega) {
-		for _, m := range w.availableNow(ctx, g, 2) {
-			g.Expect(m.infra.Spec.Memory.String()).To(Equal("288Mi"))
-		}
-	})
-	for _, m := range old {
-		eventually(g, func(g Gomega) { g.Expect(w.domains(g, m)).To(BeEmpty()) })
-	}
-	eventually(g, func(g Gomega) { w.exactly(ctx, g) })
-}
-
-// daemonKilled: libvirtd of each host is killed with signal 9 and started again, which the guests
-// don't notice, and the provider finds its way back.
-func daemonKilled(ctx context.Context, g *WithT, w *world) {
-	before := w.available(ctx, g, 2)
-	for _, host := range w.hosts {
-		host.KillDaemon()
-	}
-	eventually(g, func(g Gomega) {
-		var hosts infrav1.LibvirtHostList
-		g.Expect(w.Client.List(ctx, &hosts)).To(Succeed())
-		for _, host := range hosts.Items {
-			g.Expect(host.Status.Conditions).To(ContainElement(And(
-				HaveField("Type", infrav1.ReachableCondition), HaveField("Status", Not(BeEquivalentTo("True"))))), host.Name)
-		}
-	})
-	for _, host := range w.hosts {
-		g.Expect(host.StartDaemon(ctx)).To(Succeed())
-	}
-	hostsReady(ctx, g, w)
-	w.scale(ctx, g, 3)
-	var after []string
-	for _, m := range w.machines(ctx, g, clusterName, workers) {
-		after = append(after, m.infra.Spec.ProviderID)
-	}
-	for _, m := range before {
-		g.Expect(after).To(ContainElement(m.infra.Spec.ProviderID))
-	}
-}
-
-// deleted: a deleted Cluster takes everything along, and hosts have nothing left but the images that
-// they keep for the next machine.
-func deleted(ctx context.Context, g *WithT, w *world) {
-	g.Expect(w.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey.Namespace, Name: clusterKey.Name}})).To(Succeed())
-	eventually(g, func(g Gomega) {
-		g.Expect(w.Client.Get(ctx, clusterKey, &clusterv1.Cluster{})).To(MatchError(apierrors.IsNotFound, "not found"))
+		g.Expect(c.client.Get(ctx, c.key, &clusterv1.Cluster{})).To(MatchError(apierrors.IsNotFound, "not found"))
 		var machines infrav1.LibvirtMachineList
-		g.Expect(w.Client.List(ctx, &machines)).To(Succeed())
+		g.Expect(c.client.List(ctx, &machines, client.InNamespace(c.key.Namespace))).To(Succeed())
 		g.Expect(machines.Items).To(BeEmpty())
-		for name, host := range w.hosts {
-			left, err := host.Left()
-			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(left).To(Or(BeEmpty(), HaveEach(HavePrefix("volume caplv-image-"))), name)
-		}
 	})
+	for name, host := range c.hosts {
+		left, err := host.Left()
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(left).ToNot(ContainElement(ContainSubstring(" "+c.key.Namespace+".")), name)
+		for uuid := range c.guests {
+			g.Expect(left).ToNot(ContainElement(ContainSubstring(uuid)), name)
+		}
+	}
+	now := time.Now()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, guest := range c.guests {
+		c.gone = append(c.gone, goneGuest{host: guest.host, mac: guest.mac, at: now})
+	}
 }
 
 func sha256Of(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
-
-func itoa(number int) string { return strconv.Itoa(number) }

@@ -5,12 +5,15 @@ package test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -18,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
-	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
@@ -33,22 +35,44 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(prepare, m.Run))
 }
 
-// world is a management cluster with the provider, and three hosts in two failure domains.
+// world is a management cluster with the provider, and three hosts in two failure domains. Scenes share
+// it.
 type world struct {
 	*testbed.Testbed
-	hosts  map[string]*libvirthost.Host
-	player *workload.Player
+	registered *testbed.Hosts
+	hosts      map[string]*libvirthost.Host
+	player     *workload.Player
+
+	mutex sync.Mutex
+	// clusters counts those that were made, which makes the addresses of their API servers.
+	clusters byte
+	// gone are guests that were seen to be gone.
+	gone []goneGuest
+	// demo is the cluster of the scenes that are played alone.
+	demo *cluster
+	// second is another management cluster, which demo is moved to.
+	second *testbed.Testbed
 }
 
-func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
-	t.Helper()
+// goneGuest is a guest that was deleted: the time is when its domain was certainly gone.
+type goneGuest struct {
+	host, mac string
+	at        time.Time
+}
+
+func newScheme(g *WithT) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
+	return scheme
+}
+
+func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
+	t.Helper()
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())
-	bed, err := testbed.Start(ctx, testbed.Options{Scheme: scheme, Variables: variables})
+	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Variables: variables})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -56,15 +80,26 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 		}
 		g.Expect(bed.Stop()).To(Succeed())
 	})
-	g.Expect(bed.Init(ctx)).To(Succeed())
 	w := &world{Testbed: bed, hosts: map[string]*libvirthost.Host{}}
+	t.Cleanup(func() {
+		if w.second != nil {
+			if t.Failed() {
+				t.Log("The second management cluster:\n" + w.second.Logs())
+			}
+			g.Expect(w.second.Stop()).To(Succeed())
+		}
+	})
+	// Both wait more than they work.
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return bed.Init(groupCtx) })
+	w.registered, err = bed.StartHosts(ctx, testbed.DefaultHosts)
+	g.Expect(errors.Join(err, group.Wait())).To(Succeed())
 	g.Expect(bed.ServeGuest(ctx)).To(Succeed())
-	hosts, err := bed.StartHosts(ctx, testbed.DefaultHosts)
-	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(w.registered.Register(ctx)).To(Succeed())
 	for i, spec := range testbed.DefaultHosts {
-		w.hosts[spec.Name] = hosts[i]
+		w.hosts[spec.Name] = w.registered.All[i]
 	}
-	w.player, err = bed.PlayWorkloads(ctx, hosts)
+	w.player, err = bed.PlayWorkloads(ctx, w.registered.All)
 	g.Expect(err).ToNot(HaveOccurred())
 	return w
 }
@@ -74,81 +109,67 @@ func eventually(g *WithT, ask func(g Gomega)) {
 	g.Eventually(ask).WithTimeout(patience).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-// generate returns the manifest of a cluster from the provider's template.
-func (w *world) generate(ctx context.Context, g *WithT, name string, workers int) string {
-	manifest, err := w.Clusterctl(ctx, "generate", "cluster", name, "--infrastructure=libvirt", "--target-namespace=default",
-		"--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count="+itoa(workers))
-	g.Expect(err).ToNot(HaveOccurred())
-	return manifest
+// hostsReady waits until the provider takes all hosts for ready.
+func (w *world) hostsReady(ctx context.Context, g *WithT) {
+	w.hostsReadyIn(ctx, g, w.Client)
 }
 
-// machine is a machine with all that it is made of.
-type machine struct {
-	machine clusterv1.Machine
-	infra   infrav1.LibvirtMachine
-	report  report.Report
-}
-
-// machines are those of a cluster that aren't being deleted, by their names. It fails as long as one
-// of them isn't as the contract and the template want it.
-func (w *world) machines(ctx context.Context, g Gomega, cluster string, labels client.MatchingLabels) []machine {
-	selected := client.MatchingLabels{clusterv1.ClusterNameLabel: cluster}
-	for key, value := range labels {
-		selected[key] = value
-	}
-	var list clusterv1.MachineList
-	g.Expect(w.Client.List(ctx, &list, client.InNamespace("default"), selected)).To(Succeed())
-	var found []machine
-	for _, item := range list.Items {
-		if item.DeletionTimestamp.IsZero() {
-			found = append(found, w.whole(ctx, g, item))
-		}
-	}
-	return found
-}
-
-// whole reads all of a machine and holds it against what Cluster API and the guest say of it.
-func (w *world) whole(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
-	m := machine{machine: object}
-	key := client.ObjectKey{Namespace: object.Namespace, Name: object.Spec.InfrastructureRef.Name}
-	g.Expect(w.Client.Get(ctx, key, &m.infra)).To(Succeed())
-	g.Expect(m.machine.Spec.ProviderID).To(HavePrefix("libvirt:///"), "the providerID of Machine %s", object.Name)
-	g.Expect(m.machine.Spec.ProviderID).To(Equal(m.infra.Spec.ProviderID))
-	g.Expect(m.machine.Status.Initialization.InfrastructureProvisioned).To(HaveValue(BeTrue()), object.Name)
-	g.Expect(m.machine.Status.Conditions).To(ContainElement(And(
-		HaveField("Type", clusterv1.MachineInfrastructureReadyCondition), HaveField("Status", BeEquivalentTo("True")))), object.Name)
-
-	var host infrav1.LibvirtHost
-	g.Expect(w.Client.Get(ctx, client.ObjectKey{Name: m.infra.Spec.HostName}, &host)).To(Succeed())
-	g.Expect(m.infra.Status.FailureDomain).To(Equal(host.Spec.FailureDomain))
-	g.Expect(m.machine.Status.FailureDomain).To(Equal(host.Spec.FailureDomain), object.Name)
-
-	m.report = w.reportOf(g, m)
-	g.Expect(m.machine.Status.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: m.report.Address}))
-	g.Expect(m.report.MetaData.LocalHostname).To(Equal(object.Name))
-
-	var bootstrap corev1.Secret
-	g.Expect(object.Spec.Bootstrap.DataSecretName).ToNot(BeNil())
-	g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: *object.Spec.Bootstrap.DataSecretName}, &bootstrap)).To(Succeed())
-	g.Expect(m.report.UserDataSHA256).To(Equal(sha256Of(bootstrap.Data["value"])), "the user-data that the guest of %s has", object.Name)
-	g.Expect(m.machine.Status.NodeRef.Name).To(Equal(object.Name))
-	return m
-}
-
-// reportOf is what the guest of a machine has told on the host that the machine is bound to, and on
-// no other.
-func (w *world) reportOf(g Gomega, m machine) report.Report {
-	var found []report.Report
-	for name, host := range w.hosts {
-		reports, _ := host.Reports()
-		for _, one := range reports {
-			if "libvirt:///"+one.MetaData.InstanceID == m.infra.Spec.ProviderID {
-				g.Expect(name).To(Equal(m.infra.Spec.HostName))
-				g.Expect(one.SystemUUID).To(Equal(one.MetaData.InstanceID))
-				found = append(found, one)
+// hostsReadyIn is hostsReady in any management cluster.
+func (w *world) hostsReadyIn(ctx context.Context, g *WithT, c client.Client) {
+	eventually(g, func(g Gomega) {
+		var hosts infrav1.LibvirtHostList
+		g.Expect(c.List(ctx, &hosts)).To(Succeed())
+		ready := map[string]bool{}
+		for _, host := range hosts.Items {
+			if w.hosts[host.Name] != nil {
+				g.Expect(host.Status.Conditions).To(ContainElement(isCondition(infrav1.ReadyCondition, "True")), host.Name)
+				ready[host.Name] = true
 			}
 		}
-	}
-	g.Expect(found).To(HaveLen(1), "reports of the guest of %s", m.machine.Name)
-	return found[0]
+		g.Expect(ready).To(HaveLen(len(w.hosts)))
+	})
 }
+
+// nothingLeft: hosts have nothing left but the images that they keep for the next machine, and forget
+// the addresses of all guests in time.
+func (w *world) nothingLeft(g *WithT) {
+	gone := map[string]time.Time{}
+	for _, guest := range w.gone {
+		gone[guest.mac] = guest.at
+	}
+	for name, host := range w.hosts {
+		g.Expect(host.Left()).To(HaveEach(HavePrefix("volume caplv-image-")), name)
+		reports, _ := host.Reports()
+		for _, report := range reports {
+			at, seen := gone[report.MACAddress]
+			if !seen { // a guest that went before a scene has seen it whole
+				at = time.Now()
+			}
+			g.Expect(host.Forgets(report.MACAddress, at)).To(Succeed())
+		}
+	}
+}
+
+// isCondition matches a condition by its type and status.
+func isCondition(kind, status string) interface {
+	Match(actual any) (bool, error)
+	FailureMessage(actual any) string
+	NegatedFailureMessage(actual any) string
+} {
+	return And(HaveField("Type", kind), HaveField("Status", BeEquivalentTo(status)))
+}
+
+// patch changes an object as it is at the moment.
+func patch[T client.Object](ctx context.Context, g *WithT, c client.Client, key client.ObjectKey, object T, change func(T)) {
+	g.Expect(c.Get(ctx, key, object)).To(Succeed())
+	before := object.DeepCopyObject().(client.Object)
+	change(object)
+	g.Expect(c.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+}
+
+// providerID is that of a domain.
+func providerID(uuid string) string { return "libvirt:///" + uuid }
+
+func uuidOf(providerID string) string { return strings.TrimPrefix(providerID, "libvirt:///") }
+
+func itoa[T ~int | ~int32](number T) string { return fmt.Sprint(number) }

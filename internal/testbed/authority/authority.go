@@ -66,6 +66,9 @@ func Load(certPEM, keyPEM []byte) (*Authority, error) {
 	if !can {
 		return nil, errors.New("reading an authority's key: it is none that signs")
 	}
+	if public, can := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !can || !public.Equal(certificates[0].PublicKey) {
+		return nil, errors.New("reading an authority's key: it isn't that of the certificate")
+	}
 	return &Authority{certificate: certificates[0], key: key}, nil
 }
 

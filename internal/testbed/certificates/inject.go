@@ -30,8 +30,9 @@ type injector struct {
 	bundles func(client.Object) []*[]byte
 }
 
-func setupInjectors(mgr ctrl.Manager) error {
-	for name, i := range map[string]*injector{
+// injectors are one for each kind, by the names of their controllers.
+func injectors(c client.Client) map[string]*injector {
+	all := map[string]*injector{
 		"inject-validating": {
 			newObj:  func() client.Object { return &admissionv1.ValidatingWebhookConfiguration{} },
 			newList: func() client.ObjectList { return &admissionv1.ValidatingWebhookConfigurationList{} },
@@ -65,8 +66,15 @@ func setupInjectors(mgr ctrl.Manager) error {
 				return []*[]byte{&conversion.Webhook.ClientConfig.CABundle}
 			},
 		},
-	} {
-		i.client = mgr.GetClient()
+	}
+	for _, i := range all {
+		i.client = c
+	}
+	return all
+}
+
+func setupInjectors(mgr ctrl.Manager) error {
+	for name, i := range injectors(mgr.GetClient()) {
 		err := ctrl.NewControllerManagedBy(mgr).Named(name).For(i.newObj()).
 			Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(i.thatWant)).Complete(i)
 		if err != nil {

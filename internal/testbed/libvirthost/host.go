@@ -1,5 +1,5 @@
 // Package libvirthost runs libvirt hosts in a sandbox: each has its own libvirtd, with its own folders,
-// its own network, a storage pool, and a network for guests with DHCP. They are reached by TLS.
+// its own network, a storage pool, and a network for guests with DHCP. They are reached by TLS or SSH.
 package libvirthost
 
 import (
@@ -18,7 +18,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
-	"github.com/google/uuid"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
@@ -46,6 +46,8 @@ type Options struct {
 	Guests netip.Prefix
 	// CA signs the certificates of the host and of its clients.
 	CA *authority.Authority
+	// AuthorizedKey may reach libvirtd by SSH. None: there is no SSH server, and the host is reached by TLS.
+	AuthorizedKey ssh.PublicKey
 }
 
 // Host is a libvirt host.
@@ -55,6 +57,7 @@ type Host struct {
 
 	options Options
 	reports *http.Server
+	ssh     *sshServer
 
 	mutex   sync.Mutex
 	daemon  *sandbox.Process
@@ -85,11 +88,19 @@ func Start(ctx context.Context, options Options) (_ *Host, err error) {
 	if err := options.Network.AddRoute(options.Guests.Masked(), h.Namespace.Address); err != nil {
 		return nil, err
 	}
+	if options.AuthorizedKey != nil {
+		if err := h.startSSH(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return h, h.listenForReports(ctx)
 }
 
 // URI is what a LibvirtHost has for the host.
 func (h *Host) URI() string {
+	if h.ssh != nil {
+		return "qemu+ssh://root@" + h.Namespace.Address.String() + "/system"
+	}
 	return "qemu+tls://" + h.Namespace.Address.String() + "/system"
 }
 
@@ -106,6 +117,8 @@ func (h *Host) path(parts ...string) string {
 // their own.
 var folders = map[string]string{
 	"etc": "/etc/libvirt", "lib": "/var/lib/libvirt", "cache": "/var/cache/libvirt", "log": "/var/log/libvirt", "run": "/run/libvirt",
+	// swtpm keeps an authority for the certificates of TPMs, and logs of its own.
+	"swtpm-localca": "/var/lib/swtpm-localca", "swtpm-log": "/var/log/swtpm",
 }
 
 const daemonConfiguration = `listen_tls = 1
@@ -124,6 +137,8 @@ log_outputs = "3:stderr"
 // for guests, and the daemon of logs.
 const qemuConfiguration = `user = "root"
 group = "root"
+swtpm_user = "root"
+swtpm_group = "root"
 remember_owner = 0
 security_driver = "none"
 cgroup_controllers = []
@@ -140,7 +155,7 @@ func (h *Host) writeConfiguration() error {
 	if err := os.MkdirAll(h.path("pool"), 0o755); err != nil {
 		return err
 	}
-	if err := h.writeUsers(); err != nil {
+	if err := h.writeNames(); err != nil {
 		return err
 	}
 	cert, key, err := h.options.CA.Issue(authority.Request{CommonName: h.options.Name, Names: []string{h.Namespace.Address.String(), h.options.Name}})
@@ -158,9 +173,9 @@ func (h *Host) writeConfiguration() error {
 	return nil
 }
 
-// writeUsers adds the user of libvirt's guests to those of the machine. The daemon wants one even where
+// writeNames adds the user of libvirt's guests to those of the machine. The daemon wants one even where
 // it is told to use another, and it is there only where Debian's package of the system daemon is.
-func (h *Host) writeUsers() error {
+func (h *Host) writeNames() error {
 	for name, line := range map[string]string{
 		"passwd": "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n", "group": "libvirt-qemu:x:64055:\n",
 	} {
@@ -175,7 +190,10 @@ func (h *Host) writeUsers() error {
 			return err
 		}
 	}
-	return nil
+	// libvirtd asks for the address of its own name when it starts and for every guest that it starts,
+	// and there is nobody who would answer.
+	names := fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", h.Namespace.Address, h.options.Name)
+	return os.WriteFile(h.path("hosts"), []byte(names), 0o644)
 }
 
 // StartDaemon starts the host's libvirtd, also again after Kill or Stop, and waits until it answers.
@@ -185,7 +203,7 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 		Env:      []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + h.options.Dir},
 		Hostname: h.options.Name, Network: h.Namespace,
 	}
-	for _, name := range []string{"passwd", "group"} {
+	for _, name := range []string{"passwd", "group", "hosts"} {
 		command.Mounts = append(command.Mounts, sandbox.Mount{Source: h.path(name), Target: "/etc/" + name, ReadOnly: true})
 	}
 	for name, target := range folders {
@@ -235,6 +253,9 @@ func (h *Host) KillDaemon() {
 
 // Stop ends the host's libvirtd and all its guests.
 func (h *Host) Stop() {
+	if h.ssh != nil {
+		h.ssh.stop()
+	}
 	if h.reports != nil {
 		_ = h.reports.Close()
 	}
@@ -273,7 +294,7 @@ func (h *Host) prepare() error {
 	//
 	// Mode open leaves the machine's packet filters alone, of which there are none in a sandbox.
 	network, err := client.NetworkDefineXML(fmt.Sprintf("<network><name>%s</name><forward mode='open'/><bridge name='virbr0' stp='off' delay='0'/>"+
-		"<ip address='%s' prefix='%d'><dhcp><range start='%s' end='%s'><lease expiry='2' unit='minutes'/></range></dhcp></ip></network>", Network, h.Gateway(), h.options.Guests.Bits(), first, last))
+		"<ip address='%s' prefix='%d'><dhcp><range start='%s' end='%s'><lease expiry='%d' unit='seconds'/></range></dhcp></ip></network>", Network, h.Gateway(), h.options.Guests.Bits(), first, last, int(leaseTime.Seconds())))
 	if err != nil {
 		return err
 	}
@@ -318,74 +339,4 @@ func (h *Host) Reports() ([]report.Report, <-chan struct{}) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return append([]report.Report(nil), h.reached...), h.news
-}
-
-// Domains are the UUIDs of all domains of the host, whether they run or not.
-func (h *Host) Domains() ([]string, error) {
-	client, err := h.Connect()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Disconnect() }()
-	domains, _, err := client.ConnectListAllDomains(1, 0)
-	if err != nil {
-		return nil, err
-	}
-	var uuids []string
-	for _, domain := range domains {
-		uuids = append(uuids, uuid.UUID(domain.UUID).String())
-	}
-	return uuids, nil
-}
-
-// Left lists what is on the host that machines have made: domains, volumes, and leases of addresses.
-func (h *Host) Left() ([]string, error) {
-	client, err := h.Connect()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Disconnect() }()
-	var left []string
-	domains, _, err := client.ConnectListAllDomains(1, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, domain := range domains {
-		left = append(left, "domain "+domain.Name)
-	}
-	pool, err := client.StoragePoolLookupByName(Pool)
-	if err != nil {
-		return nil, err
-	}
-	if err := client.StoragePoolRefresh(pool, 0); err != nil {
-		return nil, err
-	}
-	volumes, _, err := client.StoragePoolListAllVolumes(pool, 1, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, volume := range volumes {
-		left = append(left, "volume "+volume.Name)
-	}
-	network, err := client.NetworkLookupByName(Network)
-	if err != nil {
-		return nil, err
-	}
-	leases, _, err := client.NetworkGetDhcpLeases(network, nil, 1, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, lease := range leases {
-		for _, mac := range lease.Mac {
-			left = append(left, "lease "+mac)
-		}
-	}
-	variables, err := filepath.Glob(h.path("lib", "qemu", "nvram", "*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range variables {
-		left = append(left, "firmware variables "+filepath.Base(file))
-	}
-	return left, nil
 }

@@ -62,8 +62,10 @@ func TestHosts(t *testing.T) {
 		g.Expect(got.MetaData).To(BeZero())
 		g.Expect(got.Address).To(HavePrefix(fmt.Sprintf("10.90.%d.", i)))
 		// The guest may report before libvirt's file of leases says what it got.
-		g.Eventually(host.Left).WithTimeout(time.Minute).Should(
-			ConsistOf("domain guest", "volume root-guest", "firmware variables guest_VARS.fd", "lease "+got.MACAddress))
+		g.Eventually(host.Leases).WithTimeout(time.Minute).Should(And(HaveLen(1), HaveKey(got.MACAddress)))
+		g.Expect(host.Left()).To(ConsistOf("domain guest", "volume root-guest", "firmware variables guest_VARS.fd"))
+		g.Expect(host.Forgets(got.MACAddress, time.Now())).To(Succeed())
+		g.Expect(host.Forgets(got.MACAddress, time.Now().Add(-time.Hour))).To(MatchError(ContainSubstring("keeps the address of " + got.MACAddress)))
 
 		client, err := host.Connect()
 		g.Expect(err).ToNot(HaveOccurred())

@@ -42,7 +42,7 @@ type Image struct {
 
 // Runner runs the pods of one node, and binds to it every pod that has no node yet.
 type Runner struct {
-	// Node is the name of the node.
+	// Node is the name of the node, which no other Runner of the sandbox has.
 	Node string
 	// Dir is a folder for the pods' files. Logs are in logs/<namespace>_<pod>_<container>.log.
 	Dir string
@@ -156,7 +156,7 @@ func (r *Runner) pod(object *corev1.Pod) *pod {
 	r.names++
 	made := &pod{
 		runner: r, key: client.ObjectKeyFromObject(object), containers: map[string]*container{},
-		name: fmt.Sprintf("pod%d", r.names), dir: filepath.Join(r.Dir, string(object.UID)),
+		name: fmt.Sprintf("%s-pod%d", r.Node, r.names), dir: filepath.Join(r.Dir, string(object.UID)),
 	}
 	r.pods[object.UID] = made
 	return made

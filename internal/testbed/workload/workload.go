@@ -22,6 +22,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,12 +31,17 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/controlplane"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
-	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
 // providerIDPrefix is what the provider puts before the instance ID of a machine.
 const providerIDPrefix = "libvirt:///"
+
+// Host is where guests report from: all that they have told, the oldest first, and a channel that is
+// closed when there is more.
+type Host interface {
+	Reports() ([]report.Report, <-chan struct{})
+}
 
 // Player plays the machines of all workload clusters.
 type Player struct {
@@ -46,39 +52,51 @@ type Player struct {
 	// Etcd and APIServer are the programs.
 	Etcd, APIServer string
 	// Hosts are where guests report from.
-	Hosts []*libvirthost.Host
+	Hosts []Host
 
-	client client.Client
-	events chan event.GenericEvent
-
-	mutex    sync.Mutex
-	clusters map[types.NamespacedName]*cluster
+	mutex       sync.Mutex
+	managements []*management
+	clusters    map[types.NamespacedName]*cluster
 }
 
-// cluster is a control plane that runs.
+// management is a management cluster whose workload clusters are played.
+type management struct {
+	*Player
+	client client.Client
+	events chan event.GenericEvent
+}
+
+// cluster is a control plane, from when it is started on.
 type cluster struct {
+	mutex        sync.Mutex
 	controlPlane *controlplane.ControlPlane
 	client       client.Client
 }
 
-// SetupWithManager adds the player to a manager whose scheme has Cluster API's core kinds, which have
-// to be installed already.
+// workers are how many machines are looked at, and control planes started, at once.
+const workers = 4
+
+// SetupWithManager has the workload clusters of one more management cluster played, by a manager whose
+// scheme has Cluster API's core kinds, which have to be installed already. A cluster that is moved from
+// one management cluster to another keeps its control plane.
 func (p *Player) SetupWithManager(mgr ctrl.Manager) error {
-	p.client = mgr.GetClient()
-	p.clusters = map[types.NamespacedName]*cluster{}
-	p.events = make(chan event.GenericEvent)
+	m := &management{Player: p, client: mgr.GetClient(), events: make(chan event.GenericEvent)}
+	p.mutex.Lock()
+	p.managements = append(p.managements, m)
+	p.mutex.Unlock()
 	for _, host := range p.Hosts {
-		err := mgr.Add(managerFunc(func(ctx context.Context) error { return p.follow(ctx, host) }))
+		err := mgr.Add(managerFunc(func(ctx context.Context) error { return m.follow(ctx, host) }))
 		if err != nil {
 			return err
 		}
 	}
-	if err := ctrl.NewControllerManagedBy(mgr).Named("workload-clusters").For(&clusterv1.Cluster{}).Complete(reconcile.Func(p.stopDeleted)); err != nil {
+	if err := ctrl.NewControllerManagedBy(mgr).Named("workload-clusters").For(&clusterv1.Cluster{}).Complete(reconcile.Func(m.stopDeleted)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("workload-machines").For(&clusterv1.Machine{}).
-		WatchesRawSource(source.Channel(p.events, handler.EnqueueRequestsFromMapFunc(p.all))).
-		Complete(p)
+		WatchesRawSource(source.Channel(m.events, handler.EnqueueRequestsFromMapFunc(m.all))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(m)
 }
 
 type managerFunc func(ctx context.Context) error
@@ -87,11 +105,11 @@ type managerFunc func(ctx context.Context) error
 func (f managerFunc) Start(ctx context.Context) error { return f(ctx) }
 
 // follow has all machines looked at when a host's guests have reported.
-func (p *Player) follow(ctx context.Context, host *libvirthost.Host) error {
+func (m *management) follow(ctx context.Context, host Host) error {
 	for {
 		_, more := host.Reports()
 		select {
-		case p.events <- event.GenericEvent{Object: &clusterv1.Machine{}}:
+		case m.events <- event.GenericEvent{Object: &clusterv1.Machine{}}:
 		case <-ctx.Done():
 			return nil
 		}
@@ -103,9 +121,9 @@ func (p *Player) follow(ctx context.Context, host *libvirthost.Host) error {
 	}
 }
 
-func (p *Player) all(ctx context.Context, _ client.Object) []reconcile.Request {
+func (m *management) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	var machines clusterv1.MachineList
-	if err := p.client.List(ctx, &machines); err != nil {
+	if err := m.client.List(ctx, &machines); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "listing Machines")
 		return nil
 	}
@@ -117,33 +135,49 @@ func (p *Player) all(ctx context.Context, _ client.Object) []reconcile.Request {
 }
 
 // Reconcile gives a machine whose guest has reported its node.
-func (p *Player) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (m *management) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var machine clusterv1.Machine
-	if err := p.client.Get(ctx, request.NamespacedName, &machine); err != nil {
+	if err := m.client.Get(ctx, request.NamespacedName, &machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !machine.DeletionTimestamp.IsZero() || machine.Status.NodeRef.IsDefined() {
 		return ctrl.Result{}, nil
 	}
-	got := p.report(machine.Spec.ProviderID)
+	got := m.report(machine.Spec.ProviderID)
 	if got == nil {
 		return ctrl.Result{}, nil
 	}
 	key := types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 	_, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.clusters[key] == nil {
-		if !isControlPlane {
-			return ctrl.Result{}, fmt.Errorf("the cluster %s has no control plane for its worker %s", key, machine.Name)
-		}
-		started, err := p.start(ctx, key)
-		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("starting the control plane of the cluster %s: %w", key, err)
-		}
-		p.clusters[key] = started
+	played, err := m.controlPlane(ctx, key, isControlPlane)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("the control plane of the cluster %s, which %s is of: %w", key, machine.Name, err)
 	}
-	return ctrl.Result{}, p.clusters[key].join(ctx, &machine, got, isControlPlane)
+	return ctrl.Result{}, played.join(ctx, &machine, got, isControlPlane)
+}
+
+// controlPlane returns the control plane of a cluster, which begins with its first control plane machine.
+func (m *management) controlPlane(ctx context.Context, key types.NamespacedName, begin bool) (*cluster, error) {
+	m.mutex.Lock()
+	found := m.clusters[key]
+	if found == nil {
+		if m.clusters == nil {
+			m.clusters = map[types.NamespacedName]*cluster{}
+		}
+		found = &cluster{}
+		m.clusters[key] = found
+	}
+	m.mutex.Unlock()
+
+	found.mutex.Lock()
+	defer found.mutex.Unlock()
+	if found.controlPlane != nil {
+		return found, nil
+	}
+	if !begin {
+		return nil, errors.New("it doesn't run so far")
+	}
+	return found, m.start(ctx, key, found)
 }
 
 // report is the newest one of the guest with a provider ID, or nil.
@@ -165,48 +199,52 @@ func (p *Player) report(providerID string) *report.Report {
 
 // start starts the control plane of a cluster as kubeadm init does: with the authority that Cluster
 // API made for it, and with the ConfigMap by which Cluster API sees that it is initialized.
-func (p *Player) start(ctx context.Context, key types.NamespacedName) (_ *cluster, err error) {
+func (m *management) start(ctx context.Context, key types.NamespacedName, into *cluster) (err error) {
 	var object clusterv1.Cluster
-	if err := p.client.Get(ctx, key, &object); err != nil {
-		return nil, err
+	if err := m.client.Get(ctx, key, &object); err != nil {
+		return err
 	}
 	var secret corev1.Secret
-	if err := p.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "-ca"}, &secret); err != nil {
-		return nil, err
+	if err := m.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "-ca"}, &secret); err != nil {
+		return err
 	}
 	ca, err := authority.Load(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	address, err := netip.ParseAddr(object.Spec.ControlPlaneEndpoint.Host)
 	if err != nil {
-		return nil, fmt.Errorf("the endpoint has to be an address of the testbed's network: %w", err)
+		return fmt.Errorf("the endpoint has to be an address of the testbed's network: %w", err)
 	}
-	if err := p.Network.AddAddress(address); err != nil {
-		return nil, err
+	if err := m.Network.AddAddress(address); err != nil {
+		return err
 	}
 	running, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(p.Dir, string(object.UID)), Etcd: p.Etcd, APIServer: p.APIServer,
+		Dir: filepath.Join(m.Dir, string(object.UID)), Etcd: m.Etcd, APIServer: m.APIServer,
 		Address: address, Port: int(object.Spec.ControlPlaneEndpoint.Port), CA: ca,
 	})
 	if err != nil {
-		return nil, errors.Join(err, p.Network.RemoveAddress(address))
+		return errors.Join(err, m.Network.RemoveAddress(address))
 	}
 	defer func() {
 		if err != nil {
 			running.Stop()
-			err = errors.Join(err, p.Network.RemoveAddress(address))
+			err = errors.Join(err, m.Network.RemoveAddress(address))
 		}
 	}()
-	started := &cluster{controlPlane: running}
-	if started.client, err = client.New(running.Config, client.Options{}); err != nil {
-		return nil, err
+	workload, err := client.New(running.Config, client.Options{})
+	if err != nil {
+		return err
 	}
 	configuration := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
 		Data:       map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: " + key.Name + "\n"},
 	}
-	return started, started.client.Create(ctx, configuration)
+	if err := workload.Create(ctx, configuration); err != nil {
+		return err
+	}
+	into.controlPlane, into.client = running, workload
+	return nil
 }
 
 // join makes the node of a guest, as its kubelet does.
@@ -218,10 +256,12 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 	if isControlPlane {
 		node.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
-	if err := c.client.Create(ctx, node); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return nil
+	if err := c.client.Create(ctx, node); apierrors.IsAlreadyExists(err) {
+		err = c.client.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if err != nil || len(node.Status.Conditions) > 0 {
+			return err
 		}
+	} else if err != nil {
 		return fmt.Errorf("making the node of %s: %w", machine.Name, err)
 	}
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("128Mi")}
@@ -245,19 +285,25 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 	return c.client.Status().Update(ctx, node)
 }
 
-// stopDeleted ends the control plane of a cluster that is no more.
+// stopDeleted ends the control plane of a cluster that is no more, in any management cluster.
 func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	err := p.client.Get(ctx, request.NamespacedName, &clusterv1.Cluster{})
-	if !apierrors.IsNotFound(err) {
-		return ctrl.Result{}, err
-	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	for _, m := range p.managements {
+		if err := m.client.Get(ctx, request.NamespacedName, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
+		}
+	}
 	gone := p.clusters[request.NamespacedName]
 	if gone == nil {
 		return ctrl.Result{}, nil
 	}
 	delete(p.clusters, request.NamespacedName)
+	gone.mutex.Lock()
+	defer gone.mutex.Unlock()
+	if gone.controlPlane == nil {
+		return ctrl.Result{}, nil
+	}
 	gone.controlPlane.Stop()
 	return ctrl.Result{}, p.Network.RemoveAddress(gone.controlPlane.Address())
 }
@@ -265,12 +311,14 @@ func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (re
 // Client has all rights in the workload cluster with a name, once its control plane runs.
 func (p *Player) Client(key types.NamespacedName) (client.Client, bool) {
 	p.mutex.Lock()
-	defer p.mutex.Unlock()
 	found := p.clusters[key]
+	p.mutex.Unlock()
 	if found == nil {
 		return nil, false
 	}
-	return found.client, true
+	found.mutex.Lock()
+	defer found.mutex.Unlock()
+	return found.client, found.client != nil
 }
 
 // Stop ends all control planes.
@@ -278,6 +326,10 @@ func (p *Player) Stop() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for _, running := range p.clusters {
-		running.controlPlane.Stop()
+		running.mutex.Lock()
+		if running.controlPlane != nil {
+			running.controlPlane.Stop()
+		}
+		running.mutex.Unlock()
 	}
 }

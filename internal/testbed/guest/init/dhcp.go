@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -116,18 +117,18 @@ func exchange(socket net.PacketConn, mac net.HardwareAddr, kind, expected byte, 
 			return lease{}, err
 		}
 		answer := buffer[:size]
-		if size < dhcpHeader+len(dhcpCookie) || [4]byte(answer[4:8]) != id {
-			continue
-		}
-		if got, is := parse(answer, expected); is {
+		if got, is := parse(answer, id, expected); is {
 			got.mac = mac
 			return got, nil
 		}
 	}
 }
 
-// parse reads an answer of the kind that is expected.
-func parse(answer []byte, expected byte) (lease, bool) {
+// parse reads an answer to a message, of the kind that is expected. Anything else on the network is none.
+func parse(answer []byte, id [4]byte, expected byte) (lease, bool) {
+	if len(answer) < dhcpHeader+len(dhcpCookie) || [4]byte(answer[4:8]) != id || !bytes.Equal(answer[dhcpHeader:dhcpHeader+len(dhcpCookie)], dhcpCookie) {
+		return lease{}, false
+	}
 	result := lease{address: net.IP(append([]byte(nil), answer[16:20]...))}
 	options := answer[dhcpHeader+len(dhcpCookie):]
 	is := false

@@ -60,6 +60,12 @@ func boot() error {
 		return err
 	}
 	result.SystemUUID = strings.ToLower(strings.TrimSpace(string(uuid)))
+	if result.Disks, err = findDisks("/sys/block"); err != nil {
+		return err
+	}
+	if result.TPM, err = readLine("/sys/class/tpm/tpm0/tpm_version_major"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	lease, err := configure(networkDevice)
 	if err != nil {
 		return err

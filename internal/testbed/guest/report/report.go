@@ -15,6 +15,10 @@ type Report struct {
 	UserDataSHA256 string
 	// SystemUUID is that of the domain, as the firmware tells it.
 	SystemUUID string
+	// Disks are the sizes in bytes of the disks that have a serial number, by that.
+	Disks map[string]int64
+	// TPM is the major version of the TPM's specification, such as 2. Empty where there is none.
+	TPM string
 	// MACAddress of the first interface, and its Address by DHCP.
 	MACAddress, Address string
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// sector is what the kernel counts the sizes of disks in, whatever the disk's own sectors are.
+const sector = 512
+
+// findDisks returns the sizes in bytes of the disks that have a serial number, by that, from a folder
+// like /sys/block.
+func findDisks(folder string) (map[string]int64, error) {
+	devices, err := filepath.Glob(filepath.Join(folder, "vd*"))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int64{}
+	for _, device := range devices {
+		serial, err := readLine(filepath.Join(device, "serial"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if serial == "" {
+			continue
+		}
+		size, err := readLine(filepath.Join(device, "size"))
+		if err != nil {
+			return nil, err
+		}
+		sectors, err := strconv.ParseInt(size, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("reading the size of %s: %w", filepath.Base(device), err)
+		}
+		found[serial] = sectors * sector
+	}
+	return found, nil
+}
+
+func readLine(file string) (string, error) {
+	content, err := os.ReadFile(file)
+	return strings.TrimSpace(string(content)), err
+}

@@ -1,0 +1,109 @@
+package repository_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
+)
+
+// kustomize is a program that prints what the tree has, and so stands for the real one, which other
+// tests of the testbed run.
+const kustomize = "#!/bin/sh\n[ \"$1\" = build ] && exec cat \"$2/components.yaml\"\n"
+
+// sources makes a module with the trees of Cluster API's providers, and the program that builds them.
+// change may change the components of each.
+func sources(t *testing.T, change func(repository.Provider, string) string) repository.Options {
+	t.Helper()
+	g := NewWithT(t)
+	options := repository.Options{
+		Dir: filepath.Join(t.TempDir(), "repository"), Module: t.TempDir(), Version: "v1.2.3",
+		Kustomize: filepath.Join(t.TempDir(), "kustomize"), CertManager: []byte("kind: Namespace\n"),
+		Entries:   []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: "/release/infrastructure-components.yaml"}},
+		Variables: map[string]string{"CHECKSUM": "12"},
+	}
+	g.Expect(os.WriteFile(options.Kustomize, []byte(kustomize), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(options.Module, "metadata.yaml"), []byte("releaseSeries: []\n"), 0o644)).To(Succeed())
+	for _, provider := range repository.Providers {
+		components := fmt.Sprintf("image: gcr.io/k8s-staging-cluster-api/%s:main\nimagePullPolicy: Always\n", filepath.Base(provider.Image))
+		file := filepath.Join(options.Module, provider.Tree, "components.yaml")
+		g.Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(file, []byte(change(provider, components)), 0o644)).To(Succeed())
+	}
+	return options
+}
+
+// TestWrite: every provider that clusterctl.yaml lists is there, with the images of the release.
+func TestWrite(t *testing.T) {
+	g := NewWithT(t)
+	options := sources(t, func(_ repository.Provider, components string) string { return components })
+	file, err := repository.Write(context.Background(), options)
+	g.Expect(err).ToNot(HaveOccurred())
+	content, err := os.ReadFile(file)
+	g.Expect(err).ToNot(HaveOccurred())
+	var config struct {
+		Providers   []repository.Entry `json:"providers"`
+		CertManager map[string]string  `json:"cert-manager"`
+		Checksum    string             `json:"CHECKSUM"`
+	}
+	g.Expect(yaml.Unmarshal(content, &config)).To(Succeed())
+	g.Expect(config.Checksum).To(Equal("12"), "a variable stays text")
+	g.Expect(os.ReadFile(config.CertManager["url"])).To(BeEquivalentTo("kind: Namespace\n"))
+	g.Expect(config.Providers).To(HaveLen(1 + len(repository.Providers)))
+	g.Expect(config.Providers[0]).To(Equal(options.Entries[0]))
+	for i, provider := range repository.Providers {
+		entry := config.Providers[i+1]
+		g.Expect([]string{entry.Name, entry.Type}).To(Equal([]string{provider.Name, provider.Type}))
+		// clusterctl takes label and version of a local repository from the path.
+		g.Expect(filepath.Dir(entry.URL)).To(Equal(filepath.Join(options.Dir, provider.Label, "v1.2.3")))
+		g.Expect(os.ReadFile(entry.URL)).To(BeEquivalentTo("image: " + provider.Image + ":v1.2.3\nimagePullPolicy: IfNotPresent\n"))
+		g.Expect(os.ReadFile(filepath.Join(filepath.Dir(entry.URL), "metadata.yaml"))).To(BeEquivalentTo("releaseSeries: []\n"))
+	}
+}
+
+// TestWriteFails: what isn't as expected is named, with the provider.
+func TestWriteFails(t *testing.T) {
+	bootstrap := "bootstrap-kubeadm"
+	only := func(change func(string) string) func(repository.Provider, string) string {
+		return func(provider repository.Provider, components string) string {
+			if provider.Label == bootstrap {
+				return change(components)
+			}
+			return components
+		}
+	}
+	same := func(_ repository.Provider, components string) string { return components }
+	tests := []struct {
+		name   string
+		change func(repository.Provider, string) string
+		spoil  func(repository.Options) error
+		want   []string
+	}{
+		{"no image", only(func(string) string { return "kind: Namespace\n" }), nil, []string{bootstrap, "0 times"}},
+		{"two images", only(func(components string) string { return components + components }), nil, []string{bootstrap, "2 times"}},
+		{"an image of another name", only(func(components string) string { return strings.Replace(components, ":main", ":v1", 1) }), nil, []string{bootstrap, "0 times"}},
+		{"no tree", same, func(o repository.Options) error { return os.RemoveAll(filepath.Join(o.Module, "bootstrap")) }, []string{bootstrap, "No such file"}},
+		{"no metadata", same, func(o repository.Options) error { return os.Remove(filepath.Join(o.Module, "metadata.yaml")) }, []string{"metadata.yaml"}},
+		{"no kustomize", same, func(o repository.Options) error { return os.Remove(o.Kustomize) }, []string{"kustomize"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			options := sources(t, test.change)
+			if test.spoil != nil {
+				g.Expect(test.spoil(options)).To(Succeed())
+			}
+			_, err := repository.Write(context.Background(), options)
+			for _, want := range test.want {
+				g.Expect(err).To(MatchError(ContainSubstring(want)))
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// scene is what is done with a world and holds afterwards. It waits by itself for what it needs, and
+// leaves nothing on hosts.
+type scene struct {
+	name string
+	run  func(ctx context.Context, g *WithT, w *world)
+}
+
+// beside are scenes that don't notice each other: each has a cluster and a namespace of its own. They
+// run at the same time, the longest one first.
+var beside = []scene{
+	{"a deployment's life", deploymentLife},
+	{"a host's key is pinned", hostKeyPinned},
+}
+
+// alone are scenes that others would notice. They come afterwards, one by one, and go on with the
+// cluster of the first scene until the last of them deletes it.
+var alone = []scene{
+	{"libvirtd is killed and started again", daemonKilled},
+	{"deletion leaves nothing", func(ctx context.Context, g *WithT, w *world) { w.demo.delete(ctx, g) }},
+}
+
+// TestScenes plays all scenes in one world, after which hosts have nothing left.
+func TestScenes(t *testing.T) {
+	g := NewWithT(t)
+	ctx := t.Context()
+	w := newWorld(ctx, t, g)
+	w.hostsReady(ctx, g)
+	t.Run("beside", func(t *testing.T) {
+		// Not t.Parallel, which counts processors: scenes wait more than they work.
+		var group sync.WaitGroup
+		for _, scene := range beside {
+			group.Go(func() { t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) }) })
+		}
+		group.Wait()
+	})
+	for _, scene := range alone {
+		if t.Failed() {
+			return
+		}
+		t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) })
+	}
+	w.nothingLeft(g)
+}
