@@ -101,6 +101,7 @@ func run(ctx context.Context, options *options) error {
 		Concurrency:      options.concurrency,
 		Fleet:            hosts,
 		Images:           options.images,
+		Orphans:          options.orphans,
 	}); err != nil {
 		return err
 	}

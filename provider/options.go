@@ -28,6 +28,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/orphans"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
@@ -35,6 +36,8 @@ const (
 	controllerName   = "caplv-controller-manager"
 	leaderElectionID = "controller-leader-election-caplv"
 	cacheSyncTimeout = 5 * time.Minute
+	// minOrphanAge is the least that --orphan-min-age may be: longer than moves take that go well.
+	minOrphanAge = 10 * time.Minute
 )
 
 // options are what the command line says.
@@ -49,6 +52,7 @@ type options struct {
 	syncPeriod  time.Duration
 	concurrency controllers.Concurrency
 	images      images.Options
+	orphans     orphans.Options
 
 	kubeAPIQPS   float32
 	kubeAPIBurst int
@@ -117,6 +121,11 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.images.InAll, "image-transfers", 8,
 		"Number of images that are brought to hosts at once, to all of them together.")
 
+	flags.BoolVar(&o.orphans.Collect, "collect-orphans", false,
+		"Delete domains and volumes on hosts that were made for LibvirtMachines which don't exist. They are only reported otherwise.")
+	flags.DurationVar(&o.orphans.MinAge, "orphan-min-age", 24*time.Hour,
+		"How long something must have been seen without its LibvirtMachine before --collect-orphans deletes it. At least 10 minutes.")
+
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
 		"Requests a second that the manager sends to the API server at most.")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
@@ -159,6 +168,12 @@ func (o *options) validate() error {
 		if flag.value < 1 {
 			errs = append(errs, fmt.Errorf("--%s=%d: must be at least 1", flag.name, flag.value))
 		}
+	}
+	if o.orphans.MinAge < minOrphanAge {
+		errs = append(errs, fmt.Errorf("--orphan-min-age=%s: must be at least %s", o.orphans.MinAge, minOrphanAge))
+	}
+	if o.orphans.Collect && (o.namespace != "" || o.watchFilter != "") {
+		errs = append(errs, errors.New("--collect-orphans: a manager with --namespace or --watch-filter isn't the only one, and must not delete what it doesn't know: leave it out"))
 	}
 	if o.leaderElect && o.leaderElectLeaseDuration <= o.leaderElectRenewDeadline {
 		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration=%s: must be greater than --leader-elect-renew-deadline, which is %s",

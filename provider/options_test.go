@@ -17,6 +17,7 @@ func TestFlagsOfTheDeploymentExist(t *testing.T) {
 		"libvirtcluster-concurrency", "libvirtmachine-concurrency", "libvirtmachinetemplate-concurrency",
 		"libvirtmachinepool-concurrency", "libvirthost-concurrency", "libvirtclusteridentity-concurrency",
 		"webhook-port", "webhook-cert-dir", "webhook-cert-name", "webhook-key-name",
+		"collect-orphans", "orphan-min-age",
 		"health-addr", "profiler-address", "contention-profiling",
 		"diagnostics-address", "insecure-diagnostics", "tls-min-version", "tls-cipher-suites",
 		"feature-gates", "v", "logging-format",
@@ -25,9 +26,13 @@ func TestFlagsOfTheDeploymentExist(t *testing.T) {
 	}
 }
 
+const notTheOnlyOne = "--collect-orphans: a manager with --namespace or --watch-filter isn't the only one, and must not delete what it doesn't know: leave it out"
+
 func TestFlagsAreValidated(t *testing.T) {
 	for message, args := range map[string][]string{
 		"": {"--leader-elect", "--namespace=team-a", "--watch-filter=blue"},
+		"--orphan-min-age=9m0s: must be at least 10m0s": {"--orphan-min-age=9m"},
+		notTheOnlyOne: {"--collect-orphans", "--watch-filter=blue"},
 		"--libvirthost-concurrency=0: must be at least 1": {"--libvirthost-concurrency=0"},
 		"--leader-elect-lease-duration=5s: must be greater than --leader-elect-renew-deadline, which is 10s": {
 			"--leader-elect", "--leader-elect-lease-duration=5s"},

@@ -266,6 +266,29 @@ const (
 
 	// InMaintenanceReason: the host isn't Ready because spec.maintenance takes it out of use.
 	InMaintenanceReason = "InMaintenance"
+
+	// OrphansFoundCondition is True when domains or volumes on the host were made for LibvirtMachines that
+	// don't exist. It is no part of Ready: machines can be placed all the same.
+	OrphansFoundCondition = "OrphansFound"
+
+	// OrphansFoundReason: there are such; the message names some, and status.orphans has them.
+	OrphansFoundReason = "OrphansFound"
+
+	// NoOrphansReason: there are none.
+	NoOrphansReason = "NoOrphans"
+
+	// EvacuatedCondition is True when spec.maintenance asks for Evacuate and no machine is left on the
+	// host. It isn't there when evacuation isn't asked for, and is no part of Ready.
+	EvacuatedCondition = "Evacuated"
+
+	// EvacuatedReason: no machine is bound to the host.
+	EvacuatedReason = "Evacuated"
+
+	// EvacuatingReason: machines are being replaced; the message says which, and what it waits for.
+	EvacuatingReason = "Evacuating"
+
+	// EvacuationBlockedReason: none of the machines that are left can be replaced; the message says why.
+	EvacuationBlockedReason = "EvacuationBlocked"
 )
 
 // Conditions of a LibvirtClusterIdentity. It has Ready and Paused only.

@@ -242,7 +242,8 @@ const (
 
 // LibvirtHostStatus is what was last seen of a host.
 type LibvirtHostStatus struct {
-	// conditions of the host, at most 32: Ready, Paused, Reachable, PoolsReady, NetworksReady.
+	// conditions of the host, at most 32: Ready, Paused, Reachable, PoolsReady, NetworksReady,
+	// OrphansFound, and Evacuated while spec.maintenance asks for it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -280,6 +281,102 @@ type LibvirtHostStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Machines *int32 `json:"machines,omitempty"`
+
+	// orphans are domains and volumes on the host that were made for LibvirtMachines which don't exist, by
+	// the UUID of the machine. At most 64: the condition OrphansFound says how many there are.
+	// +optional
+	// +listType=map
+	// +listMapKey=uuid
+	// +kubebuilder:validation:MaxItems=64
+	Orphans []HostOrphan `json:"orphans,omitempty"`
+
+	// evacuation is how far the host is evacuated, while spec.maintenance asks for it.
+	// +optional
+	Evacuation *HostEvacuation `json:"evacuation,omitempty"`
+}
+
+// HostOrphan is what is left on a host of a LibvirtMachine that doesn't exist.
+type HostOrphan struct {
+	// uuid of the machine, with which the names of its volumes begin.
+	// +required
+	// +kubebuilder:validation:MinLength=36
+	// +kubebuilder:validation:MaxLength=36
+	UUID string `json:"uuid,omitempty"`
+
+	// domain is the name of the domain. Empty when only volumes are left. At most 255 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Domain string `json:"domain,omitempty"`
+
+	// machine is the LibvirtMachine that the domain says it was made for, as namespace/name. Volumes
+	// don't say it. At most 317 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Machine string `json:"machine,omitempty"`
+
+	// volumes is how many volumes are left.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Volumes *int32 `json:"volumes,omitempty"`
+
+	// since is when it was first found without its LibvirtMachine.
+	// +optional
+	Since metav1.Time `json:"since,omitempty,omitzero"`
+
+	// keptBecause says why it isn't deleted now. At most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	KeptBecause string `json:"keptBecause,omitempty"`
+}
+
+// HostEvacuation is how far a host is evacuated.
+type HostEvacuation struct {
+	// machines is how many LibvirtMachines were bound to the host when the evacuation began.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Machines *int32 `json:"machines,omitempty"`
+
+	// current is the Machine that is being replaced. The next one's turn comes when it is gone and what
+	// owned it has its replacement.
+	// +optional
+	Current *EvacuatedMachine `json:"current,omitempty"`
+}
+
+// EvacuatedMachine is a Machine that is being replaced elsewhere.
+type EvacuatedMachine struct {
+	// namespace of the Machine. At most 63 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// name of the Machine. At most 253 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// uid of the Machine: another one of the same name isn't it. At most 64 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid,omitempty"`
+
+	// ownerKind is the kind of what owns the Machine and replaces it, for example MachineSet. At most 63
+	// characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	OwnerKind string `json:"ownerKind,omitempty"`
+
+	// ownerName is the name of what owns the Machine, in the same namespace. At most 253 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	OwnerName string `json:"ownerName,omitempty"`
 }
 
 // +kubebuilder:object:root=true

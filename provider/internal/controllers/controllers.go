@@ -15,6 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachine"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinetemplate"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/orphans"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
@@ -34,6 +35,9 @@ type Options struct {
 
 	// Images are the limits of bringing images to hosts.
 	Images images.Options
+
+	// Orphans say how often to look for what is left of machines on hosts, and whether to delete it.
+	Orphans orphans.Options
 }
 
 // Concurrency is how many objects of each kind are reconciled at once.
@@ -86,6 +90,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter}},
+		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,
+			reconciler: &orphans.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Options: options.Orphans, WatchFilterValue: filter}},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
 			reconciler: &libvirtclusteridentity.Reconciler{Client: client, WatchFilterValue: filter}},
 	}

@@ -176,7 +176,7 @@ func (s *soak) judgeVolumes(host *world.Host, volumes []hypervisor.VolumeRef, ma
 		uuid := ref.Name[:min(len(ref.Name), uuidLength)]
 		infra := machines[uuid]
 		switch {
-		case strings.HasPrefix(ref.Name, "caplv-image-"):
+		case strings.HasPrefix(ref.Name, "caplv-image-"), strings.HasPrefix(ref.Name, world.ManagerMarker):
 		case infra != nil && infra.Spec.HostName == host.Name && infra.Spec.RootDisk.Clone == infrav1.CloneFull && strings.HasPrefix(ref.Name, uuid+"-root."):
 			copies[uuid] = true
 		default:

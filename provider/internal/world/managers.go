@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,6 +159,8 @@ func (w *World) providerManager(ctx context.Context, config *rest.Config, connec
 	if err := mgr.Add(sessions); err != nil {
 		return nil, err
 	}
-	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Concurrency: controllers.Concurrency{
+	orphans := settings.Orphans
+	orphans.Interval = cmp.Or(orphans.Interval, time.Second)
+	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Orphans: orphans, Concurrency: controllers.Concurrency{
 		LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
 }

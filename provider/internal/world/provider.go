@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/orphans"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
@@ -20,6 +21,9 @@ import (
 type Settings struct {
 	// Images are the limits of bringing images to hosts.
 	Images images.Options
+	// Orphans say what to do about what is left of machines. Hosts are looked at each second if they don't
+	// say otherwise.
+	Orphans orphans.Options
 	// Transport wraps the way from the provider's manager to the API server, if it isn't nil.
 	Transport func(http.RoundTripper) http.RoundTripper
 }

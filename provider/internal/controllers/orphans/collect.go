@@ -1,0 +1,295 @@
+package orphans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// page is how many LibvirtMachines are asked of the API server at once.
+const page = 500
+
+// visit is one look at one host.
+type visit struct {
+	*Reconciler
+	host       *infrav1.LibvirtHost
+	connection hypervisor.Hypervisor
+	// self tells this management cluster from others.
+	self string
+	// pools are the storage pools that can be looked at.
+	pools []string
+	// kept says of each orphan since when it is one and why it is still there.
+	kept map[string]keptOrphan
+}
+
+type keptOrphan struct {
+	since   metav1.Time
+	because string
+}
+
+func activePools(snapshot fleet.Snapshot) []string {
+	var pools []string
+	for name, pool := range snapshot.Pools {
+		if pool.Err == nil && pool.Active {
+			pools = append(pools, name)
+		}
+	}
+	slices.Sort(pools)
+	return pools
+}
+
+// seenIn returns what a snapshot has.
+func seenIn(snapshot fleet.Snapshot) contents {
+	on := contents{domains: snapshot.Domains, volumes: map[hypervisor.VolumeRef]hypervisor.Volume{}}
+	for _, pool := range snapshot.Pools {
+		for _, volume := range pool.Volumes {
+			on.volumes[volume.VolumeRef] = volume
+		}
+	}
+	return on
+}
+
+// read reads from the host itself: snapshots are up to a minute old.
+func (v *visit) read(ctx context.Context) (contents, error) {
+	on := contents{domains: map[string]hypervisor.Domain{}, volumes: map[hypervisor.VolumeRef]hypervisor.Volume{}}
+	domains, err := v.connection.ListDomains(ctx)
+	if err != nil {
+		return on, err
+	}
+	for _, domain := range domains {
+		on.domains[domain.UUID] = domain
+	}
+	for _, pool := range v.pools {
+		volumes, err := v.connection.PoolVolumes(ctx, pool)
+		if err != nil {
+			return on, err
+		}
+		for _, volume := range volumes {
+			on.volumes[volume.VolumeRef] = volume
+		}
+	}
+	return on, nil
+}
+
+// machines lists the LibvirtMachines of all namespaces, as the API server has them.
+func (v *visit) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) {
+	var all []infrav1.LibvirtMachine
+	list := &infrav1.LibvirtMachineList{}
+	for {
+		if err := v.APIReader.List(ctx, list, client.Limit(page), client.Continue(list.Continue)); err != nil {
+			return nil, fmt.Errorf("listing all LibvirtMachines from the API server: %w", err)
+		}
+		all = append(all, list.Items...)
+		if list.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// cluster reads the Cluster that a domain belongs to from the API server, and returns nil when it isn't
+// there.
+func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv1.Cluster, error) {
+	cluster := &clusterv1.Cluster{}
+	err := v.APIReader.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Cluster}, cluster)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Cluster %s/%s from the API server: %w", owner.Namespace, owner.Cluster, err)
+	}
+	return cluster, nil
+}
+
+// findForCertain returns the orphans as the host and the API server know them, in this order: a machine
+// is there before anything of it is, and as long as anything of it is. Nothing of a paused Cluster is an
+// orphan, because its machines may be on their way from one management cluster to another.
+func (v *visit) findForCertain(ctx context.Context) ([]orphan, error) {
+	on, err := v.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := v.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var orphans []orphan
+	for _, o := range find(on, knownOf(machines)) {
+		if o.domain != nil {
+			cluster, err := v.cluster(ctx, o.domain.Owner)
+			if err != nil {
+				return nil, err
+			}
+			if cluster != nil && annotations.IsPaused(cluster, cluster) {
+				continue
+			}
+		}
+		orphans = append(orphans, o)
+	}
+	return orphans, nil
+}
+
+// collect deletes the orphans that may be deleted, and returns those that are left. v.kept says why.
+func (v *visit) collect(ctx context.Context, orphans []orphan) ([]orphan, error) {
+	v.kept = map[string]keptOrphan{}
+	since := map[string]metav1.Time{}
+	for _, before := range v.host.Status.Orphans {
+		since[before.UUID] = before.Since
+	}
+	var left []orphan
+	var errs []error
+	for _, o := range orphans {
+		kept := keptOrphan{since: since[o.uuid]}
+		if kept.since.IsZero() {
+			kept.since = metav1.NewTime(v.time().Truncate(1e9)) // as the API server keeps it
+		}
+		kept.because = v.tooSoon(kept.since)
+		if kept.because == "" {
+			var err error
+			if kept.because, err = v.remove(ctx, o.uuid); err != nil {
+				kept.because = "deleting it failed: " + err.Error()
+				errs = append(errs, err)
+			}
+		}
+		if kept.because == "" {
+			v.recorder.Eventf(v.host, nil, corev1.EventTypeNormal, "OrphanDeleted", "DeleteOrphan", "Deleted the %s", o.String())
+			continue
+		}
+		v.kept[o.uuid] = kept
+		left = append(left, o)
+	}
+	return left, errors.Join(errs...)
+}
+
+// tooSoon says why nothing of that age is deleted, if so.
+func (v *visit) tooSoon(since metav1.Time) string {
+	if !v.Options.Collect {
+		return "the manager runs without --collect-orphans"
+	}
+	if due := since.Add(v.minAge()); v.time().Before(due) {
+		return "it isn't deleted before " + due.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	return ""
+}
+
+// remove deletes what is left of a machine: first it takes the power from the domain, then it deletes
+// the volumes, and then it undefines the domain, which is the record of what is left. Before each of
+// these it asks anew whether it may. It returns why it doesn't go on, if so.
+func (v *visit) remove(ctx context.Context, uuid string) (because string, err error) {
+	for {
+		o, because, err := v.mayDelete(ctx, uuid)
+		if err != nil || because != "" {
+			return because, err
+		}
+		if o == nil {
+			break
+		}
+		log := ctrl.LoggerFrom(ctx).WithValues("LibvirtHost", v.host.Name, "uuid", uuid)
+		switch {
+		case o.domain != nil && o.domain.State.Active():
+			log.Info("Stopping an orphan", "domain", o.domain.Name)
+			err = v.connection.StopDomain(ctx, uuid)
+		case len(o.volumes) > 0:
+			log.Info("Deleting a volume of an orphan", "volume", o.volumes[0].String())
+			err = v.connection.DeleteVolume(ctx, o.volumes[0])
+		default:
+			log.Info("Undefining an orphan", "domain", o.domain.Name)
+			err = v.connection.UndefineDomain(ctx, uuid)
+		}
+		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return "", err
+		}
+	}
+	if err := v.Hosts.Refresh(ctx, v.host.Name, uuid); err != nil {
+		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
+	}
+	return "", nil
+}
+
+// mayDelete looks for an orphan on the host and asks the API server whether it may be deleted. It returns
+// why not, or what is left of it, which is nil when there is nothing.
+func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, error) {
+	host := &infrav1.LibvirtHost{} // stays empty when it is gone
+	if err := v.APIReader.Get(ctx, client.ObjectKeyFromObject(v.host), host); client.IgnoreNotFound(err) != nil {
+		return nil, "", fmt.Errorf("reading the LibvirtHost from the API server: %w", err)
+	}
+	if host.UID != v.host.UID || !host.DeletionTimestamp.IsZero() || annotations.HasPaused(host) || host.Spec.URI != v.host.Spec.URI {
+		return nil, "the LibvirtHost is paused, is being deleted or has changed", nil
+	}
+	on, err := v.read(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if own, others := markers(v.self, v.pools, on); len(others) > 0 {
+		return nil, fmt.Sprintf("another management cluster has machines on the host, or had when it was last here: "+
+			"if it is gone for good, delete the volumes %s", strings.Join(others, ", ")), nil
+	} else if !own {
+		return nil, "the marker of this management cluster isn't in all storage pools of the host", nil
+	}
+	machines, err := v.machines(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	all := find(on, knownOf(machines))
+	at := slices.IndexFunc(all, func(o orphan) bool { return o.uuid == uuid })
+	if at < 0 {
+		if knownOf(machines)[uuid] {
+			return nil, "its LibvirtMachine is there again", nil
+		}
+		return nil, "", nil
+	}
+	o := &all[at]
+	if used := o.usedBy(on); used != "" {
+		return nil, used, nil
+	}
+	because, err := v.belongsElsewhere(ctx, o, machines)
+	return o, because, err
+}
+
+// belongsElsewhere says why a domain may belong to somebody, if so. Volumes don't say whose they are.
+func (v *visit) belongsElsewhere(ctx context.Context, o *orphan, machines []infrav1.LibvirtMachine) (string, error) {
+	if o.domain == nil {
+		return "", nil
+	}
+	owner := o.domain.Owner
+	for i := range machines {
+		if machines[i].Namespace == owner.Namespace && machines[i].Name == owner.Name {
+			return fmt.Sprintf("a LibvirtMachine %s/%s exists, with another provider ID: it may have been restored from a backup", owner.Namespace, owner.Name), nil
+		}
+	}
+	cluster, err := v.cluster(ctx, owner)
+	switch {
+	case err != nil:
+		return "", err
+	case cluster == nil:
+		return fmt.Sprintf("its Cluster %s/%s isn't in this management cluster: it may have been moved", owner.Namespace, owner.Cluster), nil
+	case annotations.IsPaused(cluster, cluster):
+		return fmt.Sprintf("its Cluster %s/%s is paused", owner.Namespace, owner.Cluster), nil
+	}
+	// Disks in pools that the host's spec no longer has can't be seen, and must not be forgotten.
+	var elsewhere []string
+	for _, disk := range o.domain.Disks {
+		if strings.HasPrefix(disk.Name, o.uuid+"-") && !slices.Contains(v.pools, disk.Pool) {
+			elsewhere = append(elsewhere, disk.String())
+		}
+	}
+	if len(elsewhere) > 0 {
+		return fmt.Sprintf("it has disks in storage pools that spec.storagePools doesn't name or that aren't active: %s",
+			strings.Join(elsewhere, ", ")), nil
+	}
+	return "", nil
+}

@@ -1,0 +1,305 @@
+// Package orphans looks on hosts for domains and volumes that were made for LibvirtMachines which don't
+// exist, says so on the LibvirtHost, and deletes them if it is told to.
+//
+// That a machine isn't here doesn't mean that nobody wants it. `clusterctl move` takes machines to
+// another management cluster and leaves the LibvirtHosts behind, several management clusters may share
+// hosts, and the API server may have been restored from a backup. So
+//
+//   - whether a machine exists is asked of the API server itself, in all namespaces, and by its UUID;
+//   - nothing of a Cluster that is paused counts: its machines may be on their way;
+//   - a domain is deleted only as long as its Cluster is here;
+//   - each management cluster leaves a marker on the hosts where it has machines, and nothing is deleted
+//     where there is one of another;
+//   - what is to be deleted was seen as an orphan for long, and all of this is asked again before each
+//     single deletion.
+package orphans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
+
+const (
+	// shownNames is how many orphans a message names at most, and maxOrphans how many the status has.
+	shownNames = 10
+	maxOrphans = 64
+	// maxKept and maxNote are how long a status's reason and an event may be, in bytes.
+	maxKept, maxNote = 1024, 1000
+	// conflictDelay is how long the cache gets to show what somebody else wrote.
+	conflictDelay = time.Second
+)
+
+var count = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "caplv_libvirthost_orphans",
+	Help: "Number of LibvirtMachines that don't exist and of which something is left on the host.",
+}, []string{"host"})
+
+func init() { metrics.Registry.MustRegister(count) }
+
+// Options say how often to look and what to do about what is found. What is 0 has the default.
+type Options struct {
+	// Collect lets orphans be deleted.
+	Collect bool
+	// MinAge is how long something must have been seen as an orphan before it is deleted. A day.
+	MinAge time.Duration
+	// Interval is the time between two looks at a host. A minute.
+	Interval time.Duration
+}
+
+// Hosts are the hosts that are looked at: a fleet.Fleet.
+type Hosts interface {
+	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	Snapshot(host string) (fleet.Snapshot, bool)
+	// Hypervisor returns the connection to a host, or an error with the reason ErrUnreachable.
+	Hypervisor(host string) (hypervisor.Hypervisor, error)
+	// Refresh brings a domain that was just changed into the snapshot.
+	Refresh(ctx context.Context, host, uuid string) error
+}
+
+// Reconciler looks for orphans on LibvirtHosts.
+type Reconciler struct {
+	// Client reads from the manager's cache, and writes.
+	Client client.Client
+
+	// APIReader reads objects from the API server itself.
+	APIReader client.Reader
+
+	// Hosts are the hosts.
+	Hosts Hosts
+
+	// Options say how often to look and what to do.
+	Options Options
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
+	// have to be looked at. Every LibvirtHost is when it is empty.
+	WatchFilterValue string
+
+	recorder events.EventRecorder
+	now      func() time.Time
+
+	lock sync.Mutex
+	// self is the UID of the namespace kube-system, once it is known.
+	self string
+}
+
+// SetupWithManager registers the reconciler with a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = mgr.GetEventRecorder("libvirthost-orphans-controller")
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-orphans")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named("libvirthost-orphans").
+		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
+		WithOptions(options).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("building the controller of orphans: %w", err)
+	}
+	return nil
+}
+
+// Reconcile looks at one host, and again after a while.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	host := &infrav1.LibvirtHost{}
+	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
+		if apierrors.IsNotFound(err) {
+			count.DeleteLabelValues(req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	before := host.DeepCopy()
+	result := ctrl.Result{RequeueAfter: r.interval()}
+	err := r.look(ctx, host)
+	if !equality.Semantic.DeepEqual(before.Status, host.Status) {
+		patched := r.Client.Status().Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		switch {
+		case apierrors.IsConflict(patched):
+			result.RequeueAfter = conflictDelay
+		case client.IgnoreNotFound(patched) != nil:
+			err = errors.Join(err, fmt.Errorf("writing what was found: %w", patched))
+		case patched == nil:
+			r.announce(before, host)
+		}
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}
+
+func (r *Reconciler) interval() time.Duration {
+	if r.Options.Interval > 0 {
+		return r.Options.Interval
+	}
+	return time.Minute
+}
+
+func (r *Reconciler) minAge() time.Duration {
+	if r.Options.MinAge > 0 {
+		return r.Options.MinAge
+	}
+	return 24 * time.Hour
+}
+
+func (r *Reconciler) time() time.Time {
+	if r.now != nil {
+		return r.now()
+	}
+	return time.Now()
+}
+
+// look looks at a host, says what it finds, and deletes what may be deleted.
+func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error {
+	snapshot, _ := r.Hosts.Snapshot(host.Name)
+	connection, err := r.Hosts.Hypervisor(host.Name)
+	if err == nil && !snapshot.Reachable {
+		err = &hypervisor.Error{Operation: "reaching host", Object: host.Name, Reason: hypervisor.ErrUnreachable}
+	}
+	if err != nil {
+		return r.failed(host, err)
+	}
+	self, err := r.identify(ctx)
+	if err != nil {
+		return r.failed(host, err)
+	}
+	v := &visit{Reconciler: r, host: host, connection: connection, self: self, pools: activePools(snapshot)}
+	machines := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+		return r.failed(host, fmt.Errorf("listing LibvirtMachines: %w", err))
+	}
+	seen := seenIn(snapshot)
+	marked := keepMarker(ctx, connection, self, v.pools, seen, r.Options.Collect || anyOn(host.Name, machines.Items))
+	var orphans []orphan
+	// Most of the time there is nothing, and so nothing that is to be asked once more.
+	if len(find(seen, knownOf(machines.Items))) > 0 {
+		if orphans, err = v.findForCertain(ctx); err != nil {
+			return errors.Join(r.failed(host, err), marked)
+		}
+	}
+	orphans, err = v.collect(ctx, orphans)
+	setStatus(host, v.kept, orphans)
+	count.WithLabelValues(host.Name).Set(float64(len(orphans)))
+	return errors.Join(unlessUnreachable(err), unlessUnreachable(marked))
+}
+
+// unlessUnreachable drops the error of a host that was lost on the way: it comes back by itself.
+func unlessUnreachable(err error) error {
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) failed(host *infrav1.LibvirtHost, err error) error {
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		setCondition(host, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "There is no connection to the host")
+		return nil
+	}
+	setCondition(host, metav1.ConditionUnknown, infrav1.InternalErrorReason, err.Error())
+	return err
+}
+
+// identify returns what tells this management cluster from others.
+func (r *Reconciler) identify(ctx context.Context) (string, error) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.self != "" {
+		return r.self, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+		return "", fmt.Errorf("reading the namespace %s, whose UID tells management clusters apart: %w", metav1.NamespaceSystem, err)
+	}
+	if namespace.UID == "" {
+		return "", fmt.Errorf("the namespace %s has no UID", metav1.NamespaceSystem)
+	}
+	r.self = string(namespace.UID)
+	return r.self, nil
+}
+
+func anyOn(host string, machines []infrav1.LibvirtMachine) bool {
+	for i := range machines {
+		if machines[i].Spec.HostName == host {
+			return true
+		}
+	}
+	return false
+}
+
+func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reason, message string) {
+	conditions.Set(host, metav1.Condition{Type: infrav1.OrphansFoundCondition, Status: status, Reason: reason, Message: message})
+}
+
+// setStatus says what was found, and why it is still there. What was found before keeps its time.
+func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []orphan) {
+	host.Status.Orphans = nil
+	var names []string
+	for i := range orphans {
+		o := &orphans[i]
+		why := kept[o.uuid]
+		if len(host.Status.Orphans) < maxOrphans {
+			entry := infrav1.HostOrphan{UUID: o.uuid, Volumes: ptr.To(int32(len(o.volumes))), Since: why.since, //nolint:gosec // few
+				KeptBecause: why.because[:min(len(why.because), maxKept)]}
+			if o.domain != nil {
+				entry.Domain = o.domain.Name[:min(len(o.domain.Name), 255)]
+				entry.Machine = o.domain.Owner.Namespace + "/" + o.domain.Owner.Name
+			}
+			host.Status.Orphans = append(host.Status.Orphans, entry)
+		}
+		names = append(names, o.String())
+	}
+	if len(orphans) == 0 {
+		setCondition(host, metav1.ConditionFalse, infrav1.NoOrphansReason, "")
+		return
+	}
+	if rest := len(names) - shownNames; rest > 0 {
+		names = append(names[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
+	}
+	setCondition(host, metav1.ConditionTrue, infrav1.OrphansFoundReason,
+		fmt.Sprintf("%d LibvirtMachines don't exist and have left something: %s", len(orphans), strings.Join(names, "; ")))
+}
+
+// announce makes an event when there are other orphans than before.
+func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
+	is := conditions.Get(after, infrav1.OrphansFoundCondition)
+	was := conditions.Get(before, infrav1.OrphansFoundCondition)
+	if is.Status != metav1.ConditionTrue || was != nil && was.Status == is.Status && was.Message == is.Message {
+		return
+	}
+	r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "LookForOrphans", "%s", is.Message[:min(len(is.Message), maxNote)])
+}
