@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/evacuation"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtcluster"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtclusteridentity"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirthost"
@@ -90,6 +91,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter}},
+		{name: "evacuations", concurrency: options.Concurrency.LibvirtHost,
+			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &orphans.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Options: options.Orphans, WatchFilterValue: filter}},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,

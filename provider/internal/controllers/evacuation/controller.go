@@ -1,0 +1,137 @@
+// Package evacuation empties LibvirtHosts whose spec.maintenance asks for it: it asks MachineHealthChecks
+// to replace the machines that are there, one after the other.
+//
+// The only thing that it does to a Machine is to set the annotation cluster.x-k8s.io/remediate-machine,
+// by which a MachineHealthCheck counts it as unhealthy. Whether, when and how it is replaced is up to the
+// MachineHealthCheck, with its limits, and to what owns the Machine. Machines of a MachinePool are the
+// exception: Cluster API's own controller doesn't act on health checks of those, so they are deleted here
+// once their MachineHealthCheck says that they are to be replaced.
+//
+// The host's status names the Machine that is being replaced before anything is done to it, so that there
+// is one at a time whenever the controller is killed.
+package evacuation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinehealthchecks;machinepools;machinesets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
+
+const (
+	// lookDelay is how long to wait at most for something to change. Watches say it sooner.
+	lookDelay = time.Minute
+	// conflictDelay is how long the cache gets to show what somebody else wrote.
+	conflictDelay = time.Second
+)
+
+// Reconciler empties LibvirtHosts.
+type Reconciler struct {
+	// Client reads from the manager's cache, and writes.
+	Client client.Client
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
+	// have to be looked at. Every LibvirtHost is when it is empty.
+	WatchFilterValue string
+
+	recorder events.EventRecorder
+}
+
+// SetupWithManager registers the reconciler with a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = mgr.GetEventRecorder("libvirthost-evacuation-controller")
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-evacuation")
+	toEvacuated := handler.EnqueueRequestsFromMapFunc(r.evacuatedHosts)
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named("libvirthost-evacuation").
+		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
+		WithOptions(options).
+		Watches(&infrav1.LibvirtMachine{}, toEvacuated).
+		Watches(&clusterv1.Machine{}, toEvacuated).
+		Watches(&clusterv1.MachineSet{}, toEvacuated).
+		Watches(&clusterv1.MachineHealthCheck{}, toEvacuated).
+		Watches(&clusterv1.Cluster{}, toEvacuated).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("building the controller of evacuations: %w", err)
+	}
+	return nil
+}
+
+// evacuatedHosts returns the hosts that are being evacuated: most of the time none.
+func (r *Reconciler) evacuatedHosts(ctx context.Context, _ client.Object) []ctrl.Request {
+	list := &infrav1.LibvirtHostList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if isWanted(&list.Items[i]) {
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+		}
+	}
+	return requests
+}
+
+// isWanted says whether a host is to be evacuated.
+func isWanted(host *infrav1.LibvirtHost) bool {
+	return host.Spec.Maintenance != nil && host.Spec.Maintenance.Mode == infrav1.MaintenanceEvacuate
+}
+
+// Reconcile takes the next step with one host.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	host := &infrav1.LibvirtHost{}
+	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) || !host.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	before := host.DeepCopy()
+	result, do := ctrl.Result{}, r.takeBack
+	if isWanted(host) {
+		result.RequeueAfter, do = lookDelay, r.evacuate
+	}
+	err := do(ctx, host)
+	if !equality.Semantic.DeepEqual(before.Status, host.Status) {
+		// Only over what was read: whoever reads something old can't choose a second machine.
+		patched := r.Client.Status().Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		switch {
+		case apierrors.IsConflict(patched):
+			result.RequeueAfter = conflictDelay
+		case client.IgnoreNotFound(patched) != nil:
+			err = errors.Join(err, fmt.Errorf("writing how far the evacuation is: %w", patched))
+		case patched == nil:
+			r.announce(before, host)
+		}
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, nil
+}

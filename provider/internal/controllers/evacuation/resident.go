@@ -1,0 +1,217 @@
+package evacuation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+)
+
+// machinePool is the kind of owner that doesn't act on health checks itself.
+const machinePool = "MachinePool"
+
+// resident is a machine on the host, with what decides about its replacement.
+type resident struct {
+	infra   *infrav1.LibvirtMachine
+	machine *clusterv1.Machine // nil when there is none
+	cluster *clusterv1.Cluster // nil when there is none
+	owner   *metav1.OwnerReference
+	// check is a MachineHealthCheck that has the Machine as a target, or nil.
+	check *clusterv1.MachineHealthCheck
+	// others says how many of the other Machines of the owner are Ready, and wanted how many there have to
+	// be before this one may go. wanted is 0 when that isn't known.
+	others, wanted int
+}
+
+// name is that of the Machine, which is the LibvirtMachine's most of the time.
+func (m *resident) name() string {
+	if m.machine != nil {
+		return m.machine.Namespace + "/" + m.machine.Name
+	}
+	return m.infra.Namespace + "/" + m.infra.Name
+}
+
+func (m *resident) isControlPlane() bool {
+	return m.machine != nil && util.IsControlPlaneMachine(m.machine)
+}
+
+// isLeaving says whether the machine is on its way out already, whoever wanted it.
+func (m *resident) isLeaving() bool {
+	if !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero() {
+		return true
+	}
+	return m.blockedBy() == "" && (annotations.HasRemediateMachine(m.machine) || collections.IsUnhealthyAndOwnerRemediated(m.machine))
+}
+
+// blockedBy says what somebody has to do before the machine can be replaced, if so.
+func (m *resident) blockedBy() string {
+	switch {
+	case m.machine == nil:
+		return "it has no Machine"
+	case annotations.HasSkipRemediation(m.machine):
+		return "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation
+	case m.check == nil:
+		return "no MachineHealthCheck has its Machine as a target"
+	case m.owner == nil && !m.check.Spec.Remediation.TemplateRef.IsDefined():
+		return "nothing owns its Machine that would replace it: delete it by hand"
+	}
+	return ""
+}
+
+// waitsFor says what has to pass by itself before the machine can be replaced, if so.
+func (m *resident) waitsFor() string {
+	switch {
+	case m.cluster != nil && annotations.IsPaused(m.cluster, m.machine), annotations.HasPaused(m.infra):
+		return "it or its Cluster is paused"
+	case annotations.HasPaused(m.check):
+		return fmt.Sprintf("MachineHealthCheck %s is paused", m.check.Name)
+	case m.others < m.wanted:
+		return fmt.Sprintf("%s %s has %d Ready machines besides it and needs %d", m.owner.Kind, m.owner.Name, m.others, m.wanted)
+	}
+	return ""
+}
+
+// residents returns the machines that are bound to a host, control planes last, otherwise by name.
+func (r *Reconciler) residents(ctx context.Context, host string) ([]resident, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
+		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
+	}
+	all := make([]resident, 0, len(list.Items))
+	for i := range list.Items {
+		m, err := r.resident(ctx, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b resident) int {
+		return cmp.Or(cmp.Compare(boolToInt(a.isControlPlane()), boolToInt(b.isControlPlane())), cmp.Compare(a.name(), b.name()))
+	})
+	return all, nil
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (r *Reconciler) resident(ctx context.Context, infra *infrav1.LibvirtMachine) (resident, error) {
+	m := resident{infra: infra}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, infra.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return m, fmt.Errorf("reading the Machine of LibvirtMachine %s/%s: %w", infra.Namespace, infra.Name, err)
+	}
+	if err != nil || machine == nil {
+		return m, nil //nolint:nilerr // it isn't there, which is said
+	}
+	m.machine, m.owner = machine, metav1.GetControllerOf(machine)
+	cluster := &clusterv1.Cluster{}
+	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); {
+	case client.IgnoreNotFound(err) != nil:
+		return m, fmt.Errorf("reading the Cluster of Machine %s/%s: %w", machine.Namespace, machine.Name, err)
+	case err == nil:
+		m.cluster = cluster
+	}
+	if m.check, err = r.checkOf(ctx, machine); err != nil {
+		return m, err
+	}
+	if m.owner == nil {
+		return m, nil
+	}
+	ready, desired, err := r.replicas(ctx, machine.Namespace, m.owner.Kind, m.owner.Name, machine)
+	m.others, m.wanted = ready, desired-1
+	return m, err
+}
+
+// checkOf returns a MachineHealthCheck that has a Machine as a target, as its controller finds them
+// (Cluster API v1.14.2, getMachinesFromMHC), or nil.
+func (r *Reconciler) checkOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.MachineHealthCheck, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(machine.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing MachineHealthChecks: %w", err)
+	}
+	for i := range list.Items {
+		check := &list.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(metav1.CloneSelectorAndAddLabel(&check.Spec.Selector, clusterv1.ClusterNameLabel, check.Spec.ClusterName))
+		if err == nil && check.DeletionTimestamp.IsZero() && selector.Matches(k8slabels.Set(machine.Labels)) {
+			return check, nil // one with a selector that can't be read finds no targets
+		}
+	}
+	return nil, nil
+}
+
+// replicas counts the Ready Machines of an owner besides one of them, which may be nil, and says how many
+// the owner wants: 0 when it is gone or that isn't known.
+func (r *Reconciler) replicas(ctx context.Context, namespace, kind, name string, besides *clusterv1.Machine) (ready, desired int, err error) {
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return 0, 0, fmt.Errorf("listing Machines: %w", err)
+	}
+	clusterName := ""
+	for i := range list.Items {
+		machine := &list.Items[i]
+		owner := metav1.GetControllerOf(machine)
+		if owner == nil || owner.Kind != kind || owner.Name != name {
+			continue
+		}
+		clusterName = machine.Spec.ClusterName
+		if besides != nil && machine.UID == besides.UID || !machine.DeletionTimestamp.IsZero() || !isReady(machine) {
+			continue
+		}
+		ready++
+	}
+	desired, err = r.desired(ctx, namespace, kind, name, clusterName)
+	return ready, desired, err
+}
+
+func isReady(machine *clusterv1.Machine) bool {
+	return conditions.IsTrue(machine, clusterv1.MachineReadyCondition)
+}
+
+// desired returns how many Machines an owner wants. Of a control plane, whatever its kind, the Cluster
+// says it.
+func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, clusterName string) (int, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	var replicas *int32
+	var err error
+	switch kind {
+	case "MachineSet":
+		set := &clusterv1.MachineSet{}
+		err = r.Client.Get(ctx, key, set)
+		replicas = set.Spec.Replicas
+	case machinePool:
+		pool := &clusterv1.MachinePool{}
+		err = r.Client.Get(ctx, key, pool)
+		replicas = pool.Spec.Replicas
+	default:
+		cluster := &clusterv1.Cluster{}
+		if clusterName == "" {
+			return 0, nil
+		}
+		err = r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, cluster)
+		if cluster.Spec.ControlPlaneRef.Kind == kind && cluster.Spec.ControlPlaneRef.Name == name && cluster.Status.ControlPlane != nil {
+			replicas = cluster.Status.ControlPlane.DesiredReplicas
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("reading how many machines %s %s/%s wants: %w", kind, namespace, name, err)
+	}
+	return int(ptr.Deref(replicas, 0)), nil
+}
