@@ -2,8 +2,10 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,6 +22,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // Options are what is the same for all controllers, and how much each does at once.
@@ -39,6 +42,12 @@ type Options struct {
 
 	// Orphans say how often to look for what is left of machines on hosts, and whether to delete it.
 	Orphans orphans.Options
+
+	// Ledger places machines on hosts. Whoever made it can see what is reserved. One is made when it is nil.
+	Ledger *placement.Ledger
+
+	// CountInterval is how long numbers in the status of a LibvirtHost stay as they are. 30 seconds when it is 0.
+	CountInterval time.Duration
 }
 
 // Concurrency is how many objects of each kind are reconciled at once.
@@ -81,6 +90,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtcluster.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
+				Ledger:           cmp.Or(options.Ledger, &placement.Ledger{}),
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
 				InPlaceUpdates:   feature.Gates.Enabled(feature.InPlaceUpdates),
 				WatchFilterValue: filter}},
@@ -90,7 +100,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachinepool.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
-			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter}},
+			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter, CountInterval: options.CountInterval}},
 		{name: "evacuations", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,

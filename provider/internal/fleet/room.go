@@ -121,14 +121,15 @@ var uuidInName = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 // Foreign returns how much of a host is taken by what isn't a bound machine: domains of others, domains
 // that were ours and have no machine any more, images, and files of whatever kind beside the volumes.
 //
-// A domain counts while it is active. One that is shut off takes nothing, and hosts have old ones; when
-// somebody starts it, news of it come at once.
+// A domain of others counts while it is active. One that is shut off takes nothing, and hosts have old
+// ones; when somebody starts it, news of it come at once. A domain that was made for a LibvirtMachine
+// counts always: this manager may not see the machine, which is being made or is stopped for a while.
 func Foreign(snapshot Snapshot, bound Bound) placement.Resources {
 	foreign := placement.Resources{}
 	ownDisks := map[string]map[string]bool{}
 	for uuid, domain := range snapshot.Domains {
 		if !bound[uuid] {
-			if domain.State.Active() {
+			if domain.State.Active() || domain.Owner != nil {
 				foreign[placement.Resource{Kind: placement.CPU}] += int64(domain.CPUs)
 				foreign[placement.Resource{Kind: placement.Memory}] += domain.MemoryBytes
 			}

@@ -51,6 +51,8 @@ func busy() fleet.Snapshot {
 				Disks: []hypervisor.VolumeRef{{Pool: "disks", Name: "root-of-the-first"}}},
 			orphanUUID: {State: hypervisor.StateRunning, CPUs: 4, MemoryBytes: 4 << 30, Owner: &hypervisor.Owner{Name: "gone"},
 				Disks: []hypervisor.VolumeRef{{Pool: "disks", Name: orphanUUID + "-root"}}},
+			// Of a namespace that this manager doesn't look at, and being made.
+			"begun":    {State: hypervisor.StateShutOff, CPUs: 1, MemoryBytes: 1 << 30, Owner: &hypervisor.Owner{Namespace: "other", Name: "m"}},
 			othersUUID: {State: hypervisor.StatePaused, CPUs: 2, MemoryBytes: 2 << 30},
 			"off":      {State: hypervisor.StateShutOff, CPUs: 99, MemoryBytes: 99 << 30},
 		},
@@ -68,7 +70,7 @@ func TestForeign(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(boundMachines()).To(Equal(fleet.Bound{boundUUID: true, madeUUID: true}))
 	// Of 300 bytes that are used, 100 and 20 are those of bound machines.
-	g.Expect(fleet.Foreign(busy(), boundMachines())).To(Equal(resources(6, 6<<30, map[string]int64{"disks": 180})))
+	g.Expect(fleet.Foreign(busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
 	g.Expect(fleet.Foreign(fleet.Snapshot{}, nil)).To(BeEmpty())
 }
 
@@ -93,7 +95,7 @@ func TestPlacementHost(t *testing.T) {
 	g.Expect(fleet.PlacementHost(host(nil), busy(), boundMachines())).To(Equal(placement.Host{
 		Name: "h", FailureDomain: "rack", Ready: true, Architecture: infrav1.ArchitectureAmd64, Features: []string{"kvm"},
 		Pools: []string{"disks"}, Networks: []string{"lan", "nat"}, ImageVolumes: []string{"a", "z"},
-		Room: room, Foreign: resources(6, 6<<30, map[string]int64{"disks": 180}),
+		Room: room, Foreign: resources(7, 7<<30, map[string]int64{"disks": 180}),
 	}))
 
 	down := func(generation int64) func(*infrav1.LibvirtHost) {

@@ -87,6 +87,13 @@ func (l *Ledger) Release(machine types.UID) {
 	delete(l.growing, machine)
 }
 
+// Reservations returns the machines that have a reservation, with their hosts, in no order.
+func (l *Ledger) Reservations() []Machine {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return slices.Collect(maps.Values(l.reserved))
+}
+
 // Reserved returns how many machines have a reservation.
 func (l *Ledger) Reserved() int {
 	l.lock.Lock()

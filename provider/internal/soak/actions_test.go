@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,9 @@ var actions = []struct {
 	{"delete a volume by hand", (*soak).deleteVolume},
 	{"trouble at the API server", (*soak).troubleAPI},
 	{"trouble at the image server", (*soak).troubleImages},
+	{"fill a disk", (*soak).fillDisk},
 	{"kill the manager", (*soak).kill},
+	{"two managers at once", (*soak).takeOver},
 }
 
 func sortByName(deployments []*clusterv1.MachineDeployment) {
@@ -165,6 +168,29 @@ func (s *soak) troubleAPI(context.Context) error {
 
 func (s *soak) troubleImages(context.Context) error {
 	s.images.behave(behaviours[s.random.IntN(len(behaviours))])
+	return nil
+}
+
+// fillDisk lets somebody else fill the pool of a host, for some time.
+func (s *soak) fillDisk(ctx context.Context) error {
+	host := s.host()
+	fill := host.FillPool(world.ImageVolume.Pool)
+	end := sync.OnceFunc(fill)
+	s.full = append(s.full, end)
+	s.later(end)
+	return nil
+}
+
+// takeOver lets another manager begin while the older one goes on, until some time later or until it is
+// killed, whatever comes first.
+func (s *soak) takeOver(context.Context) error {
+	older, err := s.TakeOver()
+	if err != nil {
+		return err
+	}
+	end := sync.OnceValue(older)
+	s.older = append(s.older, end)
+	s.later(func() { _ = end() }) // which is called once more at the next quiet point
 	return nil
 }
 

@@ -102,6 +102,7 @@ func (s *soak) agreement() error {
 			wrong("%s has no domain", infra.Name)
 		}
 	}
+	errs = append(errs, s.judgeCounts(machines), s.judgeLedger(machines))
 	return errors.Join(errs...)
 }
 

@@ -43,7 +43,8 @@ var api = &apiFaults{}
 
 func TestMain(m *testing.M) {
 	world.Configure(world.Settings{Transport: api.wrap, Images: images.Options{
-		IdleTimeout: 5 * time.Second, FirstRetry: 200 * time.Millisecond, LastRetry: 5 * time.Second}})
+		IdleTimeout: 5 * time.Second, FirstRetry: 200 * time.Millisecond, LastRetry: 5 * time.Second},
+		CountInterval: time.Second})
 	os.Exit(world.Main(m))
 }
 
@@ -57,11 +58,15 @@ type soak struct {
 	// damaged are the UUIDs of machines that something was taken from by hand.
 	damaged map[string]bool
 	counts  map[string]int
+	// older are ends of managers that go on although another one has taken over, and full of the filling of
+	// hosts' disks.
+	older []func() error
+	full  []func()
 }
 
 // TestSoak: machines are made and deleted while hosts are lost, calls fail, hang, or lose their answers,
-// domains and volumes are deleted by hand, writes conflict, the image server misbehaves, and the manager
-// is killed. At each quiet point every machine has its domain and volumes, and there is nothing else.
+// domains and volumes are deleted by hand, writes conflict, the image server misbehaves, disks are full,
+// the manager is killed, and two managers are there at once. At each quiet point every machine has its domain and volumes, there is nothing else, and hosts count what is there.
 func TestSoak(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -137,6 +142,15 @@ func (s *soak) quiet() {
 	s.t.Helper()
 	api.set(0, 0, 0)
 	s.images.behave(served)
+	for _, end := range s.older {
+		if err := end(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, end := range s.full {
+		end()
+	}
+	s.older, s.full = nil, nil
 	for _, host := range s.Hosts {
 		host.ClearFaults()
 		host.SetReachable(false) // ends what hangs

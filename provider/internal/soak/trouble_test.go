@@ -87,9 +87,12 @@ const (
 	cutOff  behaviour = "cut off"
 	slow    behaviour = "slow"
 	spoiled behaviour = "spoiled"
+	missing behaviour = "missing"
+	silent  behaviour = "silent"
+	tooLong behaviour = "too long"
 )
 
-var behaviours = []behaviour{served, refused, cutOff, slow, spoiled}
+var behaviours = []behaviour{served, refused, cutOff, slow, spoiled, missing, silent, tooLong}
 
 // imageServer serves one image.
 type imageServer struct {
@@ -125,14 +128,25 @@ func (s *imageServer) behave(now behaviour) {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *imageServer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (s *imageServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	s.lock.Lock()
 	now := s.now
 	s.lock.Unlock()
 	content := s.image
+	if now == tooLong {
+		content = append(bytes.Clone(content), "and more"...)
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
 	switch now {
-	case served:
+	case served, tooLong:
+	case missing:
+		http.NotFound(w, request)
+		return
+	case silent:
+		_, _ = w.Write(content[:len(content)/2])
+		w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
+		<-request.Context().Done()
+		return
 	case refused:
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return

@@ -35,6 +35,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/webhooks"
 )
 
@@ -140,7 +141,7 @@ var runs atomic.Int32
 
 // providerManager is this provider's manager as its main sets it up, with pretended hosts that it gets
 // to by connect. Its webhooks are those of the first one: they don't depend on the manager.
-func (w *World) providerManager(ctx context.Context, config *rest.Config, connect fleet.Connect) (ctrl.Manager, error) {
+func (w *World) providerManager(ctx context.Context, config *rest.Config, ledger *placement.Ledger, connect fleet.Connect) (ctrl.Manager, error) {
 	scheme, first := newScheme(), w.provider == nil
 	config.QPS, config.Burst = -1, 0
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: borrowed{w.server},
@@ -161,6 +162,7 @@ func (w *World) providerManager(ctx context.Context, config *rest.Config, connec
 	}
 	orphans := settings.Orphans
 	orphans.Interval = cmp.Or(orphans.Interval, time.Second)
-	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Orphans: orphans, Concurrency: controllers.Concurrency{
-		LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
+	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Orphans: orphans,
+		Ledger: ledger, CountInterval: settings.CountInterval, Concurrency: controllers.Concurrency{
+			LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
 }

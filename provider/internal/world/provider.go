@@ -15,6 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // Settings are what a program's tests want to be otherwise in the provider's manager.
@@ -26,6 +27,8 @@ type Settings struct {
 	Orphans orphans.Options
 	// Transport wraps the way from the provider's manager to the API server, if it isn't nil.
 	Transport func(http.RoundTripper) http.RoundTripper
+	// CountInterval is how long numbers in the status of a LibvirtHost stay as they are.
+	CountInterval time.Duration
 }
 
 var settings Settings
@@ -43,6 +46,8 @@ type provider struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
+	// ledger is the one of its LibvirtMachine controller.
+	ledger *placement.Ledger
 
 	lock        sync.Mutex
 	killed      bool
@@ -51,7 +56,7 @@ type provider struct {
 
 // newProvider makes a run of the provider's manager.
 func (w *World) newProvider() (*provider, error) {
-	p := &provider{ended: make(chan struct{})}
+	p := &provider{ended: make(chan struct{}), ledger: &placement.Ledger{}}
 	config := rest.CopyConfig(w.own)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		if settings.Transport != nil {
@@ -61,7 +66,7 @@ func (w *World) newProvider() (*provider, error) {
 	})
 	p.life, p.cancel = context.WithCancel(w.life)
 	var err error
-	p.Manager, err = w.providerManager(p.life, config, func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
+	p.Manager, err = w.providerManager(p.life, config, p.ledger, func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
 		return p.connect(ctx, target, w.hosts.connect)
 	})
 	if err != nil {
@@ -93,11 +98,8 @@ func (w *World) RestartProvider() error {
 	case <-time.After(soon):
 		return fmt.Errorf("the provider's manager hasn't begun after %s", soon)
 	}
-	w.provider.kill()
-	select {
-	case <-w.provider.ended:
-	case <-time.After(soon):
-		return fmt.Errorf("the provider's manager hasn't ended %s after it was killed", soon)
+	if err := w.provider.killAndWait(); err != nil {
+		return err
 	}
 	for deadline := time.Now().Add(soon); ; time.Sleep(poll) {
 		next, err := w.newProvider()
@@ -111,6 +113,29 @@ func (w *World) RestartProvider() error {
 	}
 }
 
+// TakeOver starts another manager of the provider's while the one that there is goes on, as when that has
+// lost the leadership and doesn't know it. The function that is returned lets the older one end, as if it
+// was killed; call it once.
+func (w *World) TakeOver() (end func() error, err error) {
+	older := w.provider
+	select {
+	case <-older.Elected():
+	case <-older.ended:
+		return func() error { return nil }, w.RestartProvider()
+	case <-time.After(soon):
+		return nil, fmt.Errorf("the provider's manager hasn't begun after %s", soon)
+	}
+	next, err := w.newProvider()
+	if err != nil {
+		return func() error { return nil }, nil //nolint:nilerr // as with a manager that can't begin: the older one stays
+	}
+	w.startProvider(next)
+	return older.killAndWait, nil
+}
+
+// Ledger returns where the provider's manager has placed machines that nobody has seen there so far.
+func (w *World) Ledger() *placement.Ledger { return w.provider.ledger }
+
 // KeepProvider starts the provider's manager again if it has ended by itself, as a kubelet does.
 func (w *World) KeepProvider() error {
 	select {
@@ -118,6 +143,16 @@ func (w *World) KeepProvider() error {
 		return w.RestartProvider()
 	default:
 		return nil
+	}
+}
+
+func (p *provider) killAndWait() error {
+	p.kill()
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(soon):
+		return fmt.Errorf("the provider's manager hasn't ended %s after it was killed", soon)
 	}
 }
 

@@ -3,6 +3,7 @@
 package libvirthost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,11 @@ type Reconciler struct {
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
+	// CountInterval is how long a status that was written stays as it is when only numbers or messages
+	// differ: how much is allocated, how many machines there are, what exactly an error says. With a
+	// thousand machines on their way these change all the time. 30 seconds when it is 0.
+	CountInterval time.Duration
+
 	recorder events.EventRecorder
 	writes   writes
 }
@@ -80,8 +86,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, host, infrav1.HostFinalizer); err != nil || added {
 		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "adding the finalizer")
 	}
-	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, host); err != nil || isPaused || written {
+	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, host); err != nil || written {
 		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "setting the Paused condition")
+	} else if isPaused {
+		return r.keepSession(ctx, host)
 	}
 
 	helper, err := patch.NewHelper(host, r.Client)
@@ -90,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	before := host.DeepCopy()
 	result, err := r.reconcile(ctx, host)
-	if later := r.writes.later(before, host); err == nil && later > 0 {
+	if later := r.writes.later(before, host, cmp.Or(r.CountInterval, countInterval)); err == nil && later > 0 {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
 	patched := helper.Patch(ctx, host, patch.WithOwnedConditions{Conditions: []string{
@@ -135,6 +143,24 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	setSeen(host, snapshot)
 	setCounts(host, snapshot, machines)
 	setReady(host, machines)
+	if host.Spec.IdentityRef == nil {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: secretInterval}, nil
+}
+
+// keepSession is all that is done for a host that is paused: its machines aren't, and need the session,
+// also after a restart. Nothing of the LibvirtHost is written.
+func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
+	target, err := r.target(ctx, host)
+	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
+		r.Fleet.Forget(host.Name)
+		return ctrl.Result{RequeueAfter: secretInterval}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	r.Fleet.Ensure(host.Name, target)
 	if host.Spec.IdentityRef == nil {
 		return ctrl.Result{}, nil
 	}

@@ -373,13 +373,58 @@ func TestHostsOfOthersAreLeftAlone(t *testing.T) {
 	f.Expect(there).To(BeFalse())
 }
 
+// TestPaused: of a host that is paused nothing is written, and its machines go on, also when the manager
+// was restarted or credentials were rotated.
 func TestPaused(t *testing.T) {
-	f := newFixture(t, func(host *infrav1.LibvirtHost) { host.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "secret"}, Data: map[string][]byte{"tls.key": []byte("1")}}
+	f := newFixture(t, func(host *infrav1.LibvirtHost) {
+		host.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		host.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "id"}
+	}, identity, secret, boundMachine("a"))
 	f.eventually(infrav1.PausedCondition, metav1.ConditionTrue, infrav1.PausedReason)
+	before := f.get()
+	connected := func(times int) {
+		f.t.Helper()
+		f.Eventually(func() error { _, err := f.Fleet.Hypervisor(key.Name); return err }).WithTimeout(soon).Should(Succeed())
+		f.Eventually(f.dials).WithTimeout(soon).Should(Equal(times))
+		f.Expect(f.reconcile()).To(Equal(ctrl.Result{RequeueAfter: secretInterval}))
+		f.Expect(f.get()).To(Equal(before))
+	}
 	f.reconcile()
-	f.Expect(f.get().Status.Conditions).To(HaveLen(1))
+	connected(1)
+	f.restart()
+	f.reconcile()
+	connected(2)
+	secret.Data["tls.key"] = []byte("2")
+	f.Expect(f.client.Update(t.Context(), secret)).To(Succeed())
+	f.reconcile()
+	connected(3)
+
+	f.Expect(f.client.Delete(t.Context(), secret)).To(Succeed())
+	f.Expect(f.reconcile()).To(Equal(ctrl.Result{RequeueAfter: secretInterval}))
 	_, there := f.Fleet.Snapshot(key.Name)
-	f.Expect(there).To(BeFalse())
+	f.Expect(there).To(BeFalse(), "as with a host that isn't paused")
+	secret.ResourceVersion = ""
+	f.Expect(f.client.Create(t.Context(), secret)).To(Succeed())
+	f.Expect(f.client.Delete(t.Context(), f.get())).To(Succeed())
+	before = f.get()
+	f.reconcile()
+	connected(4)
+
+	host := f.get()
+	host.Annotations = nil
+	f.Expect(f.client.Update(t.Context(), host)).To(Succeed())
+	f.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)
+	f.Expect(conditions.IsTrue(f.get(), infrav1.ReachableCondition)).To(BeTrue())
+}
+
+// dials is how often the host was connected to, since the test began.
+func (f *fixture) dials() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return len(f.targets)
 }
 
 // TestErrorsShow: that the API server fails is said of a host of which nothing is known, and doesn't

@@ -11,9 +11,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// countInterval is how long a status that was written stays as it is when only numbers or messages
-// differ: how much is allocated, how many machines there are, what exactly an error says. With a
-// thousand machines on their way these change all the time.
+// countInterval is the default of a Reconciler's CountInterval.
 const countInterval = 30 * time.Second
 
 // writes knows when the status of each host was last written.
@@ -22,14 +20,15 @@ type writes struct {
 	last map[string]time.Time
 }
 
-// later returns how long the write of what has changed can wait. 0 when it can't, or when nothing has.
-func (w *writes) later(before, after *infrav1.LibvirtHost) time.Duration {
+// later returns how long the write of what has changed can wait, which is until some interval after the
+// last one. 0 when it can't, or when nothing has.
+func (w *writes) later(before, after *infrav1.LibvirtHost, interval time.Duration) time.Duration {
 	if pressing(before, after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return 0
 	}
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return max(time.Until(w.last[after.Name].Add(countInterval)), 0)
+	return max(time.Until(w.last[after.Name].Add(interval)), 0)
 }
 
 // done remembers that what has changed was written.

@@ -45,7 +45,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	request := placement.NewRequest(s.placed(s.infra), &s.infra.Spec,
 		cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
-	host, err := s.ledger.Place(request, hosts, func() ([]placement.Machine, error) { return s.bound(ctx, willTake) })
+	host, err := s.Ledger.Place(request, hosts, func() ([]placement.Machine, error) { return s.bound(ctx, willTake) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		return s.noHostFits(noFit)
@@ -68,7 +68,7 @@ func (s *scope) writeAhead(ctx context.Context, host string) error {
 	s.infra.Labels[infrav1.HostLabel] = format.MustFormatValue(host)
 	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		s.ledger.Release(s.infra.UID) // it is certain that it wasn't written
+		s.Ledger.Release(s.infra.UID) // it is certain that it wasn't written
 	}
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("Bound the machine to a host", "LibvirtHost", host, "providerID", s.infra.Spec.ProviderID)

@@ -79,6 +79,9 @@ type Reconciler struct {
 	// Images brings images to hosts.
 	Images *images.Store
 
+	// Ledger places machines on hosts.
+	Ledger *placement.Ledger
+
 	// InPlaceUpdates lets machines be changed in place when Cluster API asks for it. An update that has
 	// begun is finished without it too.
 	InPlaceUpdates bool
@@ -88,7 +91,6 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	recorder events.EventRecorder
-	ledger   placement.Ledger
 	copies   copies
 }
 

@@ -28,6 +28,9 @@ const removeDelay = 2 * time.Second
 // be reached is waited for, until somebody says that it is gone for good.
 func (s *scope) remove(ctx context.Context) error {
 	s.Images.Forget(s.key())
+	// It will not be bound any more. At the end, when the answer to the last write is lost, nobody knows
+	// any more whose the reservation is.
+	s.Ledger.Release(s.infra.UID)
 	if !s.copies.forget(s.key()) {
 		s.lookAgain(removeDelay)
 		s.deleting("Waiting for the copying of the image to end")
@@ -84,7 +87,6 @@ func (s *scope) letGo(ctx context.Context) error {
 	if err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 		return wrap(err, "removing the finalizer")
 	}
-	s.ledger.Release(s.infra.UID)
 	ctrl.LoggerFrom(ctx).Info("Let the machine go")
 	return nil
 }

@@ -102,7 +102,7 @@ func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}
 	host := fleet.PlacementHost(s.host, s.snapshot, fleet.BoundTo(s.host.Name, machines))
-	err = s.ledger.Grow(s.placed(s.infra), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	err = s.Ledger.Grow(s.placed(s.infra), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		s.lookAgain(noFitDelay)
@@ -129,7 +129,7 @@ func (s *scope) writeStarted(ctx context.Context, when string) error {
 	}
 	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if when != "" && (apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
-		s.ledger.Release(s.infra.UID) // it is certain that it wasn't written
+		s.Ledger.Release(s.infra.UID) // it is certain that it wasn't written
 	}
 	return wrap(client.IgnoreNotFound(err), doing)
 }

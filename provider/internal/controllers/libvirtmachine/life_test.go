@@ -66,7 +66,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	w.delete()
 	w.until(m, w.isGone)
 	w.Expect(w.left()).To(BeEmpty())
-	w.Expect(m.ledger.Reserved()).To(BeZero())
+	w.Expect(m.Ledger.Reserved()).To(BeZero())
 	w.Expect(said + w.said()).ToNot(ContainSubstring(secret))
 }
 

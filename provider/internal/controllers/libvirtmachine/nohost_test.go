@@ -1,9 +1,11 @@
 package libvirtmachine
 
 import (
+	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -129,4 +131,24 @@ func TestHostChanged(t *testing.T) {
 			NewWithT(t).Expect(hostChanged().Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after})).To(Equal(tc.want))
 		})
 	}
+}
+
+// TestReservationsEnd also when the answer to the last write of a machine's life is lost: nobody knows its
+// UID afterwards.
+func TestReservationsEnd(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.functions.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		err := c.Patch(ctx, object, patch, options...)
+		if err == nil && !object.GetDeletionTimestamp().IsZero() {
+			return apierrors.NewTimeoutError("the answer is lost", 1)
+		}
+		return err
+	}
+	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
+	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	w.delete()
+	w.until(m, w.isGone)
+	_, err := m.reconcile()
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(m.Ledger.Reserved()).To(BeZero())
 }

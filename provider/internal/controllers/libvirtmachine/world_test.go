@@ -42,6 +42,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 const (
@@ -201,7 +202,7 @@ func (w *world) newManager(killAt int) *manager {
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second})
-	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, recorder: w.events, InPlaceUpdates: w.inPlace}}
+	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: &placement.Ledger{}, recorder: w.events, InPlaceUpdates: w.inPlace}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -106,11 +106,40 @@ func (h *Host) SetFacts(facts hypervisor.Facts) {
 	h.facts = facts
 }
 
+// Pool returns a storage pool as it is, without a call. Zero when there is no such pool.
+func (h *Host) Pool(name string) hypervisor.Pool {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.pools[name]
+}
+
 // SetPool adds or replaces a storage pool.
 func (h *Host) SetPool(pool hypervisor.Pool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.pools[pool.Name] = pool
+}
+
+// FillPool takes all that is free in a storage pool, as files of others do, and returns what gives it back.
+// It panics when there is no such pool.
+func (h *Host) FillPool(name string) func() {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	change := func(by int64) {
+		pool, there := h.pools[name]
+		if !there {
+			panic("there is no storage pool " + name)
+		}
+		pool.AvailableBytes += by
+		h.pools[name] = pool
+	}
+	free := h.pools[name].AvailableBytes
+	change(-free)
+	return func() {
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		change(free)
+	}
 }
 
 // SetNetwork adds or replaces a network.
