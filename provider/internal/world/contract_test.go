@@ -47,6 +47,9 @@ type contractScene struct {
 	machine      *clusterv1.Machine
 	infraMachine *infrav1.LibvirtMachine
 	template     *infrav1.LibvirtMachineTemplate
+	// machinePool has two machines.
+	machinePool *clusterv1.MachinePool
+	infraPool   *infrav1.LibvirtMachinePool
 }
 
 // driven are the rules that show only when something runs.
@@ -210,8 +213,8 @@ func rules(t *testing.T, page string) []string {
 	return names
 }
 
-// TestRulesOfTheContracts drives every rule of the contracts for InfraCluster and InfraMachine that no
-// schema can show. A rule that a newer book has, and that nobody has looked at, fails.
+// TestRulesOfTheContracts drives every rule of the contracts for InfraCluster, InfraMachine and
+// InfraMachinePool that no schema can show. A rule that a newer book has, and that nobody has looked at, fails.
 func TestRulesOfTheContracts(t *testing.T) {
 	t.Parallel()
 	s := &contractScene{Scene: world.NewScene(t, "rack-a", "rack-a", "rack-b")}
@@ -225,7 +228,10 @@ func TestRulesOfTheContracts(t *testing.T) {
 	s.infra = &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}}
 	s.infraMachine = &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.machine.Spec.InfrastructureRef.Name}}
 
-	for _, page := range []string{"infra-cluster.md", "infra-machine.md"} {
+	s.machinePool, s.infraPool = s.MachinePool(s.cluster, "pool", 2)
+	s.PoolSettled(s.machinePool, s.infraPool, 2)
+
+	for _, page := range []string{"infra-cluster.md", "infra-machine.md", "infra-machinepool.md"} {
 		for _, rule := range rules(t, page) {
 			t.Run(strings.TrimSuffix(page, ".md")+"/"+rule, func(t *testing.T) {
 				drive, drivenHere := driven[rule]
@@ -237,7 +243,7 @@ func TestRulesOfTheContracts(t *testing.T) {
 				}
 				in := *s
 				in.Scene = s.In(t)
-				for _, object := range []client.Object{in.cluster, in.infra, in.machine, in.infraMachine} {
+				for _, object := range []client.Object{in.cluster, in.infra, in.machine, in.infraMachine, in.machinePool, in.infraPool} {
 					in.Get(object)
 				}
 				drive(t, &in)

@@ -69,6 +69,7 @@ func join(ctx context.Context, c client.Client, domain hypervisor.Domain, addres
 	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "Enough"})
 	}
+	node.Status.NodeInfo.KubeletVersion = version
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.String()}}
 	if err := c.Status().Patch(ctx, node, before); err != nil {
 		return fmt.Errorf("writing the node's status: %w", err)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -36,6 +37,8 @@ type Judge struct {
 	infras   map[string]*infrav1.LibvirtMachine
 	// chosen are the names of those that have, or had, the annotation that makes them the first to go.
 	chosen map[string]bool
+	// unhealthy are the names of those that a health check wants to be replaced.
+	unhealthy map[string]bool
 
 	// Since the beginning of the reconcile: the replicas that were asked for, how many machines others
 	// have taken or made unready, the names of Machines that have come and of machines that have become
@@ -64,7 +67,8 @@ func (j *Judge) Begin() {
 // the pool's controller that did it. It doesn't keep others from changing the object.
 func (j *Judge) Happened(object client.Object, gone, byPool bool) {
 	if j.machines == nil {
-		j.machines, j.infras, j.chosen = map[string]*clusterv1.Machine{}, map[string]*infrav1.LibvirtMachine{}, map[string]bool{}
+		j.machines, j.infras = map[string]*clusterv1.Machine{}, map[string]*infrav1.LibvirtMachine{}
+		j.chosen, j.unhealthy = map[string]bool{}, map[string]bool{}
 		j.Begin()
 	}
 	j.Events++
@@ -89,6 +93,9 @@ func (j *Judge) Happened(object client.Object, gone, byPool bool) {
 		j.machines[o.Name] = o
 		if gone {
 			delete(j.machines, o.Name)
+		}
+		if collections.IsUnhealthyAndOwnerRemediated(o) {
+			j.unhealthy[o.Name] = true
 		}
 		if byPool {
 			j.taken(o.Name, aliveBefore, readyBefore)
@@ -163,7 +170,8 @@ func (j *Judge) taken(name string, aliveBefore, readyBefore []string) {
 			least = enough
 		}
 	}
-	if alive := len(j.alive()) + j.lost; alive < least {
+	// How many a health check may take at once is its own business.
+	if alive := len(j.alive()) + j.lost; alive < least && !j.unhealthy[name] {
 		j.problem("%s is taken, which leaves %d machines: at least %d are to be there", name, alive, least)
 	}
 	if ready := len(j.ready()) + j.lost; slices.Contains(readyBefore, name) && !j.risen[name] && !j.chosen[name] {

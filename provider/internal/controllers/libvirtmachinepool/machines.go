@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
@@ -51,9 +52,13 @@ func (m member) isChosen() bool {
 	return chosen
 }
 
+// isUnhealthy says whether a MachineHealthCheck wants the owner of a Machine to replace it. Cluster API's
+// controller of MachinePools leaves that to the provider.
+func (m member) isUnhealthy() bool { return collections.IsUnhealthyAndOwnerRemediated(m.machine) }
+
 func (m member) planned() planned {
 	return planned{name: m.infra.Name, created: m.infra.CreationTimestamp.Time,
-		outdated: m.outdated, ready: m.isReady(), chosen: m.isChosen(), deleting: m.isDeleting()}
+		outdated: m.outdated, ready: m.isReady(), chosen: m.isChosen(), unhealthy: m.isUnhealthy(), deleting: m.isDeleting()}
 }
 
 // machines reads the machines of the pool. What it returns isn't to be changed: it may be the cache's own.

@@ -47,6 +47,8 @@ type planned struct {
 	ready bool
 	// chosen says that somebody wants it to be the first to go.
 	chosen bool
+	// unhealthy says that a health check wants it to be replaced.
+	unhealthy bool
 	// deleting says that it is on its way out, for whatever reason.
 	deleting bool
 }
@@ -66,6 +68,9 @@ func (p plan) isEmpty() bool { return p.creates == 0 && len(p.deletes) == 0 }
 // replaced before somebody gives up on it. Those that a rollout deletes are the exception: they use the
 // room that maxSurge speaks of until they are gone.
 //
+// What a health check wants to be replaced goes first, all of it: how much may go at once is the health
+// check's business, and none of it is ready.
+//
 // After the plan is carried out:
 //   - there are at most desired+surge machines, unless there were more and none is added;
 //   - of those that are ready, a rollout takes none below desired-unavailable. Neither does scaling
@@ -81,6 +86,9 @@ func makePlan(desired int, b bounds, machines []planned) plan {
 		}
 	}
 	slices.SortFunc(alive, firstToGo)
+	if unhealthy := slices.DeleteFunc(slices.Clone(alive), func(m planned) bool { return !m.unhealthy }); len(unhealthy) > 0 {
+		return plan{deletes: names(unhealthy)}
+	}
 	outdated := count(alive, func(m planned) bool { return m.outdated })
 
 	// More may be there than is asked for only while there is something to roll.

@@ -13,14 +13,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// pool makes machines from letters: o outdated, r ready, c chosen, d deleting. The first is the oldest,
+// pool makes machines from letters: o outdated, r ready, c chosen, u unhealthy, d deleting. The first is the oldest,
 // and the names count from 0.
 func pool(letters string) []planned {
 	var machines []planned
 	for i, word := range strings.Fields(letters) {
 		machines = append(machines, planned{
 			name: fmt.Sprint(i), created: time.Unix(int64(i), 0), outdated: strings.Contains(word, "o"), ready: strings.Contains(word, "r"),
-			chosen: strings.Contains(word, "c"), deleting: strings.Contains(word, "d")})
+			chosen: strings.Contains(word, "c"), unhealthy: strings.Contains(word, "u"), deleting: strings.Contains(word, "d")})
 	}
 	return machines
 }
@@ -42,6 +42,9 @@ func TestMakePlan(t *testing.T) {
 		{name: "chosen, then unready, then outdated, then oldest", desired: 1, bounds: bounds{unavailable: 1}, machines: "r ro - rc r",
 			want: plan{deletes: []string{"3", "2", "1", "0"}}},
 		{name: "chosen is nothing without scaling down", desired: 2, bounds: bounds{surge: 1}, machines: "rc r"},
+		{name: "what a health check wants goes, all of it", desired: 3, bounds: bounds{surge: 1}, machines: "u r u", want: plan{deletes: []string{"0", "2"}}},
+		{name: "and goes once", desired: 3, bounds: bounds{surge: 1}, machines: "ud r ud", want: plan{creates: 2}},
+		{name: "before a rollout goes on", desired: 2, bounds: bounds{surge: 1}, machines: "ro uo", want: plan{deletes: []string{"1"}}},
 
 		{name: "surge: first one more", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro", want: plan{creates: 1}},
 		{name: "surge: it is waited for", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro -"},

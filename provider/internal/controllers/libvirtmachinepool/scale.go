@@ -135,7 +135,7 @@ func (s *scope) deleteMember(ctx context.Context, m member) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleted a machine of the pool", "name", m.infra.Name, "throughItsMachine", m.machine != nil, "outdated", m.outdated, "ready", m.isReady())
+	ctrl.LoggerFrom(ctx).Info("Deleted a machine of the pool", "name", m.infra.Name, "throughItsMachine", m.machine != nil, "outdated", m.outdated, "ready", m.isReady(), "unhealthy", m.isUnhealthy())
 	return nil
 }
 

@@ -76,6 +76,8 @@ func (w *walk) next(infra *infrav1.LibvirtMachine) {
 		infra.Status.Initialization.Provisioned = ptr.To(true)
 		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "x"})
 		w.update(infra)
+	case conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition):
+		// It stays as it is until it is replaced.
 	case !conditions.IsTrue(machine, clusterv1.MachineAvailableCondition):
 		conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "x"})
 		w.update(machine)
@@ -85,10 +87,11 @@ func (w *walk) next(infra *infrav1.LibvirtMachine) {
 	}
 }
 
-// user deletes a machine, one way or the other, or chooses it to be the first to go.
+// user deletes a machine, one way or the other, chooses it to be the first to go, or has a health check
+// that wants it to be replaced.
 func (w *walk) user(infra *infrav1.LibvirtMachine) {
 	machine := w.machineOf(infra.Name)
-	what := w.random.IntN(3)
+	what := w.random.IntN(4)
 	w.faults[fmt.Sprintf("user %d", what)]++
 	switch {
 	case what == 0:
@@ -96,6 +99,11 @@ func (w *walk) user(infra *infrav1.LibvirtMachine) {
 	case machine == nil:
 	case what == 1:
 		w.remove(machine)
+	case what == 2:
+		for _, condition := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineAvailableCondition} {
+			conditions.Set(machine, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "x"})
+		}
+		w.update(machine)
 	default:
 		machine.Annotations = map[string]string{clusterv1.DeleteMachineAnnotation: ""}
 		w.update(machine)

@@ -15,6 +15,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -60,13 +61,14 @@ func clusterChanged() predicate.Predicate {
 }
 
 // machineChanged lets pass what matters here of a Machine: its deletion, its annotations and version,
-// and whether it is available.
+// whether it is available, and whether a health check wants it to be replaced.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return before.Generation != after.Generation || !reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.DeletionTimestamp, after.DeletionTimestamp) ||
-			conditions.IsTrue(before, clusterv1.MachineAvailableCondition) != conditions.IsTrue(after, clusterv1.MachineAvailableCondition)
+			conditions.IsTrue(before, clusterv1.MachineAvailableCondition) != conditions.IsTrue(after, clusterv1.MachineAvailableCondition) ||
+			collections.IsUnhealthyAndOwnerRemediated(before) != collections.IsUnhealthyAndOwnerRemediated(after)
 	}}
 }
 
