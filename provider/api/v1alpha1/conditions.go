@@ -168,7 +168,11 @@ const (
 	// WaitingForAddressesReason: no claim, lease or guest agent has given an address so far.
 	WaitingForAddressesReason = "WaitingForAddresses"
 
-	// AddressesFromPoolsNotSupportedReason: this version claims no addresses from pools.
+	// AddressClaimFailedReason: an address can't be claimed from a pool, or the IPAM provider can't give one; the
+	// message says for which IPAddressClaim and why.
+	AddressClaimFailedReason = "AddressClaimFailed"
+
+	// AddressesFromPoolsNotSupportedReason: the machine's bootstrap format can't have addresses from pools.
 	AddressesFromPoolsNotSupportedReason = "AddressesFromPoolsNotSupported"
 
 	// SeedRemovedCondition is True once the bootstrap data, with its secrets, is gone from the host.

@@ -227,12 +227,23 @@ type InterfaceSpec struct {
 	MACAddress string `json:"macAddress,omitempty"`
 
 	// addressesFromPools are the IPAM pools to claim an address from, one address from each, at most
-	// four. The interface uses DHCP when there are none.
+	// four. The interface uses DHCP when there are none. For bootstrapFormat cloud-config only.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
+
+	// nameservers are the IP addresses of the DNS servers that the interface uses, at most eight: pools
+	// give addresses and gateways only. With DHCP they are used besides those that it gives. For
+	// bootstrapFormat cloud-config only.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=45
+	Nameservers []string `json:"nameservers,omitempty"`
 }
 
 // HostDeviceSpec asks for PCI devices of the host, of one model.

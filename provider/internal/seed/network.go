@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -27,8 +28,10 @@ type (
 		MACAddress string `json:"macaddress"`
 	}
 	route struct {
-		To  string `json:"to"`
-		Via string `json:"via"`
+		To     string `json:"to"`
+		Via    string `json:"via"`
+		Metric int    `json:"metric,omitempty"`
+		OnLink bool   `json:"on-link,omitempty"`
 	}
 	nameservers struct {
 		Addresses []string `json:"addresses"`
@@ -80,7 +83,9 @@ func (i Interface) ethernet() (ethernet, error) {
 			return one, errors.New("a gateway is missing, or there are two of one address family")
 		}
 		families[gateway.Is4()] = true
-		one.Routes = append(one.Routes, route{To: everything(gateway), Via: gateway.String()})
+		inNetwork := slices.ContainsFunc(i.Addresses, func(p netip.Prefix) bool { return p.Contains(gateway) })
+		one.Routes = append(one.Routes, route{To: everything(gateway), Via: gateway.String(), Metric: i.Metric,
+			OnLink: !inNetwork && !gateway.IsLinkLocalUnicast()})
 	}
 	for _, server := range i.Nameservers {
 		if !server.IsValid() {

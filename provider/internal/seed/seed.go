@@ -40,6 +40,8 @@ type Interface struct {
 	Addresses []netip.Prefix
 	// Gateways are where everything else goes, at most one for each address family.
 	Gateways []netip.Addr
+	// Metric of the routes to the gateways: the lower it is, the sooner they are used. The image decides when it is 0.
+	Metric int
 	// Nameservers are the DNS servers.
 	Nameservers []netip.Addr
 }

@@ -29,6 +29,13 @@ var (
 		Gateways:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Nameservers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("2001:db8::53")},
 	}
+	// later has gateways outside of its networks, and isn't the first way out.
+	later = seed.Interface{
+		MAC:       "52:54:00:00:00:0b",
+		Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8:1::7/128")},
+		Gateways:  []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fe80::1")},
+		Metric:    1026,
+	}
 )
 
 // read reads an image back with a library that has nothing to do with what wrote it.
@@ -67,7 +74,7 @@ func TestISO(t *testing.T) {
 		"without interfaces": {InstanceID: uuid, Hostname: "m-1", UserData: []byte("#cloud-config\n")},
 		"one sector":         {InstanceID: uuid, Hostname: "m-1", UserData: bytes.Repeat([]byte("x"), 2048)},
 		"a byte more":        {InstanceID: uuid, Hostname: "m-1", UserData: bytes.Repeat([]byte("x"), 2049)},
-		"with interfaces":    {InstanceID: uuid, Hostname: "m-1", UserData: []byte("#cloud-config\n"), Interfaces: []seed.Interface{dhcp, fixed}},
+		"with interfaces":    {InstanceID: uuid, Hostname: "m-1", UserData: []byte("#cloud-config\n"), Interfaces: []seed.Interface{dhcp, fixed, later}},
 		"YAML in names":      {InstanceID: "a: b\n# c", Hostname: "no", UserData: []byte{0, 0xff}},
 	}
 	for name, test := range tests {

@@ -51,6 +51,23 @@ func TestLibvirtMachineCreate(t *testing.T) {
 			m.Spec.Interfaces = []infrav1.InterfaceSpec{
 				{AddressesFromPools: []ipamv1.IPPoolReference{pool}}, {AddressesFromPools: []ipamv1.IPPoolReference{pool}}}
 		}},
+		{name: "a pool with Ignition", refused: "spec.interfaces[0].addressesFromPools: Forbidden: is for bootstrapFormat cloud-config only",
+			change: func(m *infrav1.LibvirtMachine) {
+				m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
+				m.Spec.Interfaces = []infrav1.InterfaceSpec{{AddressesFromPools: []ipamv1.IPPoolReference{pool}}}
+			}},
+		{name: "DNS servers with Ignition", refused: "spec.interfaces[1].nameservers: Forbidden",
+			change: func(m *infrav1.LibvirtMachine) {
+				m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
+				m.Spec.Interfaces = []infrav1.InterfaceSpec{{}, {Nameservers: []string{"192.0.2.53"}}}
+			}},
+		{name: "DNS servers", change: func(m *infrav1.LibvirtMachine) {
+			m.Spec.Interfaces = []infrav1.InterfaceSpec{{Nameservers: []string{"192.0.2.53", "2001:db8::53"}}}
+		}},
+		{name: "a DNS server by name", refused: "spec.interfaces[0].nameservers[1]: Invalid value: \"dns.example\": must be an IP address",
+			change: func(m *infrav1.LibvirtMachine) {
+				m.Spec.Interfaces = []infrav1.InterfaceSpec{{Nameservers: []string{"192.0.2.53", "dns.example"}}}
+			}},
 		{name: "a pool twice on one interface", refused: "spec.interfaces[0].addressesFromPools[1]: Duplicate value",
 			change: func(m *infrav1.LibvirtMachine) {
 				m.Spec.Interfaces = []infrav1.InterfaceSpec{{AddressesFromPools: []ipamv1.IPPoolReference{pool, pool}}}

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -28,7 +29,8 @@ func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field
 				fmt.Sprintf("must be a multiple of hugepages.pageSize, which is %s", spec.Hugepages.PageSize)))
 		}
 	}
-	return append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
+	errs = append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
+	return append(errs, networkErrors(spec, path.Child("interfaces"))...)
 }
 
 func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field.ErrorList {
@@ -46,6 +48,28 @@ func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field
 				errs = append(errs, field.Duplicate(path.Index(i).Child("addressesFromPools").Index(j), pool.Kind+"/"+pool.Name))
 			}
 			pools[pool] = true
+		}
+	}
+	return errs
+}
+
+// networkErrors lists what guests can't be told about their interfaces.
+func networkErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
+	const onlyCloudConfig = "is for bootstrapFormat cloud-config only: Ignition has no network configuration that every image understands, so leave it out, and let the interface use DHCP"
+
+	var errs field.ErrorList
+	for i, nic := range spec.Interfaces {
+		nicPath := path.Index(i)
+		if spec.BootstrapFormat == infrav1.BootstrapFormatIgnition && len(nic.AddressesFromPools) > 0 {
+			errs = append(errs, field.Forbidden(nicPath.Child("addressesFromPools"), onlyCloudConfig))
+		}
+		if spec.BootstrapFormat == infrav1.BootstrapFormatIgnition && len(nic.Nameservers) > 0 {
+			errs = append(errs, field.Forbidden(nicPath.Child("nameservers"), onlyCloudConfig))
+		}
+		for j, server := range nic.Nameservers {
+			if address, err := netip.ParseAddr(server); err != nil || address.Zone() != "" {
+				errs = append(errs, field.Invalid(nicPath.Child("nameservers").Index(j), server, "must be an IP address"))
+			}
 		}
 	}
 	return errs

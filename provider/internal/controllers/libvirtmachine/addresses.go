@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -30,45 +31,115 @@ const (
 	maxAddresses = 256
 )
 
-// findAddresses asks for the machine's addresses: first for leases, which cost less, then the guest
-// agent. What was known stays known while a machine doesn't run or doesn't say.
+// findAddresses finds the machine's addresses. Those from pools are known without asking; for the other
+// interfaces it asks for leases, which cost less, and then the guest agent. What was known stays known
+// while a machine doesn't run or doesn't say.
 func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
-	if s.domain != nil && s.domain.State.Active() {
-		found, err := s.askForAddresses(ctx)
-		if err != nil {
+	if err := s.findClaims(ctx); err != nil {
+		return s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	var found []hypervisor.InterfaceAddress
+	asked := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
+	if asked {
+		var err error
+		if found, err = s.askForAddresses(ctx); err != nil {
 			return s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
 		}
-		if len(found) > 0 {
-			s.infra.Status.Addresses = found
-		}
 	}
-	if len(s.infra.Status.Addresses) > 0 {
+	s.setAddresses(found)
+	switch {
+	case len(s.notGiven) > 0:
+		s.setClaimed()
+	case len(s.infra.Status.Addresses) > 0:
 		s.setTrue(infrav1.AddressesReadyCondition, infrav1.AddressesReadyReason)
-		s.lookAgain(addressInterval*4/5 + rand.N(addressInterval*2/5)) //nolint:gosec // spreads calls and keeps no secret
+		if asked {
+			s.lookAgain(s.addressInterval(found))
+		}
 		return goOn, nil
+	default:
+		s.lookAgain(s.addressDelay())
+		s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "Neither a DHCP lease nor a guest agent has given an address so far")
 	}
-	s.lookAgain(s.addressDelay())
-	verdict, err := s.waitFor(infrav1.AddressesReadyCondition, infrav1.WaitingForAddressesReason, "Neither a DHCP lease nor a guest agent has given an address so far")
 	if s.isProvisioned() {
 		return goOn, nil
 	}
-	return verdict, err
+	return stop, nil
+}
+
+// setAddresses sets the addresses in the status from those that were found and those from pools.
+func (s *scope) setAddresses(found []hypervisor.InterfaceAddress) {
+	addresses := s.nodeAddresses(found)
+	if len(addresses) == 0 {
+		return
+	}
+	if len(found) == 0 && !slices.ContainsFunc(addresses, func(a clusterv1.MachineAddress) bool { return !slices.Contains(s.infra.Status.Addresses, a) }) {
+		return // what else is known was found earlier
+	}
+	s.infra.Status.Addresses = addresses
+}
+
+// addressInterval is when to look again at the addresses of a machine that has some. When it has those
+// from pools already, and some interface has none so far, that is sooner for a machine that has just started.
+func (s *scope) addressInterval(found []hypervisor.InterfaceAddress) time.Duration {
+	interval := addressInterval*4/5 + rand.N(addressInterval*2/5) //nolint:gosec // spreads calls and keeps no secret
+	if len(s.claimed) == 0 {
+		return interval
+	}
+	for mac := range s.dynamicInterfaces() {
+		if !slices.ContainsFunc(found, func(a hypervisor.InterfaceAddress) bool { return a.MAC == mac }) {
+			return min(max(s.runningFor()/2, minAddressDelay), interval)
+		}
+	}
+	return interval
 }
 
 // addressDelay is half of the time that the domain has run.
 func (s *scope) addressDelay() time.Duration {
-	running := conditions.Get(s.infra, infrav1.InstanceReadyCondition)
-	if running == nil || running.Status != metav1.ConditionTrue {
-		return maxAddressDelay
-	}
-	return min(max(time.Since(running.LastTransitionTime.Time)/2, minAddressDelay), maxAddressDelay)
+	return min(max(s.runningFor()/2, minAddressDelay), maxAddressDelay)
 }
 
-func (s *scope) askForAddresses(ctx context.Context) (clusterv1.MachineAddresses, error) {
+// runningFor is for how long the domain has run. Very long when that isn't known.
+func (s *scope) runningFor() time.Duration {
+	running := conditions.Get(s.infra, infrav1.InstanceReadyCondition)
+	if running == nil || running.Status != metav1.ConditionTrue {
+		return 2 * addressInterval
+	}
+	return time.Since(running.LastTransitionTime.Time)
+}
+
+// interfaces are the MAC addresses of the machine's interfaces, with their indexes.
+func (s *scope) interfaces() map[string]int {
+	index := map[string]int{}
+	for i := range s.infra.Spec.Interfaces {
+		index[s.mac(i)] = i
+	}
+	return index
+}
+
+// dynamicInterfaces are those of the interfaces that have no addresses from pools.
+func (s *scope) dynamicInterfaces() map[string]int {
+	index := s.interfaces()
+	maps.DeleteFunc(index, func(_ string, i int) bool { return len(s.infra.Spec.Interfaces[i].AddressesFromPools) > 0 })
+	return index
+}
+
+func (s *scope) mac(nic int) string {
+	return cmp.Or(s.infra.Spec.Interfaces[nic].MACAddress, domainxml.MACAddress(s.uuid, nic))
+}
+
+// askForAddresses asks for the addresses by which others reach the interfaces that have none from pools.
+// Interfaces that software in the guest has made aren't the machine's own, and the address of the control
+// plane isn't that of one machine.
+func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddress, error) {
 	sources := []hypervisor.AddressSource{hypervisor.SourceLease}
 	if ptr.Deref(s.infra.Spec.GuestAgent, true) {
 		sources = append(sources, hypervisor.SourceAgent)
 	}
+	var endpoint netip.Addr
+	if s.cluster != nil {
+		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
+	}
+	dynamic := s.dynamicInterfaces()
 	for _, source := range sources {
 		found, err := s.connection.Addresses(ctx, s.uuid, source)
 		switch {
@@ -79,32 +150,30 @@ func (s *scope) askForAddresses(ctx context.Context) (clusterv1.MachineAddresses
 		case err != nil:
 			return nil, err
 		}
-		if addresses := s.nodeAddresses(found); len(addresses) > 0 {
-			return addresses, nil
+		found = slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
+			_, own := dynamic[a.MAC]
+			return !own || !a.Address.IsValid() || a.Address.IsLinkLocalUnicast() || a.Address.IsLoopback() || a.Address == endpoint
+		})
+		if len(found) > 0 {
+			return found, nil
 		}
 	}
 	return nil, nil
 }
 
-// nodeAddresses are the name of the machine, and those addresses of its own interfaces by which others
-// reach it, those of the first interface first. Interfaces that software in the guest has made aren't
-// its own, and the address of the control plane isn't that of one machine. None when there is no IP address.
+// nodeAddresses are the name of the machine, and the addresses of its interfaces: those that were found
+// and those from pools, the first interface's first. None when there is no IP address.
 func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
-	index := map[string]int{}
-	for i, nic := range s.infra.Spec.Interfaces {
-		index[cmp.Or(nic.MACAddress, domainxml.MACAddress(s.uuid, i))] = i
+	found = slices.Clone(found)
+	for i, given := range s.claimed {
+		for _, address := range given {
+			found = append(found, hypervisor.InterfaceAddress{MAC: s.mac(i), Address: address.Addr()})
+		}
 	}
-	var endpoint netip.Addr
-	if s.cluster != nil {
-		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
-	}
-	found = slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
-		_, own := index[a.MAC]
-		return !own || !a.Address.IsValid() || a.Address.IsLinkLocalUnicast() || a.Address.IsLoopback() || a.Address == endpoint
-	})
 	if len(found) == 0 {
 		return nil
 	}
+	index := s.interfaces()
 	slices.SortFunc(found, func(a, b hypervisor.InterfaceAddress) int {
 		family := func(x hypervisor.InterfaceAddress) int { return x.Address.BitLen() }
 		return cmp.Or(cmp.Compare(index[a.MAC], index[b.MAC]), cmp.Compare(family(a), family(b)), a.Address.Compare(b.Address))

@@ -79,8 +79,11 @@ func (s *scope) howToGiveUp() string {
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
 }
 
-// letGo removes the finalizer.
+// letGo gives the machine's addresses back, and removes the finalizer when that is done.
 func (s *scope) letGo(ctx context.Context) error {
+	if left, err := s.releaseClaims(ctx); err != nil || left {
+		return err
+	}
 	s.written = true
 	before := s.infra.DeepCopy()
 	controllerutil.RemoveFinalizer(s.infra, infrav1.MachineFinalizer)
@@ -189,7 +192,11 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	ctrl.LoggerFrom(ctx).Info("The machine was deleted while it was being made: removing what was made")
 	s.copies.forget(s.key())
 	s.Images.Forget(s.key())
-	return s.removeAll(ctx)
+	if err := s.removeAll(ctx); err != nil {
+		return err
+	}
+	_, err = s.releaseClaims(ctx)
+	return err
 }
 
 // isGone asks the API server itself whether the machine is gone or about to go.

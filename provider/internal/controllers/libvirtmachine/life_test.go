@@ -77,7 +77,10 @@ var lives = []struct {
 	made   []string
 	node   []string
 }{
-	{name: "overlay", made: []string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}, node: []string{"a: domain Running", "a: volume uuid-root"}},
+	{name: "overlay, address from a pool",
+		change: func(infra *infrav1.LibvirtMachine) { fromPools(infra, "v4") },
+		made:   []string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed", "claim blue-1-0-0"},
+		node:   []string{"a: domain Running", "a: volume uuid-root", "claim blue-1-0-0"}},
 	{name: "full copy, extra disks, ignition",
 		change: func(infra *infrav1.LibvirtMachine) {
 			infra.Spec.RootDisk.Clone = infrav1.CloneFull

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -29,9 +30,11 @@ var phases = []phase{
 	{do: (*scope).reachHost},
 	{do: (*scope).lookAtInstance},
 	{when: (*scope).isCreating, do: (*scope).checkForCertain},
+	{when: (*scope).isCreating, do: (*scope).ensureClaims},
 	{when: (*scope).isCreating, do: (*scope).ensureImage},
 	{when: (*scope).isCreating, do: (*scope).ensureRootDisk},
 	{when: (*scope).isCreating, do: (*scope).ensureExtraDisks},
+	{when: (*scope).isCreating, do: (*scope).awaitClaims},
 	{when: (*scope).isCreating, do: (*scope).ensureSeed},
 	{when: (*scope).isCreating, do: (*scope).ensureDomain},
 	{when: (*scope).isCreating, do: (*scope).startDomain},
@@ -81,6 +84,10 @@ type scope struct {
 	extraDisks   map[string]domainxml.Disk
 	seed         *hypervisor.VolumeRef
 	ignitionPath string
+	// claimed are the addresses that interfaces were given from pools, by their index, and notGiven the
+	// claims that have none. claimed is nil as long as nobody has looked.
+	claimed  map[int][]claims.Address
+	notGiven []*claims.NotGivenError
 
 	// written says that something was written that brings the object here again.
 	written bool

@@ -27,11 +27,5 @@ func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 		s.lookAgain(noFitDelay) // Machines are watched, MachinePools aren't: their machines are made when there is bootstrap data
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForBootstrapDataReason, "%s", problem)
 	}
-	for i, nic := range s.infra.Spec.Interfaces {
-		if len(nic.AddressesFromPools) > 0 {
-			return s.waitFor(infrav1.AddressesReadyCondition, infrav1.AddressesFromPoolsNotSupportedReason,
-				"This version claims no addresses from pools: leave spec.interfaces[%d].addressesFromPools out", i)
-		}
-	}
 	return goOn, nil
 }

@@ -83,6 +83,12 @@ func (p *process) calls() []string {
 // intercept is what a client's writes, and the reads past the cache, go through.
 func (p *process) intercept() interceptor.Funcs {
 	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return run(p, "api: create", func() error { return c.Create(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return run(p, "api: delete", func() error { return c.Delete(ctx, object, options...) })
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			return run(p, "api: patch", func() error { return c.Patch(ctx, object, patch, options...) })
 		},

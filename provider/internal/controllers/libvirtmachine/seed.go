@@ -104,7 +104,7 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 		return data, nil
 	}
-	return seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data}.ISO()
+	return seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}.ISO()
 }
 
 func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volume, error) {

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -181,14 +180,6 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			},
 			after: func(w *world) {
 				change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("4098Mi") })
-			}},
-		{name: "addresses from pools", condition: infrav1.AddressesReadyCondition, reason: infrav1.AddressesFromPoolsNotSupportedReason, message: "leave spec.interfaces[0].addressesFromPools out",
-			spec: func(infra *infrav1.LibvirtMachine) {
-				infra.Spec.Interfaces[0].AddressesFromPools = []ipamv1.IPPoolReference{{Name: "pool"}}
-			},
-			before: func(*world) {},
-			after: func(w *world) {
-				change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Spec.Interfaces[0].AddressesFromPools = nil })
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -18,12 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
@@ -35,6 +37,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to LibvirtMachines: %w", err)
 	}
+	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtMachine").GroupKind()))
 	toUnbound := inAMoment(r.unboundMachines)
 	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachine{}, builder.WithPredicates(
@@ -47,6 +50,8 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("LibvirtMachine"))),
 			machineChanged(),
 		).
+		Watches(&ipamv1.IPAddressClaim{}, toClaimer).
+		Watches(&ipamv1.IPAddress{}, toClaimer).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), clusterChanged()).
 		Watches(&infrav1.LibvirtCluster{}, toUnbound, predicate.GenerationChangedPredicate{}). // spec.hostSelector
 		Watches(&infrav1.LibvirtHost{}, toUnbound, hostChanged()).

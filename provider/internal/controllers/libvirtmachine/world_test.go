@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -94,6 +95,7 @@ type world struct {
 	silent bool
 	// inPlace turns updates in place on in all processes.
 	inPlace bool
+	ipam    ipam
 }
 
 type log struct {
@@ -121,7 +123,7 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, hosts: map[string]*fake.Host{}, events: events.NewFakeRecorder(1000), log: &log{}}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
 		w.Expect(add(scheme)).To(Succeed())
 	}
 	owner := func(kind, name string) []metav1.OwnerReference {
@@ -156,7 +158,7 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 	}
 	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).
-		WithStatusSubresource(&infrav1.LibvirtMachine{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).Build()
+		WithStatusSubresource(&infrav1.LibvirtMachine{}, &ipamv1.IPAddressClaim{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).Build()
 	t.Cleanup(func() {
 		for _, m := range w.managers {
 			m.end()
@@ -241,8 +243,9 @@ func (w *world) uuid() string {
 	return strings.TrimPrefix(w.infra().Spec.ProviderID, infrav1.ProviderIDPrefix)
 }
 
-// giveAddresses is the DHCP server of all hosts.
+// giveAddresses is the IPAM provider, and the DHCP server of all hosts.
 func (w *world) giveAddresses() {
+	w.ipam.run(w)
 	infra := w.infra()
 	if infra == nil || infra.Spec.HostName == "" || w.silent {
 		return
@@ -325,7 +328,7 @@ func (w *world) deleteOwners() {
 // isGone is also so when a manager that was killed has removed the finalizer.
 func (w *world) isGone() bool { return w.infra() == nil }
 
-// left lists what is on the hosts, without the parts of names that are different each time, and
+// left lists what is on the hosts and which claims there are, without the parts of names that are different each time, and
 // without the image.
 func (w *world) left() []string {
 	var left []string
@@ -344,6 +347,9 @@ func (w *world) left() []string {
 		for _, uuid := range domains {
 			left = append(left, fmt.Sprintf("%s: domain %s", name, host.State(uuid)))
 		}
+	}
+	for _, claim := range w.claims() {
+		left = append(left, "claim "+claim.Name)
 	}
 	slices.Sort(left)
 	return left

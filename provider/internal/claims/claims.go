@@ -1,0 +1,185 @@
+// Package claims claims IP addresses from the pools of IPAM providers.
+//
+// It does what "Infrastructure Provider" of Cluster API's contract for IPAM says
+// (docs/book/src/developer/providers/contracts/ipam.md). A claim belongs to one object, which is its
+// controller: `clusterctl move` takes it along, and the garbage collector doesn't forget it.
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+)
+
+// Claimer claims addresses for one object.
+type Claimer struct {
+	// Client reads and writes. Its reads may come from a cache that watches IPAddressClaims and IPAddresses.
+	Client client.Client
+	// APIReader reads from the API server itself.
+	APIReader client.Reader
+	// Owner is who the addresses are for. The Client's scheme knows its kind.
+	Owner client.Object
+	// Cluster is the name of the Cluster that Owner belongs to.
+	Cluster string
+}
+
+// NotGivenError says why a claim has no address.
+type NotGivenError struct {
+	// Claim is the name of the IPAddressClaim.
+	Claim string
+	// Failed says that somebody has to do something. Otherwise it is the IPAM provider's turn.
+	Failed bool
+	// Cause is what is wrong or waited for.
+	Cause string
+}
+
+// Error implements error.
+func (e *NotGivenError) Error() string { return fmt.Sprintf("IPAddressClaim %s: %s", e.Claim, e.Cause) }
+
+// Ensure returns the address that was given for the claim of a name, and makes the claim if there is
+// none. Without an address the error is a *NotGivenError, and a change of the claim or its IPAddress
+// is what to wait for; any other error is one of the API server.
+func (c Claimer) Ensure(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
+	claim, err := c.read(ctx, name)
+	if err != nil {
+		return Address{}, err
+	}
+	if claim == nil {
+		return Address{}, c.create(ctx, name, pool)
+	}
+	return c.given(ctx, claim, pool)
+}
+
+// Find is Ensure for an owner that has come too far to get another address: it makes no claim.
+func (c Claimer) Find(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
+	claim, err := c.read(ctx, name)
+	if err != nil {
+		return Address{}, err
+	}
+	if claim == nil {
+		return Address{}, &NotGivenError{Claim: name, Failed: true, Cause: "somebody has deleted it while its address is in use, and the pool may give it to others"}
+	}
+	return c.given(ctx, claim, pool)
+}
+
+// Release deletes those claims of some names that are the owner's, and returns the names of those that
+// the IPAM provider hasn't let go so far. It looks past the cache: a claim that was just made isn't missed.
+func (c Claimer) Release(ctx context.Context, names []string) (left []string, err error) {
+	for _, name := range names {
+		claim := &ipamv1.IPAddressClaim{}
+		err := c.APIReader.Get(ctx, client.ObjectKey{Namespace: c.Owner.GetNamespace(), Name: name}, claim)
+		if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(claim, c.Owner) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading IPAddressClaim %s: %w", name, err)
+		}
+		if claim.DeletionTimestamp.IsZero() {
+			err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("deleting IPAddressClaim %s: %w", name, err)
+			}
+		}
+		left = append(left, name)
+	}
+	return left, nil
+}
+
+func (c Claimer) read(ctx context.Context, name string) (*ipamv1.IPAddressClaim, error) {
+	claim := &ipamv1.IPAddressClaim{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Owner.GetNamespace(), Name: name}, claim)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading IPAddressClaim %s: %w", name, err)
+	}
+	return claim, nil
+}
+
+// create makes a claim. It never has an address yet, so that the error is never nil.
+func (c Claimer) create(ctx context.Context, name string, pool ipamv1.IPPoolReference) error {
+	claim := &ipamv1.IPAddressClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Owner.GetNamespace(), Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.Cluster}},
+		Spec:       ipamv1.IPAddressClaimSpec{ClusterName: c.Cluster, PoolRef: pool},
+	}
+	if filter, filtered := c.Owner.GetLabels()[clusterv1.WatchLabel]; filtered {
+		claim.Labels[clusterv1.WatchLabel] = filter // an IPAM provider may look at no others
+	}
+	if err := controllerutil.SetControllerReference(c.Owner, claim, c.Client.Scheme()); err != nil {
+		return fmt.Errorf("making IPAddressClaim %s: %w", name, err)
+	}
+	if err := c.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) { // the cache will show it
+		return fmt.Errorf("creating IPAddressClaim %s: %w", name, err)
+	}
+	return waitingFor(name, pool)
+}
+
+func waitingFor(name string, pool ipamv1.IPPoolReference) *NotGivenError {
+	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to give an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
+}
+
+// given returns the address that a claim was given.
+func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) (Address, error) {
+	failed := func(cause string, values ...any) (Address, error) {
+		return Address{}, &NotGivenError{Claim: claim.Name, Failed: true, Cause: fmt.Sprintf(cause, values...)}
+	}
+	switch owner := metav1.GetControllerOf(claim); {
+	case !metav1.IsControlledBy(claim, c.Owner) && owner != nil:
+		return failed("it is that of %s %s with UID %s: delete it if that doesn't need it", owner.Kind, owner.Name, owner.UID)
+	case owner == nil:
+		return failed("it has no owner, and isn't used: delete it")
+	case claim.Spec.PoolRef != pool:
+		return failed("it is for %s %s (%s), and not for %s %s (%s): delete it", claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name,
+			claim.Spec.PoolRef.APIGroup, pool.Kind, pool.Name, pool.APIGroup)
+	case !claim.DeletionTimestamp.IsZero():
+		return failed("it is being deleted, and is made again when it is gone")
+	case claim.Status.AddressRef.Name == "":
+		return Address{}, notGiven(claim, pool)
+	}
+	object := &ipamv1.IPAddress{}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.AddressRef.Name}, object)
+	if apierrors.IsNotFound(err) {
+		return Address{}, &NotGivenError{Claim: claim.Name, Cause: fmt.Sprintf("waiting for IPAddress %s, which its status names", claim.Status.AddressRef.Name)}
+	}
+	if err != nil {
+		return Address{}, fmt.Errorf("reading IPAddress %s: %w", claim.Status.AddressRef.Name, err)
+	}
+	address, err := readAddress(object, claim.Name)
+	if err != nil {
+		return failed("IPAddress %s, which it was given: %s", object.Name, err.Error())
+	}
+	return address, nil
+}
+
+// notGiven says what the IPAM provider says of a claim without an address.
+func notGiven(claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) *NotGivenError {
+	waiting := waitingFor(claim.Name, pool)
+	for _, condition := range claim.Status.Conditions {
+		if condition.Type == ipamv1.IPAddressClaimReadyCondition && condition.Status == metav1.ConditionFalse {
+			waiting.Failed = true
+			waiting.Cause = fmt.Sprintf("no address of %s %s (%s): %s: %s", pool.Kind, pool.Name, pool.APIGroup, condition.Reason, condition.Message)
+		}
+	}
+	return waiting
+}
+
+// NotGiven returns the NotGivenError in an error, or nil.
+func NotGiven(err error) *NotGivenError {
+	var notGiven *NotGivenError
+	if errors.As(err, &notGiven) {
+		return notGiven
+	}
+	return nil
+}

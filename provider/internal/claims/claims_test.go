@@ -1,0 +1,82 @@
+package claims_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+)
+
+var (
+	pool  = ipamv1.IPPoolReference{APIGroup: "ipam.test", Kind: "Pool", Name: "p"}
+	owner = &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "m", UID: "1"}}
+)
+
+func newClient(g *WithT, objects ...client.Object) client.WithWatch {
+	scheme := runtime.NewScheme()
+	g.Expect(ipamv1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&ipamv1.IPAddressClaim{}).Build()
+}
+
+// claimOf is the owner's claim c, changed first.
+func claimOf(change func(*ipamv1.IPAddressClaim)) *ipamv1.IPAddressClaim {
+	claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachine", Name: "m", UID: "1", Controller: ptr.To(true)}}},
+		Spec: ipamv1.IPAddressClaimSpec{PoolRef: pool}}
+	change(claim)
+	return claim
+}
+
+// TestEnsureLooksClosely: a claim of that name is used only if it is ours, as we make it.
+func TestEnsureLooksClosely(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		change  func(*ipamv1.IPAddressClaim)
+		failed  bool
+		message string
+	}{
+		{name: "no owner", change: func(c *ipamv1.IPAddressClaim) { c.OwnerReferences = nil }, failed: true, message: "it has no owner"},
+		{name: "other pool", change: func(c *ipamv1.IPAddressClaim) { c.Spec.PoolRef.Name = "q" }, failed: true, message: "it is for Pool q (ipam.test), and not for Pool p"},
+		{name: "going", change: func(c *ipamv1.IPAddressClaim) {
+			c.Finalizers, c.DeletionTimestamp = []string{"a/b"}, ptr.To(metav1.Now())
+		}, failed: true, message: "it is being deleted"},
+		{name: "the IPAddress isn't there", change: func(c *ipamv1.IPAddressClaim) { c.Status.AddressRef.Name = "x" }, message: "waiting for IPAddress x"},
+		{name: "nothing", change: func(*ipamv1.IPAddressClaim) {}, message: "waiting for the IPAM provider"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newClient(g, claimOf(tc.change))
+			_, err := claims.Claimer{Client: c, APIReader: c, Owner: owner, Cluster: "blue"}.Ensure(t.Context(), "c", pool)
+			notGiven := claims.NotGiven(err)
+			g.Expect(notGiven).ToNot(BeNil(), "%v", err)
+			g.Expect(notGiven.Failed).To(Equal(tc.failed))
+			g.Expect(err).To(MatchError(And(HavePrefix("IPAddressClaim c: "), ContainSubstring(tc.message))))
+		})
+	}
+}
+
+// TestToOwner maps claims and addresses to who claims, and nothing else.
+func TestToOwner(t *testing.T) {
+	g := NewWithT(t)
+	claim := claimOf(func(*ipamv1.IPAddressClaim) {})
+	address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "x"}, Spec: ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: "c"}}}
+	toMachine := claims.ToOwner(newClient(g, claim), infrav1.GroupVersion.WithKind("LibvirtMachine").GroupKind())
+	toCluster := claims.ToOwner(newClient(g, claim), infrav1.GroupVersion.WithKind("LibvirtCluster").GroupKind())
+	want := []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(owner)}}
+	g.Expect(toMachine(t.Context(), claim)).To(Equal(want))
+	g.Expect(toMachine(t.Context(), address)).To(Equal(want))
+	g.Expect(toCluster(t.Context(), claim)).To(BeEmpty())
+	address.Spec.ClaimRef.Name = "unknown"
+	g.Expect(toMachine(t.Context(), address)).To(BeEmpty())
+}

@@ -1,0 +1,254 @@
+package libvirtmachine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// fromPools gives the first interface addresses from pools, and adds a second one with DHCP.
+func fromPools(infra *infrav1.LibvirtMachine, pools ...string) {
+	infra.Spec.Interfaces = []infrav1.InterfaceSpec{{Network: "default", Nameservers: []string{"192.0.2.53"}}, {Network: "bridged"}}
+	for _, name := range pools {
+		infra.Spec.Interfaces[0].AddressesFromPools = append(infra.Spec.Interfaces[0].AddressesFromPools,
+			ipamv1.IPPoolReference{APIGroup: "ipam.test", Kind: "Pool", Name: name})
+	}
+}
+
+// ipam does what the contract asks of an IPAM provider. Its pools are v4, v6, bare without a gateway,
+// and bad, which gives what is no address; all others have nothing.
+type ipam struct {
+	// silent does nothing.
+	silent bool
+	// given counts addresses: none is given twice.
+	given int
+}
+
+const ipamFinalizer = "ipam.test/address"
+
+func (i *ipam) run(w *world) {
+	if i.silent {
+		return
+	}
+	for _, claim := range w.claims() {
+		switch {
+		case !claim.DeletionTimestamp.IsZero():
+			i.release(w, &claim)
+		case claim.Status.AddressRef.Name == "":
+			i.give(w, &claim)
+		}
+	}
+}
+
+// release is where an address that a domain still uses would be given away.
+func (i *ipam) release(w *world, claim *ipamv1.IPAddressClaim) {
+	for name, host := range w.hosts {
+		_, domains := host.Left()
+		w.Expect(domains).To(BeEmpty(), "the address of %s goes back to the pool while %s has the domain", claim.Name, name)
+	}
+	address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
+	w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), address))).To(Succeed())
+	controllerutil.RemoveFinalizer(claim, ipamFinalizer)
+	w.Expect(w.api.Update(context.Background(), claim)).To(Succeed())
+}
+
+func (i *ipam) give(w *world, claim *ipamv1.IPAddressClaim) {
+	i.given++
+	spec := ipamv1.IPAddressSpec{ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef}
+	switch claim.Spec.PoolRef.Name {
+	case "v4":
+		spec.Address, spec.Prefix, spec.Gateway = fmt.Sprintf("198.51.100.%d", i.given), ptr.To[int32](24), "198.51.100.254"
+	case "v6":
+		spec.Address, spec.Prefix, spec.Gateway = fmt.Sprintf("2001:db8::%d", i.given), ptr.To[int32](64), "2001:db8::ffff"
+	case "bare":
+		spec.Address, spec.Prefix = fmt.Sprintf("203.0.113.%d", i.given), ptr.To[int32](25)
+	case "bad":
+		spec.Address, spec.Prefix = "198.51.100.0.1", ptr.To[int32](24)
+	default:
+		conditions.Set(claim, metav1.Condition{Type: ipamv1.IPAddressClaimReadyCondition, Status: metav1.ConditionFalse,
+			Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason, Message: "all are taken"})
+		w.Expect(w.api.Status().Update(context.Background(), claim)).To(Succeed())
+		return
+	}
+	controllerutil.AddFinalizer(claim, ipamFinalizer)
+	w.Expect(w.api.Update(context.Background(), claim)).To(Succeed())
+	w.Expect(w.api.Create(context.Background(), &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}, Spec: spec})).To(Succeed())
+	claim.Status.AddressRef.Name = claim.Name
+	w.Expect(w.api.Status().Update(context.Background(), claim)).To(Succeed())
+}
+
+func (w *world) claims() []ipamv1.IPAddressClaim {
+	list := &ipamv1.IPAddressClaimList{}
+	w.Expect(w.api.List(context.Background(), list)).To(Succeed())
+	return list.Items
+}
+
+// seedOf returns the machine's seed as text.
+func (w *world) seedOf() string {
+	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-seed"}))
+}
+
+// TestAddressesFromPools: claims are made as the contract says, the guest is told what was given, and the
+// machine has its addresses without a lease.
+func TestAddressesFromPools(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		fromPools(infra, "v4", "v6", "bare")
+		infra.Spec.Interfaces = append(infra.Spec.Interfaces, infrav1.InterfaceSpec{Network: "tapped",
+			AddressesFromPools: []ipamv1.IPPoolReference{{APIGroup: "ipam.test", Kind: "Pool", Name: "v4"}}})
+		infra.Labels[clusterv1.WatchLabel] = "mine"
+	}, "a")
+	w.silent = true
+	w.ipam.silent = true
+	m := w.until(w.newManager(0), func() bool { return len(w.claims()) == 4 })
+	for i, claim := range w.claims() {
+		w.Expect(claim.Name).To(Equal([]string{"blue-1-0-0", "blue-1-0-1", "blue-1-0-2", "blue-1-2-0"}[i]))
+		w.Expect(claim.Spec).To(Equal(ipamv1.IPAddressClaimSpec{ClusterName: "blue",
+			PoolRef: ipamv1.IPPoolReference{APIGroup: "ipam.test", Kind: "Pool", Name: []string{"v4", "v6", "bare", "v4"}[i]}}))
+		w.Expect(claim.Labels).To(Equal(map[string]string{clusterv1.ClusterNameLabel: "blue", clusterv1.WatchLabel: "mine"}))
+		w.Expect(claim.OwnerReferences).To(Equal([]metav1.OwnerReference{{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachine", Name: key.Name,
+			UID: "uid-1", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}))
+	}
+	// The image and the disks are made meanwhile, and the domain isn't.
+	w.until(m, func() bool { return conditions.IsTrue(w.infra(), infrav1.DisksReadyCondition) })
+	w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.WaitingForAddressesReason))
+	w.Expect(conditions.GetMessage(w.infra(), infrav1.AddressesReadyCondition)).To(ContainSubstring(
+		"IPAddressClaim blue-1-0-1: waiting for the IPAM provider to give an address of Pool v6 (ipam.test)"))
+	result, err := m.reconcile()
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(result.RequeueAfter).To(BeZero(), "claims are watched")
+	w.Expect(w.seedOf()).To(BeEmpty())
+
+	w.ipam.silent = false
+	m = w.until(m, w.isProvisioned)
+	w.Expect(w.infra().Status.Addresses).To(Equal(clusterv1.MachineAddresses{
+		{Type: clusterv1.MachineHostName, Address: key.Name}, {Type: clusterv1.MachineInternalIP, Address: "198.51.100.1"},
+		{Type: clusterv1.MachineInternalIP, Address: "203.0.113.3"}, {Type: clusterv1.MachineInternalIP, Address: "2001:db8::2"},
+		{Type: clusterv1.MachineInternalIP, Address: "198.51.100.4"}}))
+	w.Expect(w.seedOf()).To(And(
+		ContainSubstring("- 198.51.100.1/24\n    - 2001:db8::2/64\n    - 203.0.113.3/25\n"),
+		ContainSubstring("nameservers:\n      addresses:\n      - 192.0.2.53\n    routes:\n    - to: 0.0.0.0/0\n      via: 198.51.100.254\n    - to: ::/0\n      via: 2001:db8::ffff\n"),
+		ContainSubstring("id1:\n    dhcp4: true\n"), ContainSubstring("metric: 1026\n      to: 0.0.0.0/0\n      via: 198.51.100.254\n")))
+
+	// What the second interface gets by DHCP comes later, and stays when the host doesn't say it any more.
+	w.mac, w.silent = strings.ToLower(macOf(w, 1)), false
+	withLease := func() bool {
+		return len(w.infra().Status.Addresses) == 6 && w.infra().Status.Addresses[4].Address == "192.0.2.7"
+	}
+	w.until(m, withLease)
+	w.hosts["a"].SetAddresses(w.uuid(), hypervisor.SourceLease)
+	_, err = m.reconcile()
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(withLease()).To(BeTrue())
+
+	// A move drops the status: it is found again.
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Status = infrav1.LibvirtMachineStatus{} })
+	w.until(m, w.isProvisioned)
+	w.Expect(w.infra().Status.Addresses).To(ContainElement(HaveField("Address", "198.51.100.4")))
+
+	w.ipam.silent = true
+	w.delete()
+	w.until(m, func() bool { return len(w.left()) == 4 })
+	w.until(m, func() bool { return strings.Contains(conditions.GetMessage(w.infra(), infrav1.ReadyCondition), "blue-1-0-0, blue-1-0-1, blue-1-0-2, blue-1-2-0") })
+	w.ipam.silent = false
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(BeEmpty())
+}
+
+func macOf(w *world, nic int) string {
+	return (&scope{infra: w.infra(), uuid: w.uuid()}).mac(nic)
+}
+
+// TestAddressesThatAreNotGiven: the condition says why, nothing is started, and deleting the machine
+// takes the claims away all the same.
+func TestAddressesThatAreNotGiven(t *testing.T) {
+	for _, tc := range []struct {
+		name, reason, message string
+		pools                 []string
+		change                func(*infrav1.LibvirtMachine)
+		before                func(w *world)
+	}{
+		{name: "no IPAM provider", pools: []string{"v4"}, reason: infrav1.WaitingForAddressesReason, message: "blue-1-0-0: waiting for the IPAM provider",
+			before: func(w *world) { w.ipam.silent = true }},
+		{name: "one of two pools is exhausted", pools: []string{"v4", "full"}, reason: infrav1.AddressClaimFailedReason,
+			message: "IPAddressClaim blue-1-0-1: no address of Pool full (ipam.test): PoolExhausted: all are taken"},
+		{name: "no address", pools: []string{"bad"}, reason: infrav1.AddressClaimFailedReason,
+			message: `IPAddress blue-1-0-0, which it was given: spec.address "198.51.100.0.1" isn't the IP address of one machine`},
+		{name: "another one's claim", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is that of LibvirtMachine blue-1 with UID older: delete it",
+			before: func(w *world) {
+				w.Expect(w.api.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue-1-0-0",
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "LibvirtMachine", Name: key.Name, UID: "older", Controller: ptr.To(true)}}}})).To(Succeed())
+			}},
+		{name: "the claim is refused", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason,
+			message: "spec.interfaces[0].addressesFromPools[0]: creating IPAddressClaim blue-1-0-0: ipaddressclaims.ipam.cluster.x-k8s.io is forbidden: the quota is used up",
+			before: func(w *world) {
+				w.functions = interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+					return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden,
+						Message: schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddressclaims"}.String() + " is forbidden: the quota is used up"}}
+				}}
+			}},
+		{name: "Ignition", pools: []string{"v4"}, reason: infrav1.AddressesFromPoolsNotSupportedReason, message: "spec.bootstrapFormat is ignition",
+			change: func(infra *infrav1.LibvirtMachine) { infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+				fromPools(infra, tc.pools...)
+				if tc.change != nil {
+					tc.change(infra)
+				}
+			}, "a")
+			if tc.before != nil {
+				tc.before(w)
+			}
+			m := w.newManager(0)
+			w.Expect(w.message(m, infrav1.AddressesReadyCondition, tc.reason)).To(ContainSubstring(tc.message))
+			w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(tc.message), "Ready says it too")
+			for range 5 {
+				_, _ = m.reconcile()
+				w.giveAddresses()
+			}
+			w.Expect(strings.Join(w.left(), "\n")).ToNot(Or(ContainSubstring("domain"), ContainSubstring("seed")))
+			w.delete()
+			w.until(m, w.isGone)
+			if tc.name == "another one's claim" {
+				w.Expect(w.left()).To(Equal([]string{"claim blue-1-0-0"}), "it isn't the machine's")
+				return
+			}
+			w.Expect(w.left()).To(BeEmpty())
+		})
+	}
+}
+
+// TestClaimDeletedWhileInUse: the machine keeps its address, and says what may happen; it claims no other
+// one, which the guest wouldn't have.
+func TestClaimDeletedWhileInUse(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { fromPools(infra, "v4") }, "a")
+	m := w.until(w.newManager(0), w.isProvisioned)
+	before := w.infra().Status.Addresses
+	claim := w.claims()[0]
+	claim.Finalizers = nil
+	w.Expect(w.api.Update(t.Context(), &claim)).To(Succeed())
+	w.Expect(w.api.Delete(t.Context(), &claim)).To(Succeed())
+	w.Expect(w.message(m, infrav1.AddressesReadyCondition, infrav1.AddressClaimFailedReason)).To(ContainSubstring("somebody has deleted it while its address is in use"))
+	w.Expect(w.claims()).To(BeEmpty())
+	w.Expect(w.infra().Status.Addresses).To(Equal(before))
+	w.Expect(w.isProvisioned()).To(BeTrue())
+	w.delete()
+	w.until(m, w.isGone)
+}
