@@ -168,7 +168,7 @@ const (
 	// WaitingForAddressesReason: no claim, lease or guest agent has given an address so far.
 	WaitingForAddressesReason = "WaitingForAddresses"
 
-	// AddressClaimFailedReason: an address can't be claimed from a pool, or the IPAM provider can't give one; the
+	// AddressClaimFailedReason, also of a LibvirtCluster: an address can't be claimed from a pool, or the IPAM provider can't give one; the
 	// message says for which IPAddressClaim and why.
 	AddressClaimFailedReason = "AddressClaimFailed"
 

@@ -87,7 +87,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		off         bool
 	}{
 		{name: "LibvirtCluster", concurrency: options.Concurrency.LibvirtCluster,
-			reconciler: &libvirtcluster.Reconciler{Client: client, WatchFilterValue: filter}},
+			reconciler: &libvirtcluster.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
 				Ledger:           cmp.Or(options.Ledger, &placement.Ledger{}),

@@ -107,6 +107,7 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 		&machinedeployment.Reconciler{Client: c, APIReader: reader},
 		&machinehealthcheck.Reconciler{Client: c, ClusterCache: clusters},
 		&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
+		&ipamProvider{w.Client},
 	} {
 		if err := one.SetupWithManager(ctx, mgr, ten); err != nil {
 			return nil, fmt.Errorf("setting up %T: %w", one, err)

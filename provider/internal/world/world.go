@@ -1,6 +1,6 @@
 // Package world is a management cluster for tests, in one process: a kube-apiserver with Cluster API's
-// own controllers and webhooks, this provider's controllers and webhooks with the rights that they will
-// have, and pretended hosts whose guests get addresses and join as nodes.
+// own controllers and webhooks, an IPAM provider, this provider's controllers and webhooks with the rights
+// that they will have, and pretended hosts whose guests get addresses and join as nodes.
 //
 // What it lacks: no garbage collection, no kubelet, no control plane provider, no bootstrap provider.
 // Tests write bootstrap data by hand, and the workload cluster is the management cluster itself.
@@ -23,6 +23,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -139,6 +140,7 @@ func start() (_ *World, err error) {
 	}
 	w := &World{Log: log, hosts: newHosts(), environment: &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(config, "crd/bases"), filepath.Join(clusterAPI, "core/config/crd/bases")},
+		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{poolCRD()},
 		ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: soon,
 		WebhookInstallOptions: webhooks,
 	}}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -36,6 +37,9 @@ import (
 type Reconciler struct {
 	// Client reads and writes objects. Its reads come from the manager's cache.
 	Client client.Client
+
+	// APIReader reads objects from the API server itself.
+	APIReader client.Reader
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
@@ -59,6 +63,8 @@ type scope struct {
 	infra *infrav1.LibvirtCluster
 	// cluster owns infra. It is nil when infra is being deleted and its Cluster is gone.
 	cluster *clusterv1.Cluster
+	// noAddress is why the endpoint has no address from the pool that is named for it, or nil.
+	noAddress error
 }
 
 // Reconcile does what "Typical InfraCluster reconciliation workflow" of Cluster API's contract for
@@ -98,12 +104,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
 	}
 
+	written, problem, err := r.claimEndpoint(ctx, infra, cluster)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	if err != nil || written {
+		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
+	}
+
 	helper, err := patch.NewHelper(infra, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
 	}
 	before := infra.DeepCopy()
-	s := &scope{infra: infra, cluster: cluster}
+	s := &scope{infra: infra, cluster: cluster, noAddress: problem}
 	defer func() {
 		setReady(s.infra)
 		if err := patchInfra(ctx, helper, s.infra); err != nil {
@@ -123,8 +137,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 // keep the other from being looked at.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	err := r.reconcileHosts(ctx, s)
-	setEndpointCondition(s.infra, s.cluster)
+	setEndpointCondition(s.infra, s.cluster, s.noAddress)
 	setProvisioned(s.infra)
+	if claims.NotGiven(s.noAddress) == nil {
+		err = errors.Join(err, s.noAddress) // to be tried again; otherwise the claim's change brings the object here
+	}
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
@@ -27,7 +28,7 @@ var key = client.ObjectKey{Namespace: "team", Name: "blue"}
 // LibvirtCluster, and a host that is Ready. change changes the LibvirtCluster first.
 func newClient(g *WithT, functions interceptor.Funcs, change func(*infrav1.LibvirtCluster)) client.WithWatch {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"},
@@ -36,13 +37,13 @@ func newClient(g *WithT, functions interceptor.Funcs, change func(*infrav1.Libvi
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: key.Name, UID: "1"}}}}
 	host := newHost("host", "rack")
 	change(infra)
-	return fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(functions).WithStatusSubresource(infra).
+	return fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(functions).WithStatusSubresource(infra, &ipamv1.IPAddressClaim{}).
 		WithObjects(cluster, infra, &host, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}).Build()
 }
 
 func newReconciler(c client.Client) (*Reconciler, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(100)
-	return &Reconciler{Client: c, recorder: recorder}, recorder
+	return &Reconciler{Client: c, APIReader: c, recorder: recorder}, recorder
 }
 
 func get(g *WithT, c client.Client) *infrav1.LibvirtCluster {

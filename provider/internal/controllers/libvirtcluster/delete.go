@@ -16,7 +16,8 @@ import (
 
 // reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
 // know which hosts are theirs. Cluster API deletes them first; somebody else may not. The last
-// machine that goes brings the object here again.
+// machine that goes brings the object here again. The endpoint's address goes back to its pool then, and
+// the object waits for that too: an IPAM provider leaves claims alone whose Cluster is gone.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
 	names, err := r.machineNames(ctx, s.infra)
@@ -26,7 +27,16 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 	case len(names) > 0:
 		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), shorten(names))
 	default:
-		controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
+		var left []string
+		left, err = r.claimer(s.infra).Release(ctx, []string{claimName(s.infra)})
+		switch {
+		case err != nil:
+			ready.Message = err.Error()
+		case len(left) > 0:
+			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + shorten(left)
+		default:
+			controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
+		}
 	}
 	conditions.Set(s.infra, ready)
 	return err

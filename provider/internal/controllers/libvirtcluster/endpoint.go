@@ -48,13 +48,13 @@ func contradicts(own, theirs clusterv1.APIEndpoint) bool {
 }
 
 // setEndpointCondition says whether the control plane endpoint is known.
-func setEndpointCondition(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) {
-	condition := endpointCondition(&infra.Spec, cluster.Spec.ControlPlaneEndpoint)
+func setEndpointCondition(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster, noAddress error) {
+	condition := endpointCondition(&infra.Spec, cluster.Spec.ControlPlaneEndpoint, noAddress)
 	condition.Type = infrav1.ControlPlaneEndpointReadyCondition
 	conditions.Set(infra, condition)
 }
 
-func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.APIEndpoint) metav1.Condition {
+func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.APIEndpoint, noAddress error) metav1.Condition {
 	own, loadBalancer := spec.ControlPlaneEndpoint, spec.ControlPlaneLoadBalancer
 	no := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
@@ -67,8 +67,8 @@ func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.API
 			"spec.controlPlaneEndpoint is %s:%d, and that of the Cluster is %s: nodes and kubeconfigs use the Cluster's", own.Host, own.Port, ofCluster.String()))
 	case own.IsValid():
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: infrav1.ControlPlaneEndpointSetReason}
-	case loadBalancer.AddressFromPool != nil:
-		return no(infrav1.LoadBalancerNotSupportedReason, "This version claims no address from a pool: set spec.controlPlaneEndpoint")
+	case noAddress != nil:
+		return claimCondition(noAddress)
 	}
 	return no(infrav1.WaitingForControlPlaneEndpointReason,
 		"Waiting for spec.controlPlaneEndpoint to be set, here or on the Cluster")

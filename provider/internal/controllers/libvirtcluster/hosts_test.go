@@ -1,6 +1,7 @@
 package libvirtcluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -9,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 )
 
 // newHost is a host that is Ready, in a failure domain, with a label rack of the same value.
@@ -120,7 +121,7 @@ func TestEndpointCondition(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		own, ofCluster clusterv1.APIEndpoint
-		pool           *ipamv1.IPPoolReference
+		noAddress      error
 		loadBalancer   infrav1.ControlPlaneLoadBalancerType
 		reason         string
 	}{
@@ -131,16 +132,16 @@ func TestEndpointCondition(t *testing.T) {
 		{name: "another port", own: clusterv1.APIEndpoint{Port: 443}, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
 		{name: "none", reason: infrav1.WaitingForControlPlaneEndpointReason},
 		{name: "only a port", own: clusterv1.APIEndpoint{Port: 443}, reason: infrav1.WaitingForControlPlaneEndpointReason},
-		{name: "a pool", pool: &ipamv1.IPPoolReference{}, reason: infrav1.LoadBalancerNotSupportedReason},
-		{name: "a pool and an address", pool: &ipamv1.IPPoolReference{}, own: here, reason: infrav1.ControlPlaneEndpointSetReason},
+		{name: "a pool is waited for", noAddress: &claims.NotGivenError{}, reason: infrav1.WaitingForAddressReason},
+		{name: "a pool is exhausted", noAddress: &claims.NotGivenError{Failed: true}, reason: infrav1.AddressClaimFailedReason},
+		{name: "a claim is refused", noAddress: errors.New("forbidden"), reason: infrav1.AddressClaimFailedReason},
 		{name: "haproxy", own: here, loadBalancer: infrav1.LoadBalancerHAProxy, reason: infrav1.LoadBalancerNotSupportedReason},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			spec := &infrav1.LibvirtClusterSpec{ControlPlaneEndpoint: tc.own}
-			spec.ControlPlaneLoadBalancer.AddressFromPool = tc.pool
 			spec.ControlPlaneLoadBalancer.Type = tc.loadBalancer
-			condition := endpointCondition(spec, tc.ofCluster)
+			condition := endpointCondition(spec, tc.ofCluster, tc.noAddress)
 			g.Expect(condition.Reason).To(Equal(tc.reason), condition.Message)
 			g.Expect(condition.Status == metav1.ConditionTrue).To(Equal(tc.reason == infrav1.ControlPlaneEndpointSetReason))
 		})

@@ -1,6 +1,8 @@
 package libvirtcluster
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -40,6 +42,9 @@ func setReady(infra *infrav1.LibvirtCluster) {
 	}
 }
 
+// waiting are reasons that are no news: many clusters have them on their way.
+var waiting = []string{infrav1.WaitingForControlPlaneEndpointReason, infrav1.WaitingForAddressReason}
+
 // announce makes events of what has changed, after it has been written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
 	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
@@ -54,7 +59,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
 		switch {
 		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
-		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse && is.Reason != infrav1.WaitingForControlPlaneEndpointReason:
+		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse && !slices.Contains(waiting, is.Reason):
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
 		}
 	}

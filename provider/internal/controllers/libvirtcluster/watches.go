@@ -16,18 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
 // label are looked for on LibvirtClusters only: hosts, identities and namespaces are shared.
 func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtcluster")
+	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtCluster").GroupKind()))
 	toAll := handler.EnqueueRequestsFromMapFunc(r.allClusters)
 	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtCluster{}, builder.WithPredicates(
@@ -44,6 +47,8 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToClusters), hostChanged()).
 		Watches(&infrav1.LibvirtClusterIdentity{}, toAll, predicate.GenerationChangedPredicate{}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceToClusters), predicate.LabelChangedPredicate{}).
+		Watches(&ipamv1.IPAddressClaim{}, toClaimer).
+		Watches(&ipamv1.IPAddress{}, toClaimer).
 		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters), onlyDeleted()).
 		Complete(ctx, r)
 }

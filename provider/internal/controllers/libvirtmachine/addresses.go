@@ -127,19 +127,12 @@ func (s *scope) mac(nic int) string {
 	return cmp.Or(s.infra.Spec.Interfaces[nic].MACAddress, domainxml.MACAddress(s.uuid, nic))
 }
 
-// askForAddresses asks for the addresses by which others reach the interfaces that have none from pools.
-// Interfaces that software in the guest has made aren't the machine's own, and the address of the control
-// plane isn't that of one machine.
+// askForAddresses asks for the addresses of the interfaces that have none from pools.
 func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddress, error) {
 	sources := []hypervisor.AddressSource{hypervisor.SourceLease}
 	if ptr.Deref(s.infra.Spec.GuestAgent, true) {
 		sources = append(sources, hypervisor.SourceAgent)
 	}
-	var endpoint netip.Addr
-	if s.cluster != nil {
-		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
-	}
-	dynamic := s.dynamicInterfaces()
 	for _, source := range sources {
 		found, err := s.connection.Addresses(ctx, s.uuid, source)
 		switch {
@@ -150,19 +143,30 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 		case err != nil:
 			return nil, err
 		}
-		found = slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
-			_, own := dynamic[a.MAC]
-			return !own || !a.Address.IsValid() || a.Address.IsLinkLocalUnicast() || a.Address.IsLoopback() || a.Address == endpoint
-		})
-		if len(found) > 0 {
+		if found = s.usable(found); len(found) > 0 {
 			return found, nil
 		}
 	}
 	return nil, nil
 }
 
+// usable are those of the found addresses by which others reach an interface that has none from pools.
+// Interfaces that software in the guest has made aren't the machine's own, and the address of the control
+// plane isn't that of one machine.
+func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
+	var endpoint netip.Addr
+	if s.cluster != nil {
+		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
+	}
+	dynamic := s.dynamicInterfaces()
+	return slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
+		_, own := dynamic[a.MAC]
+		return !own || !a.Address.IsValid() || a.Address.IsLinkLocalUnicast() || a.Address.IsLoopback() || a.Address == endpoint
+	})
+}
+
 // nodeAddresses are the name of the machine, and the addresses of its interfaces: those that were found
-// and those from pools, the first interface's first. None when there is no IP address.
+// and are usable, and those from pools, the first interface's first. None when there is no IP address.
 func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
 	found = slices.Clone(found)
 	for i, given := range s.claimed {

@@ -503,7 +503,7 @@ func TestAddresses(t *testing.T) {
 				}
 				want = append(want, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
 			}
-			NewWithT(t).Expect(s.nodeAddresses(found)).To(Equal(want))
+			NewWithT(t).Expect(s.nodeAddresses(s.usable(found))).To(Equal(want))
 		})
 	}
 }
