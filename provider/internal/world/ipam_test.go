@@ -23,8 +23,8 @@ import (
 func TestAddressesFromPools(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
-	vips, v4, v6 := s.Pool("vips", "192.0.2.0/24", "192.0.2.99", 1), ipamv1.IPPoolReference{}, s.Pool("v6", "2001:db8::/64", "2001:db8::1", 1000)
-	v4 = v6
+	vips, v6 := s.Pool("vips", "192.0.2.0/24", "192.0.2.99", 1), s.Pool("v6", "2001:db8::/64", "2001:db8::1", 1000)
+	v4 := v6
 	v4.Name = "v4" // made later
 	cluster := s.Cluster("blue", func(_ *clusterv1.Cluster, infra *infrav1.LibvirtCluster) {
 		infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
