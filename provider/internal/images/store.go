@@ -155,6 +155,19 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 	return Image{}, t.state()
 }
 
+// UnderWay says whether an image is being brought to a host for a machine, or waits for its turn. One that
+// failed and waits to be tried again isn't.
+func (s *Store) UnderWay(machine types.NamespacedName) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, t := range s.tasks {
+		if t.wantedBy[machine] && t.phase != waiting {
+			return true
+		}
+	}
+	return false
+}
+
 // Forget says that a machine wants no image any more. A transfer that nobody wants is ended.
 func (s *Store) Forget(machine types.NamespacedName) {
 	s.lock.Lock()

@@ -140,8 +140,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return again(wrap(client.IgnoreNotFound(err), "adding the finalizer"))
 	}
 	if cluster != nil && annotations.IsPaused(cluster, infra) || annotations.HasPaused(infra) {
-		_, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra)
-		return again(wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
+		if _, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil {
+			return again(wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
+		}
+		return r.letMove(ctx, infra)
 	}
 	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
 }
@@ -165,7 +167,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		return ctrl.Result{RequeueAfter: s.after}, nil
 	}
 	setReady(s.infra)
-	written, err := r.writeStatus(ctx, before, s.infra)
+	written, err := false, s.blockMove(ctx, before)
+	if err == nil {
+		written, err = r.writeStatus(ctx, before, s.infra)
+	}
 	if !written {
 		err = s.removeIfGone(ctx, err)
 	}

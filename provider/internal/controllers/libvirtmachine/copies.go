@@ -66,6 +66,14 @@ func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(
 	return false, nil
 }
 
+// underWay says whether something runs for a machine.
+func (c *copies) underWay(machine client.ObjectKey) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	j, there := c.jobs[machine]
+	return there && !j.ended
+}
+
 // forget ends what runs for a machine, and says whether nothing does.
 func (c *copies) forget(machine client.ObjectKey) bool {
 	c.lock.Lock()
@@ -111,6 +119,7 @@ func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	if ended && err != nil {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 	}
+	s.transferring = !ended
 	s.lookAgain(copyDelay)
 	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk")
 }

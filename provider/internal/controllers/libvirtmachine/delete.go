@@ -32,6 +32,7 @@ func (s *scope) remove(ctx context.Context) error {
 	// any more whose the reservation is.
 	s.Ledger.Release(s.infra.UID)
 	if !s.copies.forget(s.key()) {
+		s.transferring = true
 		s.lookAgain(removeDelay)
 		s.deleting("Waiting for the copying of the image to end")
 		return nil

@@ -62,6 +62,7 @@ func countCalls(t *testing.T, change func(*infrav1.LibvirtMachine)) (provisioned
 func (w *world) live(m *manager, life int) {
 	w.t.Helper()
 	m = w.until(m, w.isProvisioned)
+	w.Expect(w.isBlocked()).To(BeFalse(), "nothing is transferred any more")
 	w.Expect(withoutCopyID(w.left())).To(Equal(lives[life].made))
 	said := w.said()
 	w.joinNode()

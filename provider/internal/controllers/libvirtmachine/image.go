@@ -28,6 +28,7 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 		s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 		return goOn, nil
 	case errors.As(err, &transferring):
+		s.transferring = true
 		s.lookAgain(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "%s", err.Error())
 	case errors.Is(err, images.ErrChecksumMismatch):

@@ -91,6 +91,8 @@ type scope struct {
 
 	// written says that something was written that brings the object here again.
 	written bool
+	// transferring says that an image or a copy of one is under way for the machine.
+	transferring bool
 	// making says that something may have been made on the host in this reconcile.
 	making bool
 	// after is when to look again, if nothing brings the object here sooner. Never when it is 0.
