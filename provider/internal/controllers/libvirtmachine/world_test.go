@@ -90,6 +90,8 @@ type world struct {
 	// many calls the manager is killed that follows one that was killed, or 0.
 	everyReconcile func()
 	killNext       func() int
+	// images are how managers bring images to hosts, if not as usual.
+	images images.Options
 	// mac is the MAC address of the first interface, if it isn't derived; silent is without DHCP.
 	mac    string
 	silent bool
@@ -203,7 +205,7 @@ func (w *world) newManager(killAt int) *manager {
 	between := interceptor.NewClient(w.api, w.functions)
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
-		images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second})
+		cmp.Or(w.images, images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}))
 	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: &placement.Ledger{}, recorder: w.events, InPlaceUpdates: w.inPlace}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

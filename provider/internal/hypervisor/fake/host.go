@@ -231,6 +231,16 @@ func (h *Host) Content(ref hypervisor.VolumeRef) []byte {
 	return nil
 }
 
+// Backing returns the path of the volume that a volume is an overlay of, or nothing.
+func (h *Host) Backing(ref hypervisor.VolumeRef) string {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if volume, there := h.volumes[ref]; there {
+		return volume.BackingPath
+	}
+	return ""
+}
+
 // Left returns the names of all volumes and the UUIDs of all domains, ordered: what tests look at to
 // see that nothing was left behind.
 func (h *Host) Left() (volumes []hypervisor.VolumeRef, domains []string) {
