@@ -3,9 +3,8 @@
 //
 // The only thing that it does to a Machine is to set the annotation cluster.x-k8s.io/remediate-machine,
 // by which a MachineHealthCheck counts it as unhealthy. Whether, when and how it is replaced is up to the
-// MachineHealthCheck, with its limits, and to what owns the Machine. Machines of a MachinePool are the
-// exception: Cluster API's own controller doesn't act on health checks of those, so they are deleted here
-// once their MachineHealthCheck says that they are to be replaced.
+// MachineHealthCheck, with its limits, and to what owns the Machine: a MachineSet, a control plane, or this
+// provider's own controller of LibvirtMachinePools.
 //
 // The host's status names the Machine that is being replaced before anything is done to it, so that there
 // is one at a time whenever the controller is killed.
@@ -38,7 +37,7 @@ import (
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinehealthchecks;machinepools;machinesets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 

@@ -179,30 +179,22 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 	if !annotations.HasRemediateMachine(machine) {
 		return "waiting for MachineHealthCheck " + m.check.Name, r.mark(ctx, host, machine)
 	}
-	return r.waitForRemediation(ctx, m)
+	return waitForRemediation(m), nil
 }
 
-// waitForRemediation says what a machine that is marked waits for. What a MachineSet and a control plane do
-// by themselves is done here for a MachinePool.
-func (r *Reconciler) waitForRemediation(ctx context.Context, m *resident) (string, error) {
+// waitForRemediation says what a machine that is marked waits for.
+func waitForRemediation(m *resident) string {
 	if allowed := conditions.Get(m.check, clusterv1.MachineHealthCheckRemediationAllowedCondition); allowed != nil && allowed.Status == metav1.ConditionFalse {
-		return fmt.Sprintf("MachineHealthCheck %s doesn't allow it now: %s", m.check.Name, allowed.Message), nil
+		return fmt.Sprintf("MachineHealthCheck %s doesn't allow it now: %s", m.check.Name, allowed.Message)
 	}
 	if !collections.IsUnhealthyAndOwnerRemediated(m.machine) || m.owner == nil {
-		return "waiting for MachineHealthCheck " + m.check.Name, nil
-	}
-	if m.owner.Kind == machinePool {
-		err := r.Client.Delete(ctx, m.machine, client.Preconditions{UID: &m.machine.UID})
-		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return "", fmt.Errorf("deleting Machine %s of a MachinePool: %w", m.name(), err)
-		}
-		return "it is being deleted", nil
+		return "waiting for MachineHealthCheck " + m.check.Name
 	}
 	waits := fmt.Sprintf("waiting for %s %s", m.owner.Kind, m.owner.Name)
 	if remediated := conditions.Get(m.machine, clusterv1.MachineOwnerRemediatedCondition); remediated.Message != "" {
 		waits += ": " + remediated.Message
 	}
-	return waits, nil
+	return waits
 }
 
 // mark asks for a machine's replacement.

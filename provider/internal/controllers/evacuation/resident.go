@@ -21,9 +21,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// machinePool is the kind of owner that doesn't act on health checks itself.
-const machinePool = "MachinePool"
-
 // resident is a machine on the host, with what decides about its replacement.
 type resident struct {
 	infra   *infrav1.LibvirtMachine
@@ -196,7 +193,7 @@ func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, cluster
 		set := &clusterv1.MachineSet{}
 		err = r.Client.Get(ctx, key, set)
 		replicas = set.Spec.Replicas
-	case machinePool:
+	case "MachinePool":
 		pool := &clusterv1.MachinePool{}
 		err = r.Client.Get(ctx, key, pool)
 		replicas = pool.Spec.Replicas
