@@ -133,7 +133,7 @@ func TestImageTroubles(t *testing.T) {
 			}
 
 			// Each trouble is one of the first ones of two seeds.
-			troubles := []int{int(seed) % len(imageTroubles), random.IntN(len(imageTroubles)), random.IntN(len(imageTroubles))} //nolint:gosec // small
+			troubles := []int{int(seed) % len(imageTroubles), random.IntN(len(imageTroubles)), random.IntN(len(imageTroubles))}
 			m := w.until(w.newManager(w.killNext()), func() bool { return w.infra().Spec.HostName != "" }) // a full disk keeps machines away
 			for _, number := range troubles {
 				trouble := imageTroubles[number]
