@@ -92,6 +92,9 @@ func run(ctx context.Context, options *options) error {
 	if err := webhooks.SetupWithManager(mgr, webhooks.Options{ManagerNamespace: managerNamespace()}); err != nil {
 		return err
 	}
+	if err := options.addUpdateExtension(mgr); err != nil {
+		return err
+	}
 	hosts := fleet.New(fleet.Libvirt, fleet.Options{})
 	if err := mgr.Add(hosts); err != nil {
 		return fmt.Errorf("adding the sessions with hosts to the manager: %w", err)

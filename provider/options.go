@@ -61,6 +61,7 @@ type options struct {
 	webhookCertDir  string
 	webhookCertName string
 	webhookKeyName  string
+	extensionPort   int
 
 	healthAddr          string
 	profilerAddress     string
@@ -141,6 +142,8 @@ func (o *options) addServerFlags(flags *pflag.FlagSet) {
 		"File name of the webhook server's certificate, in the folder of --webhook-cert-dir.")
 	flags.StringVar(&o.webhookKeyName, "webhook-key-name", "tls.key",
 		"File name of the webhook server's key, in the folder of --webhook-cert-dir.")
+	flags.IntVar(&o.extensionPort, "update-extension-port", 9444,
+		"Port of the update extension, which has the webhook server's certificate. Served with the feature gate InPlaceUpdates only.")
 	flags.StringVar(&o.healthAddr, "health-addr", ":9440",
 		"Address that /healthz and /readyz are served on.")
 	flags.StringVar(&o.profilerAddress, "profiler-address", "",

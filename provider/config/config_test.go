@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
@@ -194,5 +197,26 @@ func TestCertificate(t *testing.T) {
 			g.Expect(object.GetAnnotations()).To(HaveKeyWithValue("cert-manager.io/inject-ca-from",
 				namespace+"/"+metadata["name"].(string)))
 		}
+	}
+}
+
+// TestExtensionConfig: the manifest that isn't part of the release names what is.
+func TestExtensionConfig(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	content, err := os.ReadFile("inplaceupdates/extensionconfig.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	config := &runtimev1.ExtensionConfig{}
+	g.Expect(yaml.UnmarshalStrict(content, config)).To(Succeed())
+
+	service, pod := one[corev1.Service](t, objects, "Service"), one[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec
+	reference := config.Spec.ClientConfig.Service
+	g.Expect(reference.Name).To(Equal(service.Name))
+	g.Expect(reference.Namespace).To(Equal(namespace))
+	g.Expect(service.Spec.Ports).To(ContainElement(And(HaveField("Port", *reference.Port), HaveField("TargetPort.StrVal", "update-extension"))))
+	g.Expect(pod.Containers[0].Ports).To(ContainElement(HaveField("Name", "update-extension")))
+	g.Expect(config.Annotations).To(HaveKeyWithValue(runtimev1.InjectCAFromSecretAnnotation, namespace+"/"+pod.Volumes[0].Secret.SecretName))
+	for _, object := range objects {
+		g.Expect(object.GetKind()).ToNot(Equal("ExtensionConfig"), "Cluster API refuses it unless its feature gate RuntimeSDK is on")
 	}
 }

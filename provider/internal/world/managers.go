@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -44,11 +45,11 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 	options := w.environment.WebhookInstallOptions
 	server := webhook.NewServer(webhook.Options{
 		Host: options.LocalServingHost, Port: options.LocalServingPort, CertDir: options.LocalServingCertDir})
+	w.own, w.server, w.life = own, server, ctx
 	clusterAPI, err := w.clusterAPIManager(ctx, server)
 	if err != nil {
 		return fmt.Errorf("making Cluster API's manager: %w", err)
 	}
-	w.own, w.server, w.life = own, server, ctx
 	provider, err := w.newProvider()
 	if err != nil {
 		return fmt.Errorf("making the provider's manager: %w", err)
@@ -75,7 +76,7 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 }
 
 // clusterAPIManager is Cluster API's own manager as its main sets it up, without what this provider has
-// no part in: topologies, ClusterResourceSets, runtime extensions, migrations of CRDs.
+// no part in: topologies, ClusterResourceSets, migrations of CRDs.
 func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (ctrl.Manager, error) {
 	scheme := newScheme(addonsv1.AddToScheme, runtimev1.AddToScheme,
 		// Its webhooks want to know the older versions too.
@@ -98,13 +99,21 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 	if running, can := clusters.(interface{ Shutdown() }); can {
 		context.AfterFunc(ctx, running.Shutdown) // its caches don't end with the manager
 	}
+	own, err := client.New(w.own, client.Options{Scheme: newScheme()})
+	if err != nil {
+		return nil, err
+	}
+	called, err := w.addExtensions(ctx, mgr, own)
+	if err != nil {
+		return nil, fmt.Errorf("setting up runtime extensions: %w", err)
+	}
 	for _, one := range []interface {
 		SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 	}{
 		&cluster.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RemoteConnectionGracePeriod: 5 * time.Minute},
-		&machine.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute},
+		&machine.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RuntimeClient: called, RemoteConditionsGracePeriod: 5 * time.Minute},
 		&machineset.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
-		&machinedeployment.Reconciler{Client: c, APIReader: reader},
+		&machinedeployment.Reconciler{Client: c, APIReader: reader, RuntimeClient: called},
 		&machinehealthcheck.Reconciler{Client: c, ClusterCache: clusters},
 		&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
 		&ipamProvider{w.Client},

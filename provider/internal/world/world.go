@@ -2,8 +2,9 @@
 // own controllers and webhooks, an IPAM provider, this provider's controllers and webhooks with the rights
 // that they will have, and pretended hosts whose guests get addresses and join as nodes.
 //
-// What it lacks: no garbage collection, no kubelet, no control plane provider, no bootstrap provider.
-// Tests write bootstrap data by hand, and the workload cluster is the management cluster itself.
+// What it lacks: no garbage collection, no kubelet, no control plane provider, and a bootstrap provider
+// only for scenes that ask for it. The others write bootstrap data by hand. The workload cluster is the
+// management cluster itself.
 package world
 
 import (
@@ -23,7 +24,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -37,9 +37,11 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/feature"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	ownfeature "github.com/clusterctl-release/clusterctl-release/provider/feature"
 )
 
 const (
@@ -60,8 +62,10 @@ type World struct {
 	environment *envtest.Environment
 	hosts       *hosts
 	kubeconfig  []byte
-	stop        context.CancelFunc
-	stopped     []<-chan error
+	// extensionURL is where the provider's update extension is served.
+	extensionURL string
+	stop         context.CancelFunc
+	stopped      []<-chan error
 
 	// own is how the provider's manager reaches the API server, server serves its webhooks, and life is
 	// how long the world lasts. provider is the run of the manager that there is.
@@ -120,8 +124,13 @@ func get(t *testing.T) *World {
 
 func start() (_ *World, err error) {
 	// At most one reconcile a second for each object is what managers do otherwise, and tests wait for.
-	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
-		return nil, fmt.Errorf("setting feature gates: %w", err)
+	// Updates in place are for scenes that ask for them.
+	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false,
+		string(feature.RuntimeSDK): true, string(feature.InPlaceUpdates): true}); err != nil {
+		return nil, fmt.Errorf("setting Cluster API's feature gates: %w", err)
+	}
+	if err := ownfeature.MutableGates.SetFromMap(map[string]bool{string(ownfeature.InPlaceUpdates): true}); err != nil {
+		return nil, fmt.Errorf("setting the provider's feature gates: %w", err)
 	}
 	log := &Log{}
 	ctrl.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
@@ -140,7 +149,7 @@ func start() (_ *World, err error) {
 	}
 	w := &World{Log: log, hosts: newHosts(), environment: &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join(config, "crd/bases"), filepath.Join(clusterAPI, "core/config/crd/bases")},
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{poolCRD()},
+		CRDs:                  append(bootstrapCRDs(), poolCRD()),
 		ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: soon,
 		WebhookInstallOptions: webhooks,
 	}}
@@ -153,7 +162,7 @@ func start() (_ *World, err error) {
 		return nil, fmt.Errorf("starting the API server: %w", err)
 	}
 	w.Config.QPS, w.Config.Burst = -1, 0
-	if w.Client, err = client.New(w.Config, client.Options{Scheme: newScheme()}); err != nil {
+	if w.Client, err = client.New(w.Config, client.Options{Scheme: newScheme(runtimev1.AddToScheme)}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	manager, err := w.install(filepath.Join(config, "rbac/role.yaml"))

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -37,7 +38,9 @@ func (s *scope) isUpdating() bool {
 	}
 	asked, started := isChanging(s.infra)
 	condition := conditions.Get(s.infra, infrav1.UpdatedInPlaceCondition)
-	return started || s.InPlaceUpdates && asked || condition != nil && condition.Status != metav1.ConditionTrue
+	// A guest that hasn't joined is in the middle of that; the Machine's controller waits for its node too.
+	hasNode := s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{})
+	return started || s.InPlaceUpdates && asked && hasNode || condition != nil && condition.Status != metav1.ConditionTrue
 }
 
 // updateInPlace gives the machine the CPUs, memory and disks that its spec asks for now: when there is

@@ -266,6 +266,10 @@ func TestNotUpdatedInPlace(t *testing.T) {
 			m.InPlaceUpdates = false
 			w.ask(larger)
 		},
+		"there is no node": func(w *world, _ *manager) {
+			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} })
+			w.ask(larger)
+		},
 		"the Machine is being deleted": func(w *world, _ *manager) {
 			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Finalizers = []string{"test/kept"} })
 			w.Expect(w.api.Delete(w.t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())

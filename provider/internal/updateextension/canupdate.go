@@ -1,0 +1,156 @@
+package updateextension
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// canUpdateMachine says which changes of a machine are carried out in place. None are of one whose
+// bootstrap data was made by hand: Cluster API's Machine controller waits for
+// status.initialization.bootstrapDataSecretCreated of the Machine before it calls UpdateMachine, and sets
+// that only for Machines with a bootstrap.configRef. Such a machine would be updated for ever.
+func canUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	if !request.Desired.Machine.Spec.Bootstrap.ConfigRef.IsDefined() {
+		return
+	}
+	patch, err := changes(request.Current.InfrastructureMachine, request.Desired.InfrastructureMachine, "LibvirtMachine", "spec")
+	if err != nil {
+		fail(ctx, response, err)
+		return
+	}
+	response.InfrastructureMachinePatch = patch
+}
+
+// canUpdateMachineSet says which changes of a template are carried out in place on its machines. Bootstrap
+// data that was made by hand is as with canUpdateMachine.
+func canUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	if !request.Desired.MachineSet.Spec.Template.Spec.Bootstrap.ConfigRef.IsDefined() {
+		return
+	}
+	patch, err := changes(request.Current.InfrastructureMachineTemplate, request.Desired.InfrastructureMachineTemplate,
+		"LibvirtMachineTemplate", "spec", "template", "spec")
+	if err != nil {
+		fail(ctx, response, err)
+		return
+	}
+	response.InfrastructureMachineTemplatePatch = patch
+}
+
+// fail answers that a call failed, and logs why.
+func fail(ctx context.Context, response runtimehooksv1.ResponseObject, err error) {
+	ctrl.LoggerFrom(ctx).Error(err, "A call of the update extension failed")
+	response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+	response.SetMessage(err.Error())
+}
+
+// operation is one of a JSON patch. Adding replaces what is there.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// changes returns a patch that makes of an object the one that is wanted, as far as that is done in
+// place: other CPUs, other memory, larger disks. The patch isn't defined when nothing is. Objects of
+// other kinds are other providers'.
+func changes(current, desired runtime.RawExtension, kind string, path ...string) (runtimehooksv1.Patch, error) {
+	before, ours, err := specOf(current, kind, path)
+	if err != nil || !ours {
+		return runtimehooksv1.Patch{}, err
+	}
+	after, ours, err := specOf(desired, kind, path)
+	if err != nil || !ours {
+		return runtimehooksv1.Patch{}, err
+	}
+	var operations []operation
+	at := ""
+	for _, field := range path {
+		at += "/" + field
+	}
+	for _, field := range []string{"cpus", "memory"} {
+		if wanted, set := after[field]; set && !reflect.DeepEqual(before[field], wanted) {
+			operations = append(operations, operation{Op: "add", Path: at + "/" + field, Value: wanted})
+		}
+	}
+	operations = append(operations, growth(before["rootDisk"], after["rootDisk"], at+"/rootDisk")...)
+	disks, wanted := list(before["extraDisks"]), list(after["extraDisks"])
+	for i := range min(len(disks), len(wanted)) {
+		operations = append(operations, growth(disks[i], wanted[i], fmt.Sprintf("%s/extraDisks/%d", at, i))...)
+	}
+	if len(operations) == 0 {
+		return runtimehooksv1.Patch{}, nil
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return runtimehooksv1.Patch{}, fmt.Errorf("writing the changes of %s: %w", kind, err)
+	}
+	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
+}
+
+// growth is the patch of a disk that becomes larger, or says the same in another way. A disk of another
+// name is another disk.
+func growth(before, after any, path string) []operation {
+	disk, _ := before.(map[string]any)
+	wanted, _ := after.(map[string]any)
+	if disk == nil || wanted == nil || !reflect.DeepEqual(disk["name"], wanted["name"]) || reflect.DeepEqual(disk["size"], wanted["size"]) {
+		return nil
+	}
+	has, err := resource.ParseQuantity(fmt.Sprint(disk["size"]))
+	if err != nil {
+		return nil // the objects come from the API server, which knows sizes only
+	}
+	size, err := resource.ParseQuantity(fmt.Sprint(wanted["size"]))
+	if err != nil || size.Cmp(has) < 0 {
+		return nil
+	}
+	return []operation{{Op: "add", Path: path + "/size", Value: wanted["size"]}}
+}
+
+func list(value any) []any {
+	items, _ := value.([]any)
+	return items
+}
+
+// specOf returns the spec of a machine in an object, and false when the object isn't of our kind.
+func specOf(object runtime.RawExtension, kind string, path []string) (map[string]any, bool, error) {
+	read, ours, err := readObject(object, kind)
+	if err != nil || !ours {
+		return nil, ours, err
+	}
+	spec, found, err := unstructured.NestedMap(read.Object, path...)
+	if err != nil || !found {
+		return nil, true, fmt.Errorf("reading %s %s/%s: it has no %v", kind, read.GetNamespace(), read.GetName(), path)
+	}
+	return spec, true, nil
+}
+
+// readObject reads an object, and says whether it is of our group and of a kind.
+func readObject(object runtime.RawExtension, kind string) (*unstructured.Unstructured, bool, error) {
+	read := &unstructured.Unstructured{}
+	if err := read.UnmarshalJSON(object.Raw); err != nil {
+		return nil, false, fmt.Errorf("reading the object of the infrastructure provider in the request: %w", err)
+	}
+	is := read.GroupVersionKind()
+	if is.GroupKind() != (schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: kind}) {
+		return read, false, nil
+	}
+	if is.Version != infrav1.GroupVersion.Version {
+		return nil, false, fmt.Errorf("reading %s %s/%s: it has version %s, and this manager knows %s",
+			kind, read.GetNamespace(), read.GetName(), is.Version, infrav1.GroupVersion.Version)
+	}
+	return read, true, nil
+}
