@@ -126,6 +126,8 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 		"Delete domains and volumes on hosts that were made for LibvirtMachines which don't exist. They are only reported otherwise.")
 	flags.DurationVar(&o.orphans.MinAge, "orphan-min-age", 24*time.Hour,
 		"How long something must have been seen without its LibvirtMachine before --collect-orphans deletes it. At least 10 minutes.")
+	flags.DurationVar(&o.images.Retention, "image-retention", 24*time.Hour,
+		"How long an image that the manager has brought to a host stays there when no machine uses it. For ever when 0.")
 
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
 		"Requests a second that the manager sends to the API server at most.")
@@ -177,6 +179,9 @@ func (o *options) validate() error {
 	}
 	if o.orphans.Collect && (o.namespace != "" || o.watchFilter != "") {
 		errs = append(errs, errors.New("--collect-orphans: a manager with --namespace or --watch-filter isn't the only one, and must not delete what it doesn't know: leave it out"))
+	}
+	if o.images.Retention < 0 {
+		errs = append(errs, fmt.Errorf("--image-retention=%s: must not be negative", o.images.Retention))
 	}
 	if o.leaderElect && o.leaderElectLeaseDuration <= o.leaderElectRenewDeadline {
 		errs = append(errs, fmt.Errorf("--leader-elect-lease-duration=%s: must be greater than --leader-elect-renew-deadline, which is %s",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/evacuation"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/imagecollection"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtcluster"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtclusteridentity"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirthost"
@@ -70,7 +71,7 @@ type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 }
 
-// SetupWithManager registers every controller whose feature is on.
+// SetupWithManager registers every controller that is on.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := index.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -105,6 +106,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &orphans.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Options: options.Orphans, WatchFilterValue: filter}},
+		{name: "images on LibvirtHosts", concurrency: options.Concurrency.LibvirtHost,
+			reconciler: &imagecollection.Reconciler{Client: client, Hosts: options.Fleet, Images: store, WatchFilterValue: filter},
+			off:        options.Images.Retention == 0},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
 			reconciler: &libvirtclusteridentity.Reconciler{Client: client, WatchFilterValue: filter}},
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -20,12 +21,7 @@ type domainElement struct {
 	Metadata struct {
 		Content string `xml:",innerxml"`
 	} `xml:"metadata"`
-	Disks []struct {
-		Source struct {
-			Pool   string `xml:"pool,attr"`
-			Volume string `xml:"volume,attr"`
-		} `xml:"source"`
-	} `xml:"devices>disk"`
+	Disks      []diskElement `xml:"devices>disk"`
 	Interfaces []struct {
 		MAC struct {
 			Address string `xml:"address,attr"`
@@ -64,7 +60,9 @@ func ReadDomainXML(text string) (Domain, error) {
 	if owner, err := ReadOwner(element.Metadata.Content); err == nil {
 		domain.Owner = owner
 	}
-	for _, disk := range element.Disks {
+	for i := range element.Disks {
+		disk := &element.Disks[i]
+		domain.Files = append(domain.Files, disk.files()...)
 		if disk.Source.Pool != "" && disk.Source.Volume != "" {
 			domain.Disks = append(domain.Disks, VolumeRef{Pool: disk.Source.Pool, Name: disk.Source.Volume})
 		}
@@ -74,6 +72,8 @@ func ReadDomainXML(text string) (Domain, error) {
 			domain.MACs = append(domain.MACs, strings.ToLower(nic.MAC.Address))
 		}
 	}
+	slices.Sort(domain.Files)
+	domain.Files = slices.Compact(domain.Files)
 	return domain, nil
 }
 

@@ -20,12 +20,15 @@ func TestReadDomainXML(t *testing.T) {
 			xml: `<domain type='kvm'><name>m</name><uuid>5C4F1AB6-7c5e-4a55-8f0e-2a3c6a1f0b11</uuid>
 <metadata><o:owner xmlns:o='` + hypervisor.OwnerNamespace + `' cluster='c' namespace='n' name='m'/></metadata>
 <memory unit='GiB'>2</memory><vcpu placement='static'>3</vcpu>
-<devices><disk type='volume' device='disk'><source pool='p' volume='v'/></disk><disk type='file'><source file='/x'/></disk>
+<devices><disk type='volume' device='disk'><source pool='p' volume='v'/></disk><disk type='file'><source file='/x'/>
+<backingStore type='file'><source file='/y'/><backingStore type='block'><source dev='/dev/z'/><backingStore/></backingStore></backingStore></disk>
+<disk type='file'><source file='/a'/><backingStore type='file'><source file='/y'/></backingStore></disk>
 <interface type='network'><mac address='52:54:00:AB:cd:01'/></interface><interface type='user'/><interface type='bridge'><mac address='52:54:00:ab:cd:02'/></interface></devices></domain>`,
 			want: hypervisor.Domain{
 				UUID: aUUID, Name: "m", State: hypervisor.StateUnknown, CPUs: 3, MemoryBytes: 2 << 30,
 				Owner: &hypervisor.Owner{Cluster: "c", Namespace: "n", Name: "m"}, Disks: []hypervisor.VolumeRef{{Pool: "p", Name: "v"}},
-				MACs: []string{"52:54:00:ab:cd:01", "52:54:00:ab:cd:02"},
+				Files: []string{"/a", "/dev/z", "/x", "/y"},
+				MACs:  []string{"52:54:00:ab:cd:01", "52:54:00:ab:cd:02"},
 			},
 		},
 		"of others": {

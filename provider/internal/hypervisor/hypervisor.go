@@ -33,6 +33,8 @@ type Hypervisor interface {
 
 // Volumes are a host's storage pools and what is in them.
 type Volumes interface {
+	// Pools returns all storage pools, ordered by name, those that aren't active too.
+	Pools(ctx context.Context) ([]Pool, error)
 	// Pool returns a storage pool by its name, or ErrNotFound.
 	Pool(ctx context.Context, name string) (Pool, error)
 	// Volume returns a volume. ErrNotFound when the pool or the volume isn't there.

@@ -187,6 +187,9 @@ type Domain struct {
 	Disks []VolumeRef
 	// MACs are the MAC addresses of the domain's interfaces, in their order, in lower case with colons.
 	MACs []string
+	// Files are the paths of disks that are given by one, and of what disks are overlays of, as far as
+	// the host says: it does for domains that are active. Ordered, each once.
+	Files []string
 }
 
 // Definition is a domain to be made.

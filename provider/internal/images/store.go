@@ -29,6 +29,8 @@ type Options struct {
 	// FirstRetry and LastRetry are how long the first and the last of several retries wait; each
 	// waits twice as long as the one before. Defaults to 5 seconds and 5 minutes.
 	FirstRetry, LastRetry time.Duration
+	// Retention is how long an image stays on a host that nothing uses. For ever when it is 0.
+	Retention time.Duration
 	// CleanUpTimeout is how long deleting half an image may take when a transfer ends. Defaults to 15 seconds.
 	CleanUpTimeout time.Duration
 }
@@ -56,6 +58,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Retention is how long an image stays on a host that nothing uses. For ever when it is 0.
+func (s *Store) Retention() time.Duration { return s.options.Retention }
+
 // Store brings images to hosts and knows which transfers are under way. It is a Runnable: it ends all
 // transfers when its manager stops.
 type Store struct {
@@ -74,7 +79,9 @@ type Store struct {
 	tasks    map[key]*task
 	perHost  map[string]chan struct{}
 	observed map[string]observation
-	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// unused is since when images of each host are unused.
+	unused map[string]map[hypervisor.VolumeRef]observation
+	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // New returns a store. hosts gives the connection to a host, as it is at the moment; pools gives the

@@ -95,14 +95,33 @@ func New() (_ *Daemon, err error) {
 	if err := d.Start(); err != nil {
 		return nil, err
 	}
-	return d, d.do(func(client *golibvirt.Libvirt) error {
-		xml := fmt.Sprintf("<pool type='dir'><name>default</name><target><path>%s</path></target></pool>", d.PoolFolder())
-		pool, err := client.StoragePoolDefineXML(xml, 0)
+	return d, d.addPool("default", d.PoolFolder())
+}
+
+func (d *Daemon) addPool(name, folder string) error {
+	return d.do(func(client *golibvirt.Libvirt) error {
+		pool, err := client.StoragePoolDefineXML(fmt.Sprintf("<pool type='dir'><name>%s</name><target><path>%s</path></target></pool>", name, folder), 0)
 		if err != nil {
 			return err
 		}
 		return errors.Join(client.StoragePoolSetAutostart(pool, 1), client.StoragePoolCreate(pool, 0))
 	})
+}
+
+// AddPool adds a storage pool with an empty folder of its own.
+func (d *Daemon) AddPool(name string) error {
+	folder := filepath.Join(d.folder, "pool-"+name)
+	credential, err := credential()
+	if err == nil {
+		err = os.Mkdir(folder, 0o700)
+	}
+	if err == nil && credential != nil {
+		err = os.Chown(folder, int(credential.Uid), int(credential.Gid))
+	}
+	if err != nil {
+		return err
+	}
+	return d.addPool(name, folder)
 }
 
 // credential is who the daemon runs as, when that isn't who the tests run as.

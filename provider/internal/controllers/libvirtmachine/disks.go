@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
 // ensureRootDisk makes the disk that the machine starts from out of the image.
@@ -28,6 +29,17 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 		Backing: &hypervisor.Backing{Path: s.image.Path, Format: s.image.Format}})
 	if err != nil {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
+	}
+	if s.infra.Spec.Image.Volume == "" {
+		// It may have been deleted as unused while the overlay of it was made.
+		there, err := images.Confirm(ctx, s.connection, s.imageWish(), s.image)
+		if err != nil {
+			return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
+		}
+		if !there {
+			s.lookAgain(conflictDelay)
+			return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "The image was deleted from the host as unused, and is brought there again")
+		}
 	}
 	s.rootDisk = domainxml.Disk{VolumeRef: volume.VolumeRef, Format: hypervisor.FormatQCOW2}
 	return goOn, nil

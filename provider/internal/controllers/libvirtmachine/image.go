@@ -15,11 +15,10 @@ const imageDelay = time.Minute
 
 // ensureImage finds the image on the host, or has it brought there.
 func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
-	spec, pool := s.infra.Spec.Image, s.host.Spec.StoragePools.Images
-	if spec.Volume != "" {
-		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: pool, Name: spec.Volume})
+	if name := s.infra.Spec.Image.Volume; name != "" {
+		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: s.host.Spec.StoragePools.Images, Name: name})
 	}
-	image, err := s.Images.Ensure(ctx, images.Wish{Host: s.host.Name, Pool: pool, URL: spec.URL, Checksum: spec.Checksum, Format: spec.Format}, s.key())
+	image, err := s.Images.Ensure(ctx, s.imageWish(), s.key())
 	var transferring *images.Transferring
 	var failed *images.Failed
 	switch {
@@ -54,6 +53,11 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 	s.image = images.Image{VolumeRef: ref, Path: volume.Path, Format: s.imageFormat(), CapacityBytes: volume.CapacityBytes}
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	return goOn, nil
+}
+
+func (s *scope) imageWish() images.Wish {
+	spec := s.infra.Spec.Image
+	return images.Wish{Host: s.host.Name, Pool: s.host.Spec.StoragePools.Images, URL: spec.URL, Checksum: spec.Checksum, Format: spec.Format}
 }
 
 func (s *scope) imageFormat() hypervisor.VolumeFormat {

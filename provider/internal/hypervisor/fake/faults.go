@@ -16,6 +16,7 @@ const (
 	Facts           Operation = "Facts"
 	Network         Operation = "Network"
 	NewWatch        Operation = "Watch"
+	Pools           Operation = "Pools"
 	Pool            Operation = "Pool"
 	Volume          Operation = "Volume"
 	PoolVolumes     Operation = "PoolVolumes"

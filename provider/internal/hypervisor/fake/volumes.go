@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,13 @@ func (c *connection) Pool(ctx context.Context, name string) (hypervisor.Pool, er
 			return pool, refuse(hypervisor.ErrNotFound, "")
 		}
 		return pool, nil
+	})
+}
+
+// Pools implements hypervisor.Volumes.
+func (c *connection) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
+	return do(ctx, c, "listing the storage pools", Pools, "", func() ([]hypervisor.Pool, error) {
+		return slices.SortedFunc(maps.Values(c.host.pools), func(a, b hypervisor.Pool) int { return cmp.Compare(a.Name, b.Name) }), nil
 	})
 }
 

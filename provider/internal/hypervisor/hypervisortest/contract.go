@@ -46,6 +46,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 	}{
 		{"what the host has", hostFacts},
 		{"what isn't there", whatIsMissing},
+		{"storage pools", pools},
 		{"volumes", volumes},
 		{"uploads", uploads},
 		{"one creator wins", oneCreatorWins},

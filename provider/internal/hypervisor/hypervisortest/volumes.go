@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 
@@ -17,6 +18,25 @@ type emptyReader struct{}
 
 // Read implements io.Reader.
 func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
+
+func pools(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	pools, err := host.Pools(ctx)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	pool, err := host.Pool(ctx, f.Pool)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	var names []string
+	for _, one := range pools {
+		names = append(names, one.Name)
+		if one.Name == pool.Name {
+			g.Expect(one.Active).To(gomega.BeTrue())
+			g.Expect(one.CapacityBytes).To(gomega.Equal(pool.CapacityBytes))
+		}
+	}
+	g.Expect(names).To(gomega.ContainElement(f.Pool))
+	g.Expect(slices.IsSorted(names)).To(gomega.BeTrue())
+}
 
 func volumes(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)

@@ -82,6 +82,7 @@ func TestMachine(t *testing.T) {
 				UUID: uuid, Name: "default-m-1", State: hypervisor.StateRunning, CPUs: 2, MemoryBytes: 256 << 20,
 				Owner: &hypervisor.Owner{Cluster: "c", Namespace: "default", Name: "m-1"},
 				Disks: []hypervisor.VolumeRef{ref("root"), ref("data"), ref("seed")},
+				Files: []string{base.Path},
 			}))
 
 			// There is no operating system in the guest that would let go of the disk.

@@ -20,12 +20,39 @@ func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 		if err != nil {
 			return hypervisor.Pool{}, err
 		}
-		state, capacity, _, available, err := client.StoragePoolGetInfo(pool)
-		return hypervisor.Pool{
-			Name: pool.Name, Active: golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning,
-			CapacityBytes: int64(capacity), AvailableBytes: int64(available), //nolint:gosec // no pool has 8 EiB
-		}, err
+		return describePool(client, pool)
 	})
+}
+
+// Pools implements hypervisor.Volumes.
+func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
+	return get(ctx, h, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
+		listed, _, err := client.ConnectListAllStoragePools(1, 0)
+		if err != nil {
+			return nil, err
+		}
+		var pools []hypervisor.Pool
+		for _, one := range listed {
+			pool, err := describePool(client, one)
+			if code(err, golibvirt.ErrNoStoragePool) {
+				continue // undefined since it was listed
+			}
+			if err != nil {
+				return nil, err
+			}
+			pools = append(pools, pool)
+		}
+		slices.SortFunc(pools, func(a, b hypervisor.Pool) int { return cmp.Compare(a.Name, b.Name) })
+		return pools, nil
+	})
+}
+
+func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hypervisor.Pool, error) {
+	state, capacity, _, available, err := client.StoragePoolGetInfo(pool)
+	return hypervisor.Pool{
+		Name: pool.Name, Active: golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning,
+		CapacityBytes: int64(capacity), AvailableBytes: int64(available), //nolint:gosec // no pool has 8 EiB
+	}, err
 }
 
 // Volume implements hypervisor.Volumes.

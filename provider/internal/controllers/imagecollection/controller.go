@@ -1,0 +1,188 @@
+// Package imagecollection deletes images from hosts that no machine has used for a while.
+package imagecollection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/predicates"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
+
+const (
+	// name of the controller: the one of LibvirtHosts is another.
+	name = "libvirthost-images"
+	// longestInterval and shortestInterval are how often a host is looked at, at most and at least. The
+	// snapshot of the host is what is looked at, which costs the host nothing.
+	longestInterval, shortestInterval = 10 * time.Minute, time.Second
+	// shownImages is how many images an event names at most.
+	shownImages = 5
+)
+
+var (
+	deletedImages = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caplv_images_deleted_total", Help: "Images, whole or half, that were deleted from a host because no machine used them.",
+	}, []string{"host"})
+	deletedBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "caplv_images_deleted_bytes_total", Help: "What the deleted images took of a host's storage pools, in bytes.",
+	}, []string{"host"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(deletedImages, deletedBytes)
+}
+
+// Hosts are what was last seen of the hosts: a fleet.Fleet.
+type Hosts interface {
+	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	Snapshot(host string) (fleet.Snapshot, bool)
+}
+
+// Reconciler goes to the hosts of LibvirtHosts every so often, and never writes to a LibvirtHost.
+type Reconciler struct {
+	// Client reads objects from the manager's cache.
+	Client client.Client
+
+	// Hosts are the hosts.
+	Hosts Hosts
+
+	// Images knows which images are on hosts, and for how long they stay.
+	Images *images.Store
+
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
+	// have to be looked at. Every one is when it is empty.
+	WatchFilterValue string
+
+	recorder events.EventRecorder
+}
+
+// SetupWithManager registers the reconciler with a manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.recorder = mgr.GetEventRecorder(name + "-controller")
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named(name).
+		For(&infrav1.LibvirtHost{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
+			// The rest is looked at in time.
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WithOptions(options).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("building the controller of the images on LibvirtHosts: %w", err)
+	}
+	return nil
+}
+
+// Reconcile deletes what may be deleted from one host, and comes again in time. A host that is paused,
+// or can't be reached, is left alone.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	host := &infrav1.LibvirtHost{}
+	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) || annotations.HasPaused(host) {
+		r.forget(host.Name)
+		return ctrl.Result{}, nil
+	}
+	later := ctrl.Result{RequeueAfter: min(max(r.Images.Retention()/4, shortestInterval), longestInterval)}
+	snapshot, _ := r.Hosts.Snapshot(host.Name)
+	if !snapshot.Reachable {
+		return later, nil
+	}
+	collection, err := r.collection(ctx, host, snapshot)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	collected, err := r.Images.Collect(ctx, collection)
+	r.report(host, collected)
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		return later, nil // the controller of LibvirtHosts says so
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("deleting images that no machine uses: %w", err)
+	}
+	return later, nil
+}
+
+func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, snapshot fleet.Snapshot) (images.Collection, error) {
+	machines := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, machines, client.MatchingFields{index.MachineHost: host.Name}); err != nil {
+		return images.Collection{}, fmt.Errorf("listing the LibvirtMachines of the host: %w", err)
+	}
+	collection := images.Collection{
+		Host: host.Name, Age: r.Images.Retention(),
+		Pools: append([]string{host.Spec.StoragePools.Images}, host.Spec.StoragePools.Disks...),
+	}
+	for i := range machines.Items {
+		machine := &machines.Items[i]
+		if machine.Spec.Image.URL != "" && !ptr.Deref(machine.Status.Initialization.Provisioned, false) {
+			collection.Wanted = append(collection.Wanted, machine.Spec.Image)
+		}
+	}
+	for _, pool := range snapshot.Pools {
+		for _, volume := range pool.Volumes {
+			collection.Volumes = append(collection.Volumes, volume)
+		}
+	}
+	for _, domain := range snapshot.Domains {
+		collection.Domains = append(collection.Domains, domain)
+	}
+	return collection, nil
+}
+
+// report says what was deleted.
+func (r *Reconciler) report(host *infrav1.LibvirtHost, collected images.Collected) {
+	count := len(collected.Images) + collected.HalfImages
+	if count == 0 {
+		return
+	}
+	deletedImages.WithLabelValues(host.Name).Add(float64(count))
+	deletedBytes.WithLabelValues(host.Name).Add(float64(collected.Bytes))
+	shown := slices.Sorted(slices.Values(collected.Images))
+	if rest := len(shown) - shownImages; rest > 0 {
+		shown = append(shown[:shownImages:shownImages], fmt.Sprintf("%d more", rest))
+	}
+	if collected.HalfImages > 0 {
+		shown = append(shown, fmt.Sprintf("%d half images", collected.HalfImages))
+	}
+	r.recorder.Eventf(host, nil, corev1.EventTypeNormal, "ImagesDeleted", "DeleteImages", "Deleted images that nothing has used for %s, %s in all: %s",
+		r.Images.Retention(), resource.NewQuantity(collected.Bytes, resource.BinarySI), strings.Join(shown, ", "))
+}
+
+func (r *Reconciler) forget(host string) {
+	r.Images.ForgetHost(host)
+	deletedImages.DeleteLabelValues(host)
+	deletedBytes.DeleteLabelValues(host)
+}

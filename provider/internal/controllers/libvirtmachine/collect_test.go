@@ -1,0 +1,82 @@
+package libvirtmachine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+)
+
+// TestImageIsDeletedMeanwhile deletes all images that nothing uses before each call of a machine's life,
+// one by one, as a manager would that doesn't know of the machine. The machine is made all the same, and
+// what its disk is an overlay of is there.
+func TestImageIsDeletedMeanwhile(t *testing.T) {
+	life := func(t *testing.T, at int) (calls []string, deleted int) {
+		t.Helper()
+		w := newWorld(t, nil, "a")
+		connected, err := w.hosts["a"].Connect(t.Context())
+		w.Expect(err).ToNot(HaveOccurred())
+		store := images.New(func(string) (hypervisor.Hypervisor, error) { return connected, nil }, nil, images.Options{})
+		m := w.newManager(0)
+		m.before = func(_ string, number int) {
+			if number != at {
+				return
+			}
+			volumes, err := connected.PoolVolumes(context.Background(), "default")
+			w.Expect(err).ToNot(HaveOccurred())
+			collected, err := store.Collect(context.Background(), images.Collection{Host: "a", Pools: []string{"default"}, Volumes: volumes})
+			w.Expect(err).ToNot(HaveOccurred())
+			deleted = len(collected.Images)
+		}
+		w.until(m.world.managers[0], w.isProvisioned)
+		root, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-root"})
+		w.Expect(err).ToNot(HaveOccurred())
+		left, _ := w.hosts["a"].Left()
+		w.Expect(slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return "/fake/"+ref.String() == root.BackingPath })).To(BeTrue(), "%v", left)
+		return m.calls(), deleted
+	}
+	calls, _ := life(t, -1)
+	all := 0
+	for at := range calls {
+		t.Run(fmt.Sprintf("%d %s", at, calls[at]), func(t *testing.T) {
+			_, deleted := life(t, at)
+			all += deleted
+		})
+	}
+	NewWithT(t).Expect(all).To(BeNumerically(">", 2), "in time to matter")
+}
+
+// TestImageIsGoneAfterTheDiskWasMade: an overlay of an image that lost its marker while the overlay was
+// made isn't used, and the machine says what it waits for.
+func TestImageIsGoneAfterTheDiskWasMade(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	m := w.newManager(0)
+	connected, err := w.hosts["a"].Connect(t.Context())
+	w.Expect(err).ToNot(HaveOccurred())
+	said := ""
+	m.after = func(call string, _ int) {
+		if call != "libvirt: create volume" || said != "" {
+			return
+		}
+		left, _ := w.hosts["a"].Left()
+		if !slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return ref.Name == w.uuid()+"-root" }) {
+			return
+		}
+		said = "once"
+		for _, ref := range left {
+			if volume, err := connected.Volume(context.Background(), ref); err == nil && volume.Pool == "default" && volume.BackingPath != "" && ref.Name != w.uuid()+"-root" {
+				w.Expect(connected.DeleteVolume(context.Background(), ref)).To(Succeed(), "the marker")
+			}
+		}
+	}
+	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).ToNot(BeEmpty())
+	w.until(m, func() bool { return said != "" })
+	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).To(ContainSubstring("deleted from the host as unused"))
+	w.until(m, w.isProvisioned)
+}

@@ -1,0 +1,33 @@
+package hypervisor
+
+// diskElement is a disk, or what a disk is an overlay of.
+type diskElement struct {
+	Source struct {
+		Pool   string `xml:"pool,attr"`
+		Volume string `xml:"volume,attr"`
+		File   string `xml:"file,attr"`
+		Device string `xml:"dev,attr"`
+	} `xml:"source"`
+	Backing *diskElement `xml:"backingStore"`
+}
+
+// maxBacking is how many overlays a disk may have one above the other to be looked at: QEMU itself
+// allows 200.
+const maxBacking = 256
+
+// files lists the paths that the disk and what it is an overlay of are given by.
+func (d *diskElement) files() []string {
+	var files []string
+	for range maxBacking {
+		if d == nil {
+			break
+		}
+		for _, file := range []string{d.Source.File, d.Source.Device} {
+			if file != "" {
+				files = append(files, file)
+			}
+		}
+		d = d.Backing
+	}
+	return files
+}

@@ -1,0 +1,284 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// Deleting an image must not take what is below it from a machine that is being made at that moment,
+// by this manager or another one. No clock and no lock sees to that, but an order of calls:
+//
+//   - who deletes: delete the marker, then list what is an overlay of the content, and delete the
+//     content only if nothing is;
+//   - who makes a machine: look at the marker, make the overlay, then look at the marker again
+//     (Confirm). If it isn't as it was, the overlay isn't used.
+//
+// If the second look finds the marker, the overlay was there before the marker was deleted, and so
+// before the list was made. A content whose marker was deleted never gets one again.
+
+// volumeName takes the names of this package's volumes apart: the marker, and what a content has more.
+var volumeName = regexp.MustCompile(`^(` + namePrefix + `(?:sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128})\.(?:qcow2|raw))(\.[0-9a-f]{12})?$`)
+
+// Collection says what is collected on a host.
+type Collection struct {
+	// Host is the name of the LibvirtHost.
+	Host string
+	// Pools are the storage pools in which images may be.
+	Pools []string
+	// Age is how long an image must have been unused, as this store has seen it.
+	Age time.Duration
+	// Wanted are the images of machines that are being made on the host. They count as used.
+	Wanted []infrav1.ImageSpec
+	// Volumes and Domains are what was last seen on the host. The host itself is asked only when there
+	// may be something to delete.
+	Volumes []hypervisor.Volume
+	Domains []hypervisor.Domain
+}
+
+// Collected is what was deleted.
+type Collected struct {
+	// Images are the markers of the images that were deleted, without what they have in common.
+	Images []string
+	// HalfImages is how many contents without a marker were deleted.
+	HalfImages int
+	// Bytes is what all of it took.
+	Bytes int64
+}
+
+// unused is what may be deleted once it has been so for long enough.
+type unused struct {
+	// marker of the image, or nil when it has none.
+	marker *hypervisor.VolumeRef
+	// content of the image, or nil when the marker is one of nothing.
+	content *hypervisor.Volume
+}
+
+// key tells what is unused apart. A content has a name that no other ever has.
+func (u unused) key() hypervisor.VolumeRef {
+	if u.content != nil {
+		return u.content.VolumeRef
+	}
+	return *u.marker
+}
+
+// Confirm says whether an image is still there after an overlay of it was made. If it isn't, the
+// overlay may be one of nothing soon: ask for the image once more. Errors are of package hypervisor.
+func Confirm(ctx context.Context, host hypervisor.Volumes, wish Wish, image Image) (bool, error) {
+	marker, err := host.Volume(ctx, wish.markerRef())
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the image once more: %w", err)
+	}
+	return marker.BackingPath == image.Path, nil
+}
+
+// Collect deletes the images of a host that nothing is an overlay of, no domain has as a disk and no
+// machine waits for, and half images that nobody fills any more. What was deleted is in the result also
+// when there is an error. Errors are of package hypervisor, or say which pool can't be looked into:
+// what is in it may need any image, and so none is deleted.
+func (s *Store) Collect(ctx context.Context, c Collection) (Collected, error) {
+	due := s.due(c, newUsage(c.Volumes, c.Domains))
+	if len(due) == 0 {
+		return Collected{}, nil
+	}
+	connected, err := s.hosts(c.Host)
+	if err != nil {
+		return Collected{}, err
+	}
+	host := volumes{connected}
+	before, err := readUsage(ctx, connected)
+	if err != nil {
+		return Collected{}, err
+	}
+	// What is due must be so by what is there now, too.
+	var deletable []unused
+	for _, u := range before.unused(c.Pools, wantedMarkers(c.Wanted)) {
+		if due[u.key()] {
+			deletable = append(deletable, u)
+		}
+	}
+	var collected Collected
+	for _, u := range deletable {
+		if u.marker == nil {
+			continue
+		}
+		if err := host.remove(ctx, *u.marker); err != nil {
+			return collected, err
+		}
+		collected.Images = append(collected.Images, u.marker.Name[len(namePrefix):])
+	}
+	after, err := readUsage(ctx, connected)
+	if err != nil {
+		return collected, err
+	}
+	for _, u := range deletable {
+		if u.content == nil || after.isUsed(*u.content) || after.isMarked(*u.content) {
+			continue
+		}
+		if err := host.remove(ctx, u.content.VolumeRef); err != nil {
+			return collected, err
+		}
+		collected.Bytes += u.content.AllocatedBytes
+		if u.marker == nil {
+			collected.HalfImages++
+		}
+	}
+	if len(collected.Images)+collected.HalfImages > 0 {
+		klog.FromContext(ctx).Info("Deleted images that no machine has used", "images", collected.Images, "halfImages", collected.HalfImages, "bytes", collected.Bytes)
+	}
+	return collected, nil
+}
+
+// due returns what has been unused for long enough, and remembers since when the rest is.
+func (s *Store) due(c Collection, seen usage) map[hypervisor.VolumeRef]bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	known, now := s.unused[c.Host], s.now()
+	still, due := map[hypervisor.VolumeRef]observation{}, map[hypervisor.VolumeRef]bool{}
+	for _, u := range seen.unused(c.Pools, wantedMarkers(c.Wanted)) {
+		age, bytes := c.Age, int64(0)
+		if u.marker == nil {
+			age, bytes = max(c.Age, strayAge), u.content.AllocatedBytes // it may be being filled
+		}
+		at, there := known[u.key()]
+		if !there || at.bytes != bytes {
+			at = observation{bytes: bytes, since: now}
+		}
+		still[u.key()] = at
+		if now.Sub(at.since) >= age {
+			due[u.key()] = true
+		}
+	}
+	if s.unused == nil {
+		s.unused = map[string]map[hypervisor.VolumeRef]observation{}
+	}
+	s.unused[c.Host] = still
+	return due
+}
+
+// ForgetHost drops what is remembered of a host that is gone.
+func (s *Store) ForgetHost(host string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.unused, host)
+}
+
+func wantedMarkers(specs []infrav1.ImageSpec) map[string]bool {
+	wanted := map[string]bool{}
+	for _, spec := range specs {
+		wanted[Wish{Checksum: spec.Checksum, Format: spec.Format}.marker()] = true
+	}
+	return wanted
+}
+
+// usage is what of a host's volumes is used by what.
+type usage struct {
+	volumes []hypervisor.Volume
+	// paths are those that something is an overlay of, other than a marker, or a disk of a domain.
+	paths map[string]bool
+	// marked are the paths that markers are overlays of.
+	marked map[string]bool
+}
+
+func newUsage(volumes []hypervisor.Volume, domains []hypervisor.Domain) usage {
+	u := usage{volumes: volumes, paths: map[string]bool{}, marked: map[string]bool{}}
+	disks := map[hypervisor.VolumeRef]bool{}
+	for _, domain := range domains {
+		for _, ref := range domain.Disks {
+			disks[ref] = true
+		}
+		for _, file := range domain.Files {
+			u.paths[file] = true
+		}
+	}
+	for _, volume := range volumes {
+		if disks[volume.VolumeRef] {
+			u.paths[volume.Path] = true
+		}
+		switch {
+		case volume.BackingPath == "":
+		case isMarker(volume.Name):
+			u.marked[volume.BackingPath] = true
+		default:
+			u.paths[volume.BackingPath] = true
+		}
+	}
+	// What uses a marker uses what the marker is an overlay of.
+	for _, volume := range volumes {
+		if isMarker(volume.Name) && u.paths[volume.Path] {
+			u.paths[volume.BackingPath] = true
+		}
+	}
+	return u
+}
+
+// readUsage asks a host for all of its volumes, in whatever pool, and domains.
+func readUsage(ctx context.Context, host hypervisor.Hypervisor) (usage, error) {
+	pools, err := inTime(ctx, host.Pools)
+	if err != nil {
+		return usage{}, err
+	}
+	var volumes []hypervisor.Volume
+	for _, pool := range pools {
+		if !pool.Active {
+			return usage{}, fmt.Errorf("no image is deleted: storage pool %s isn't active, and what is in it may need one: start it, or undefine it", pool.Name)
+		}
+		listed, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, pool.Name) })
+		if err != nil {
+			return usage{}, err
+		}
+		volumes = append(volumes, listed...)
+	}
+	domains, err := inTime(ctx, host.ListDomains)
+	return newUsage(volumes, domains), err
+}
+
+func isMarker(name string) bool {
+	parts := volumeName.FindStringSubmatch(name)
+	return parts != nil && parts[2] == ""
+}
+
+func (u usage) isUsed(volume hypervisor.Volume) bool   { return u.paths[volume.Path] }
+func (u usage) isMarked(volume hypervisor.Volume) bool { return u.marked[volume.Path] }
+
+// unused lists the images in some pools that nothing uses, and contents without a marker that nothing
+// uses. A marker that is wanted stays, with its content.
+func (u usage) unused(pools []string, wanted map[string]bool) []unused {
+	var all []unused
+	for i := range u.volumes {
+		volume := u.volumes[i]
+		parts := volumeName.FindStringSubmatch(volume.Name)
+		if parts == nil || !slices.Contains(pools, volume.Pool) || u.isUsed(volume) {
+			continue
+		}
+		if parts[2] != "" {
+			if !u.isMarked(volume) {
+				all = append(all, unused{content: &volume})
+			}
+			continue
+		}
+		if wanted[volume.Name] || u.paths[volume.BackingPath] {
+			continue
+		}
+		image := unused{marker: &volume.VolumeRef}
+		if at := slices.IndexFunc(u.volumes, func(v hypervisor.Volume) bool {
+			return v.Pool == volume.Pool && v.Path == volume.BackingPath && v.Name == path.Base(v.Path)
+		}); at >= 0 {
+			image.content = &u.volumes[at]
+		}
+		all = append(all, image)
+	}
+	return all
+}

@@ -1,0 +1,81 @@
+package images
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+)
+
+// TestCollectOnARealHost: a real libvirt makes overlays of an image in another pool, says of domains what
+// is below their disks, and refuses an overlay of an image that is gone.
+func TestCollectOnARealHost(t *testing.T) {
+	const uuid = "11111111-1111-4111-8111-111111111111"
+	libvirtd.Need(t)
+	daemon, err := libvirtd.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(daemon.Stop)
+	g := NewWithT(t)
+	g.Expect(daemon.AddPool("fast")).To(Succeed())
+	folder := t.TempDir()
+	file := filepath.Join(folder, "image.qcow2")
+	out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-f", "qcow2", file, "16M").CombinedOutput()
+	g.Expect(err).ToNot(HaveOccurred(), string(out))
+	content, err := os.ReadFile(file)
+	g.Expect(err).ToNot(HaveOccurred())
+	host, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = host.Close() }()
+	f := newFixture(t, newHosts(), Options{})
+	f.hosts = func(string) (hypervisor.Hypervisor, error) { return host, nil }
+	wish := wishFor(serve(t, serving(content)).URL, content)
+	image := f.eventually(wish, machine(1))
+	collect := func() Collected {
+		now, err := readUsage(t.Context(), host)
+		g.Expect(err).ToNot(HaveOccurred())
+		// What the snapshot has of it is the image only: the rest is found on the host itself.
+		collected, err := f.Collect(t.Context(), Collection{Host: "one", Pools: []string{"default"}, Volumes: now.volumes[:2]})
+		g.Expect(err).ToNot(HaveOccurred())
+		return collected
+	}
+	overlay := hypervisor.VolumeSpec{VolumeRef: hypervisor.VolumeRef{Pool: "fast", Name: "root"}, Format: hypervisor.FormatQCOW2, CapacityBytes: 32 << 20,
+		Backing: &hypervisor.Backing{Path: image.Path, Format: image.Format}}
+	made, err := host.CreateVolume(t.Context(), overlay)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(made.BackingPath).To(Equal(image.Path), "in another pool")
+	g.Expect(Confirm(t.Context(), host, wish, image)).To(BeTrue())
+	g.Expect(collect()).To(BeZero())
+
+	// A copy of the overlay that libvirt knows as no volume, and somebody's domain that runs with it.
+	theirs := filepath.Join(daemon.PoolFolder(), "theirs")
+	command := fmt.Sprintf("cp --preserve=ownership %s %s", made.Path, theirs)
+	out, err = exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+	g.Expect(err).ToNot(HaveOccurred(), string(out))
+	g.Expect(host.DeleteVolume(t.Context(), made.VolumeRef)).To(Succeed())
+	g.Expect(host.DefineDomain(t.Context(), hypervisor.Definition{UUID: uuid, Name: "d", XML: "<domain type='qemu'><name>d</name><uuid>" + uuid +
+		"</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os><devices><disk type='file' device='disk'>" +
+		"<driver name='qemu' type='qcow2'/><source file='" + theirs + "'/><target dev='vda' bus='virtio'/></disk></devices></domain>"})).To(Succeed())
+	g.Expect(host.StartDomain(t.Context(), uuid)).To(Succeed())
+	domain, err := host.Domain(t.Context(), uuid)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(domain.Files).To(ConsistOf(image.Path, theirs))
+	g.Expect(collect()).To(BeZero())
+	g.Expect(host.StopDomain(t.Context(), uuid)).To(Succeed())
+	g.Expect(host.UndefineDomain(t.Context(), uuid)).To(Succeed())
+
+	g.Expect(collect().Images).To(HaveLen(1))
+	g.Expect(host.PoolVolumes(t.Context(), "default")).To(BeEmpty())
+	_, err = host.CreateVolume(t.Context(), overlay)
+	g.Expect(err).To(HaveOccurred(), "of an image that is gone")
+	_, err = host.Volume(t.Context(), overlay.VolumeRef)
+	g.Expect(err).To(MatchError(hypervisor.ErrNotFound))
+}
