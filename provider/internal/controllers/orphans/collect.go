@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,8 +103,11 @@ func (v *visit) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) 
 }
 
 // cluster reads the Cluster that a domain belongs to from the API server, and returns nil when it isn't
-// there.
+// there. Nothing is asked for by what can't be a name: whoever can write to a host can write anything.
 func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv1.Cluster, error) {
+	if len(validation.IsDNS1123Label(owner.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(owner.Cluster)) > 0 {
+		return nil, nil
+	}
 	cluster := &clusterv1.Cluster{}
 	err := v.APIReader.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Cluster}, cluster)
 	if apierrors.IsNotFound(err) {
@@ -190,6 +194,7 @@ func (v *visit) tooSoon(since metav1.Time) string {
 // the volumes, and then it undefines the domain, which is the record of what is left. Before each of
 // these it asks anew whether it may. It returns why it doesn't go on, if so.
 func (v *visit) remove(ctx context.Context, uuid string) (because string, err error) {
+	done := map[string]bool{}
 	for {
 		o, because, err := v.mayDelete(ctx, uuid)
 		if err != nil || because != "" {
@@ -198,19 +203,22 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 		if o == nil {
 			break
 		}
-		log := ctrl.LoggerFrom(ctx).WithValues("LibvirtHost", v.host.Name, "uuid", uuid)
+		var step string
+		var do func() error
 		switch {
 		case o.domain != nil && o.domain.State.Active():
-			log.Info("Stopping an orphan", "domain", o.domain.Name)
-			err = v.connection.StopDomain(ctx, uuid)
+			step, do = "stopping the domain "+o.domain.Name, func() error { return v.connection.StopDomain(ctx, uuid) }
 		case len(o.volumes) > 0:
-			log.Info("Deleting a volume of an orphan", "volume", o.volumes[0].String())
-			err = v.connection.DeleteVolume(ctx, o.volumes[0])
+			step, do = "deleting the volume "+o.volumes[0].String(), func() error { return v.connection.DeleteVolume(ctx, o.volumes[0]) }
 		default:
-			log.Info("Undefining an orphan", "domain", o.domain.Name)
-			err = v.connection.UndefineDomain(ctx, uuid)
+			step, do = "undefining the domain "+o.domain.Name, func() error { return v.connection.UndefineDomain(ctx, uuid) }
 		}
-		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if done[step] {
+			return "", fmt.Errorf("%s has changed nothing", step)
+		}
+		done[step] = true
+		ctrl.LoggerFrom(ctx).Info("Deleting what a LibvirtMachine has left that doesn't exist", "LibvirtHost", v.host.Name, "uuid", uuid, "step", step)
+		if err := do(); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 			return "", err
 		}
 	}

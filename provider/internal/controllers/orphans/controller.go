@@ -58,6 +58,8 @@ const (
 	maxOrphans = 64
 	// maxKept and maxNote are how long a status's reason and an event may be, in bytes.
 	maxKept, maxNote = 1024, 1000
+	// maxDomain and maxMachine are how long names in the status may be.
+	maxDomain, maxMachine = 255, 317
 	// conflictDelay is how long the cache gets to show what somebody else wrote.
 	conflictDelay = time.Second
 )
@@ -276,8 +278,8 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 			entry := infrav1.HostOrphan{UUID: o.uuid, Volumes: ptr.To(int32(len(o.volumes))), Since: why.since, //nolint:gosec // few
 				KeptBecause: why.because[:min(len(why.because), maxKept)]}
 			if o.domain != nil {
-				entry.Domain = o.domain.Name[:min(len(o.domain.Name), 255)]
-				entry.Machine = o.domain.Owner.Namespace + "/" + o.domain.Owner.Name
+				machine := o.domain.Owner.Namespace + "/" + o.domain.Owner.Name
+				entry.Domain, entry.Machine = o.domain.Name[:min(len(o.domain.Name), maxDomain)], machine[:min(len(machine), maxMachine)]
 			}
 			host.Status.Orphans = append(host.Status.Orphans, entry)
 		}

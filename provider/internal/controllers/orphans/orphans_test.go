@@ -487,6 +487,37 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestStrangeOwners: what stands in a domain's metadata may be anything, and neither fails the rest nor is
+// asked for.
+func TestStrangeOwners(t *testing.T) {
+	w := newWorld(t, collecting)
+	const strange = "77777777-7777-4777-8777-777777777777"
+	metadata, err := hypervisor.Owner{Cluster: "../../blue", Namespace: "a/b" + strings.Repeat("c", 400), Name: "x"}.Metadata()
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(w.connect().DefineDomain(t.Context(), hypervisor.Definition{UUID: strange, Name: "strange",
+		XML: fmt.Sprintf("<domain><name>strange</name><uuid>%s</uuid><memory>1</memory><metadata>%s</metadata></domain>", strange, metadata)})).To(Succeed())
+	w.look()
+	w.clock = start.Add(time.Hour)
+	orphans := w.look().Status.Orphans
+	w.Expect(orphans).To(HaveLen(1))
+	w.Expect(orphans[0].Machine).To(HaveLen(maxMachine))
+	w.Expect(orphans[0].KeptBecause).To(ContainSubstring("isn't in this management cluster"))
+	w.Expect(w.left(lost)).To(BeEmpty())
+}
+
+// TestNothingChanges: a host that says that it has deleted something and still has it isn't asked for ever.
+func TestNothingChanges(t *testing.T) {
+	w := newWorld(t, collecting)
+	w.look()
+	w.clock = start.Add(time.Hour)
+	w.host.Inject(fake.Fault{Operation: fake.DeleteVolume, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNotFound})
+	_, err := w.reconcile()
+	w.Expect(err).To(MatchError(ContainSubstring("deleting the volume default/" + lost + "-seed has changed nothing")))
+	w.Expect(w.object().Status.Orphans).To(ContainElement(And(HaveField("UUID", lost), HaveField("KeptBecause", ContainSubstring("deleting it failed")))))
+	w.host.ClearFaults()
+	w.Expect(w.look().Status.Orphans).To(BeEmpty())
+}
+
 // TestTroubleIsSaid: when it isn't known what there is, nothing is claimed and nothing deleted.
 func TestTroubleIsSaid(t *testing.T) {
 	errAPI := fmt.Errorf("the API server is away")
