@@ -12,6 +12,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,9 @@ type Options struct {
 	// CallLimit is how long a host may take for one of the session's calls before the connection is
 	// given up. Two minutes: more than the hypervisor itself allows for a call.
 	CallLimit time.Duration
+	// SettleTime is how long news of a domain wait for more of the same: a domain that is made is defined
+	// and started. A fifth of a second.
+	SettleTime time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -40,6 +44,7 @@ func (o Options) withDefaults() Options {
 		standard time.Duration
 	}{
 		{&o.ListInterval, time.Minute}, {&o.MinBackoff, time.Second}, {&o.MaxBackoff, 2 * time.Minute}, {&o.CallLimit, 2 * time.Minute},
+		{&o.SettleTime, 200 * time.Millisecond},
 	} {
 		if *option.value == 0 {
 			*option.value = option.standard
@@ -60,8 +65,10 @@ type Fleet struct {
 	life context.Context
 	// ended is set at the end of Start: no session begins any more.
 	ended bool
-	group sync.WaitGroup
-	news  news
+	// published counts the snapshots that were published.
+	published atomic.Uint64
+	group     sync.WaitGroup
+	news      news
 }
 
 var (

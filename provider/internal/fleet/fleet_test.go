@@ -25,7 +25,8 @@ const (
 
 // quick are options with which what takes minutes takes milliseconds. Lists are rare, so that what a
 // test sees comes of news.
-var quick = fleet.Options{ListInterval: time.Hour, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, CallLimit: time.Minute}
+var quick = fleet.Options{ListInterval: time.Hour, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, CallLimit: time.Minute,
+	SettleTime: 2 * time.Millisecond}
 
 // fixture is a fleet of pretended hosts.
 type fixture struct {

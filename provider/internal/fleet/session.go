@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -60,6 +59,7 @@ func (s *session) publish(edit func(Snapshot) Snapshot) {
 	}
 	before := s.snapshot
 	s.snapshot = edit(before)
+	s.snapshot.Version = s.fleet.published.Add(1)
 	// Under the lock, so that whoever hears of a change finds it in the snapshot.
 	s.fleet.news.tell(s.host, compare(before, s.snapshot))
 }
@@ -149,23 +149,6 @@ func (s *session) lost(err error) {
 		snapshot.Reachable, snapshot.Err = false, err
 		return snapshot
 	})
-}
-
-// follow reads each domain that something happens to, until there are no more news.
-func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case uuid, open := <-changed:
-			if !open {
-				return unreachable(s.host, errors.New("the connection was lost"))
-			}
-			if err := s.readDomain(ctx, connection, uuid); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // readEverySoOften reads all of the host, for what no news come of and for news that were missed.

@@ -11,6 +11,8 @@ import (
 // Snapshot is what was last seen of a host. It is never changed once it is published, and readers must
 // not change it either. While a host can't be reached it is what was seen before.
 type Snapshot struct {
+	// Version is another one for each snapshot that is published, of whatever host. 0 for none.
+	Version uint64
 	// Taken is when all of the host was last read. Zero when it never was.
 	Taken time.Time
 	// Reachable says whether there is a connection. It may have been lost since.

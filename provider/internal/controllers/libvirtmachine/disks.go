@@ -63,17 +63,14 @@ func (s *scope) extraRef(disk infrav1.ExtraDiskSpec) hypervisor.VolumeRef {
 	return s.volume(s.pool(disk.Pool), "disk-"+disk.Name)
 }
 
-// ensureVolume returns a volume that is as it is asked for: as it is there, made larger, or made anew.
+// ensureVolume returns a volume that is as it is asked for: made, as it is there, made larger, or made
+// anew. To create one that is there changes nothing, so that nobody has to look first.
 func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
-	volume, err := s.connection.Volume(ctx, spec.VolumeRef)
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		volume, err = s.connection.CreateVolume(ctx, spec)
-		if !errors.Is(err, hypervisor.ErrAlreadyExists) {
-			return volume, err
-		}
-		volume, err = s.connection.Volume(ctx, spec.VolumeRef) // another manager was faster
+	volume, err := s.connection.CreateVolume(ctx, spec)
+	if !errors.Is(err, hypervisor.ErrAlreadyExists) {
+		return volume, err
 	}
-	if err != nil {
+	if volume, err = s.connection.Volume(ctx, spec.VolumeRef); err != nil {
 		return volume, err
 	}
 	backing := ""

@@ -109,17 +109,15 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 
 func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volume, error) {
 	ref, size := s.seedRef(), int64(len(content))
-	volume, err := s.connection.Volume(ctx, ref)
-	if err == nil && volume.CapacityBytes != size {
-		// Of other bootstrap data, which may have been longer.
-		if err = s.connection.DeleteVolume(ctx, ref); err == nil {
-			err = hypervisor.ErrNotFound
-		}
-	}
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		volume, err = s.connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: size})
-		if errors.Is(err, hypervisor.ErrAlreadyExists) {
-			volume, err = s.connection.Volume(ctx, ref) // another manager was faster
+	spec := hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: size}
+	volume, err := s.connection.CreateVolume(ctx, spec)
+	if errors.Is(err, hypervisor.ErrAlreadyExists) {
+		volume, err = s.connection.Volume(ctx, ref)
+		if err == nil && volume.CapacityBytes != size {
+			// Of other bootstrap data, which may have been longer.
+			if err = s.connection.DeleteVolume(ctx, ref); err == nil {
+				volume, err = s.connection.CreateVolume(ctx, spec)
+			}
 		}
 	}
 	if err != nil {

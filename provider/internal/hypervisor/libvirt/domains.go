@@ -73,8 +73,17 @@ func (h *host) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
 }
 
 func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, error) {
+	// One call more says of most domains what would be one for each.
+	running := map[golibvirt.UUID]bool{}
 	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
-		domains, _, err := client.ConnectListAllDomains(1, 0)
+		domains, _, err := client.ConnectListAllDomains(1, golibvirt.ConnectListDomainsRunning)
+		if err != nil {
+			return nil, err
+		}
+		for _, domain := range domains {
+			running[domain.UUID] = true
+		}
+		domains, _, err = client.ConnectListAllDomains(1, 0)
 		return domains, err
 	})
 	if err != nil {
@@ -82,7 +91,12 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 	}
 	domains := make([]hypervisor.Domain, 0, len(listed))
 	for _, one := range listed {
-		domain, err := get(ctx, h, doing, formatUUID(one.UUID), func(client *golibvirt.Libvirt) (hypervisor.Domain, error) { return inspect(client, one) })
+		domain, err := get(ctx, h, doing, formatUUID(one.UUID), func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
+			if running[one.UUID] {
+				return describeDomain(client, one, hypervisor.StateRunning)
+			}
+			return inspect(client, one)
+		})
 		if errors.Is(err, hypervisor.ErrNotFound) {
 			continue // undefined since it was listed
 		}
@@ -97,6 +111,16 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 
 // inspect asks for what is known of a domain.
 func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Domain, error) {
+	out, err := describeDomain(client, domain, "")
+	if err != nil {
+		return hypervisor.Domain{}, err
+	}
+	out.State, err = stateOf(client, domain)
+	return out, err
+}
+
+// describeDomain asks for what is known of a domain but for its state, which is given.
+func describeDomain(client *golibvirt.Libvirt, domain golibvirt.Domain, state hypervisor.DomainState) (hypervisor.Domain, error) {
 	text, err := client.DomainGetXMLDesc(domain, 0)
 	if err != nil {
 		return hypervisor.Domain{}, err
@@ -105,8 +129,8 @@ func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Dom
 	if err != nil {
 		return hypervisor.Domain{}, fmt.Errorf("%w: %w", errNonsense, err)
 	}
-	out.State, err = stateOf(client, domain)
-	return out, err
+	out.State = state
+	return out, nil
 }
 
 var states = map[golibvirt.DomainState]hypervisor.DomainState{
@@ -127,20 +151,16 @@ func stateOf(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Dom
 	return hypervisor.StateUnknown, nil
 }
 
-// DefineDomain implements hypervisor.Domains. libvirt's error for a name or UUID that is taken is
-// also its error for everything else, so it is looked first.
+// DefineDomain implements hypervisor.Domains. libvirt refuses a name or UUID that is taken, with the
+// code that it has for everything else, so it is looked then.
 func (h *host) DefineDomain(ctx context.Context, definition hypervisor.Definition) error {
 	const doing = "defining the domain"
 	if err := definition.Check(); err != nil {
 		return &hypervisor.Error{Operation: doing, Object: definition.UUID, Reason: hypervisor.ErrInvalid, Cause: err}
 	}
 	return h.run(ctx, doing, definition.UUID, func(client *golibvirt.Libvirt) error {
-		if err := clash(client, doing, definition); err != nil {
-			return err
-		}
 		_, err := client.DomainDefineXMLFlags(definition.XML, golibvirt.DomainDefineValidate)
 		if code(err, golibvirt.ErrOperationFailed) {
-			// Another may have come between.
 			if clashing := clash(client, doing, definition); clashing != nil {
 				return clashing
 			}
@@ -188,14 +208,10 @@ func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) er
 func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	const doing = "starting the domain"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		state, err := stateOf(client, domain)
-		if err != nil || state.Active() {
-			return err
-		}
-		err = client.DomainCreate(domain)
+		err := client.DomainCreate(domain)
 		if code(err, golibvirt.ErrOperationInvalid) {
 			if state, stateErr := stateOf(client, domain); stateErr == nil && state.Active() {
-				return nil // another came between
+				return nil
 			}
 		}
 		if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {

@@ -38,11 +38,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	done := make(chan error, 1)
 	go func() {
 		_, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (struct{}, error) {
-			target, err := lookUpVolume(client, ref)
-			if err != nil {
-				return struct{}{}, err
-			}
-			return struct{}{}, client.StorageVolUpload(target, upload, 0, uint64(size), 0) //nolint:gosec // not negative: see above
+			return struct{}{}, client.StorageVolUpload(volumeOf(ref), upload, 0, uint64(size), 0) //nolint:gosec // not negative: see above
 		})
 		done <- err
 	}()
