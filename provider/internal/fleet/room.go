@@ -118,6 +118,13 @@ func Capacity(snapshot Snapshot) placement.Resources {
 // uuidInName finds the UUID that the names of a machine's volumes have in them.
 var uuidInName = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
+// isOf says whether a volume is named from the UUID of a bound machine. The names of our own begin with it,
+// which is quicker to see.
+func (b Bound) isOf(volume string) bool {
+	const length = 36
+	return len(volume) > length && b[volume[:length]] || b[uuidInName.FindString(volume)]
+}
+
 // Foreign returns how much of a host is taken by what isn't a bound machine: domains of others, domains
 // that were ours and have no machine any more, images, and files of whatever kind beside the volumes.
 //
@@ -149,7 +156,7 @@ func Foreign(snapshot Snapshot, bound Bound) placement.Resources {
 		used := pool.CapacityBytes - pool.AvailableBytes
 		for volume, is := range pool.Volumes {
 			// Disks of a machine that has no domain so far are known by their names.
-			if ownDisks[name][volume] || bound[uuidInName.FindString(volume)] {
+			if ownDisks[name][volume] || bound.isOf(volume) {
 				used -= is.AllocatedBytes
 			}
 		}

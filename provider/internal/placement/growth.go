@@ -9,7 +9,7 @@ import (
 
 // Grow reserves what a machine that is bound to a host needs more than it has there. machine has its
 // host, and its needs as they are to be; has is what it takes now. What becomes less, or stays, needs
-// no room. bound returns the machines that are bound to hosts with what they take, as Place wants it:
+// no room. bound returns the machines that are bound to hosts with what they take:
 // one that is about to grow and has no room reserved takes what it has.
 //
 // The room is reserved until bound says that the machine takes it, or Release gives it up. To ask again
@@ -30,7 +30,7 @@ func (l *Ledger) Grow(machine Machine, has Resources, host Host, bound func() ([
 			more[key] = value
 		}
 	}
-	free := countLoads(machine, []Host{host}, machines)[host.Name].free
+	free := loadOf(&machine, &host, countAll(machines, machine.UID)).free
 	if short := free.shortages(more); len(short) > 0 {
 		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: NoRoom, Message: noRoom(short)}}}
 	}
@@ -59,9 +59,9 @@ func (l *Ledger) taken(listed []Machine) []Machine {
 		}
 		machines = append(machines, machine)
 	}
-	for uid, machine := range l.reserved {
+	for uid := range l.reserved {
 		if !there[uid] {
-			machines = append(machines, machine)
+			machines = append(machines, l.placed.machines[uid])
 		}
 	}
 	maps.DeleteFunc(l.growing, func(uid types.UID, _ Resources) bool { return !there[uid] })

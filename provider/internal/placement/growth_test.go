@@ -69,9 +69,9 @@ func TestGrowthOfAFullHost(t *testing.T) {
 // TestGrowthLeavesRoomForWhatIsPlaced: a machine that was placed and isn't seen so far has its room.
 func TestGrowthLeavesRoomForWhatIsPlaced(t *testing.T) {
 	g := NewWithT(t)
-	var ledger placement.Ledger
+	ledger := newLedger(t, newMachine("1", "a"))
 	host, alone := newHost("a"), bound(newMachine("1", "a"))
-	_, err := ledger.Place(requestOf("2"), []placement.Host{host}, alone)
+	_, err := ledger.Place(requestOf("2"), []placement.Host{host})
 	g.Expect(err).ToNot(HaveOccurred())
 	wanted, has := growing("1", 7)
 	g.Expect(ledger.Grow(wanted, has, host, alone)).To(MatchError(ContainSubstring("6 free")))

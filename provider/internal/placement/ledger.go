@@ -1,9 +1,9 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,69 +13,71 @@ import (
 // on, also while nobody sees it: the host is written to the machine's spec after the choice, and
 // the cache that machines are read from shows it later still.
 //
-// The zero Ledger is ready to use. After a restart it is empty, which is right: what was chosen and
-// not written is not taken.
+// It knows all machines, and hears of each change: Load has those that there are when it begins, and
+// from then on, or earlier, See and Gone have to be called with what happens, in its order for each
+// machine.
+//
+// The zero Ledger is ready to be loaded. After a restart it has no reservations, which is right: what
+// was chosen and not written is not taken.
 type Ledger struct {
-	lock     sync.Mutex
-	reserved map[types.UID]Machine
+	lock   sync.Mutex
+	loaded bool
+	// placed are the machines that are bound to a host, and those that have a reservation.
+	placed tally
+	// reserved are those that have only a reservation.
+	reserved map[types.UID]bool
 	// growing is what bound machines will need that have room to grow.
 	growing map[types.UID]Resources
+	// versions count the changes of each host.
+	versions map[string]uint64
 }
 
-// Place chooses a host for a machine and reserves its room there. bound returns the machines that
-// are bound to a host, as the cache has them; it is called while no other machine is placed, so
-// that a machine is seen by it or reserved here, and must not call the ledger.
-//
-// A machine that is bound stays where it is. One that has a reservation keeps its host as long as it
-// fits there: its spec may have been written although the write seemed to fail. The error is a
-// *NoFitError, which leaves a reservation as it is, or comes from bound.
-func (l *Ledger) Place(request Request, hosts []Host, bound func() ([]Machine, error)) (string, error) {
+// Load asks for the machines that are bound to a host, as the cache has them, unless it has done so
+// before with success. bound must not call the ledger. What See was called with before is in the cache,
+// too, and so nothing is lost and nothing is older than what was seen.
+func (l *Ledger) Load(bound func() ([]Machine, error)) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-
+	if l.loaded {
+		return nil
+	}
 	listed, err := bound()
 	if err != nil {
-		return "", fmt.Errorf("listing the machines that are bound to hosts: %w", err)
+		return fmt.Errorf("listing the machines that are bound to hosts: %w", err)
 	}
-	var machines []Machine
 	for _, machine := range listed {
-		if machine.Host == "" {
-			continue // it would hide its reservation
-		}
-		if machine.UID == request.Machine.UID {
-			delete(l.reserved, machine.UID)
-			return machine.Host, nil
-		}
-		delete(l.reserved, machine.UID) // its spec says it now
-		machines = append(machines, machine)
+		l.see(machine)
 	}
-	machines = slices.AppendSeq(machines, maps.Values(l.reserved))
-
-	host, kept := l.keep(request, hosts, machines)
-	if !kept {
-		if host, err = Choose(request, hosts, machines); err != nil {
-			return "", err
-		}
-	}
-	if l.reserved == nil {
-		l.reserved = map[types.UID]Machine{}
-	}
-	machine := request.Machine
-	machine.Host = host
-	machine.Needs = maps.Clone(machine.Needs)
-	l.reserved[machine.UID] = machine
-	return host, nil
+	l.loaded = true
+	return nil
 }
 
-// keep returns the host that is reserved for a machine, if it still fits.
-func (l *Ledger) keep(request Request, hosts []Host, machines []Machine) (string, bool) {
-	reserved, found := l.reserved[request.Machine.UID]
-	if !found {
-		return "", false
+// See says how a machine is: new, or changed. Once it is bound to a host it takes its room there, and
+// its reservation is gone. One without a host changes nothing: its reservation stays, and a host that
+// was written isn't taken back.
+func (l *Ledger) See(machine Machine) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.see(machine)
+}
+
+func (l *Ledger) see(machine Machine) {
+	if machine.Host == "" {
+		return
 	}
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h Host) bool { return h.Name != reserved.Host })
-	host, err := Choose(request, hosts, machines)
-	return host, err == nil
+	delete(l.reserved, machine.UID)
+	if before, there := l.placed.machines[machine.UID]; !there || !before.equal(machine) {
+		l.set(machine)
+	}
+}
+
+// Gone says that a machine exists no longer.
+func (l *Ledger) Gone(machine types.UID) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	delete(l.reserved, machine)
+	delete(l.growing, machine)
+	l.remove(machine)
 }
 
 // Release gives up the reservation of a machine, its growth too: it is being deleted, or it is certain
@@ -83,7 +85,10 @@ func (l *Ledger) keep(request Request, hosts []Host, machines []Machine) (string
 func (l *Ledger) Release(machine types.UID) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	delete(l.reserved, machine)
+	if l.reserved[machine] {
+		delete(l.reserved, machine)
+		l.remove(machine)
+	}
 	delete(l.growing, machine)
 }
 
@@ -91,7 +96,83 @@ func (l *Ledger) Release(machine types.UID) {
 func (l *Ledger) Reservations() []Machine {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	return slices.Collect(maps.Values(l.reserved))
+	var reservations []Machine
+	for uid := range l.reserved {
+		reservations = append(reservations, l.placed.machines[uid])
+	}
+	return reservations
+}
+
+var errNotLoaded = errors.New("the machines that are bound to hosts haven't been loaded")
+
+// Place chooses a host for a machine and reserves its room there. The ledger has to be loaded.
+//
+// A machine that is bound stays where it is. One that has a reservation keeps its host as long as it
+// fits there: its spec may have been written although the write seemed to fail. The error is a
+// *NoFitError, which leaves a reservation as it is.
+func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if !l.loaded {
+		return "", errNotLoaded
+	}
+	machine := request.Machine
+	before, there := l.placed.machines[machine.UID]
+	if there && !l.reserved[machine.UID] {
+		return before.Host, nil
+	}
+	l.placed.remove(machine.UID) // it doesn't stand in its own way
+	host, err := l.choose(request, hosts, before.Host)
+	if err != nil {
+		if there {
+			l.placed.set(before)
+		}
+		return "", err
+	}
+	machine.Host = host
+	machine.Needs = maps.Clone(machine.Needs)
+	if l.reserved == nil {
+		l.reserved = map[types.UID]bool{}
+	}
+	l.reserved[machine.UID] = true
+	if there && before.Host != host {
+		l.changed(before.Host)
+	}
+	l.set(machine)
+	return host, nil
+}
+
+// choose returns the host that is reserved, if there is one and it still fits, or else the best.
+func (l *Ledger) choose(request Request, hosts []Host, reserved string) (string, error) {
+	for _, host := range hosts {
+		if reserved != "" && host.Name == reserved {
+			if kept, err := choose(request, []Host{host}, &l.placed); err == nil {
+				return kept, nil
+			}
+		}
+	}
+	return choose(request, hosts, &l.placed)
+}
+
+// Domains returns the UUIDs of the domains that the machines on a host have or will have, those with
+// reservations too.
+func (l *Ledger) Domains(host string) map[string]bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	domains := map[string]bool{}
+	if on := l.placed.hosts[host]; on != nil {
+		for uuid := range on.domains {
+			domains[uuid] = true
+		}
+	}
+	return domains
+}
+
+// Version returns a number that is another one once the machines on a host have changed.
+func (l *Ledger) Version(host string) uint64 {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.versions[host]
 }
 
 // Reserved returns how many machines have a reservation.
@@ -99,4 +180,24 @@ func (l *Ledger) Reserved() int {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return len(l.reserved)
+}
+
+func (l *Ledger) set(machine Machine) {
+	l.remove(machine.UID)
+	l.placed.set(machine)
+	l.changed(machine.Host)
+}
+
+func (l *Ledger) remove(uid types.UID) {
+	if machine, there := l.placed.machines[uid]; there {
+		l.placed.remove(uid)
+		l.changed(machine.Host)
+	}
+}
+
+func (l *Ledger) changed(host string) {
+	if l.versions == nil {
+		l.versions = map[string]uint64{}
+	}
+	l.versions[host]++
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
@@ -57,13 +55,16 @@ type Host struct {
 // machines of the cluster, then the most free memory, then the first by name. Neither the order of
 // the hosts nor that of the machines matters.
 func Choose(request Request, hosts []Host, bound []Machine) (string, error) {
-	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
-	loads := countLoads(request.Machine, hosts, bound)
+	return choose(request, hosts, countAll(bound, request.Machine.UID))
+}
 
+// choose is Choose for machines that have been counted. The one that is to be placed isn't among them.
+func choose(request Request, hosts []Host, counted *tally) (string, error) {
+	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	noFit := &NoFitError{}
 	var best *load
 	for i := range hosts {
-		candidate := loads[hosts[i].Name]
+		candidate := loadOf(&request.Machine, &hosts[i], counted)
 		if reason, message := unfit(request, &hosts[i], candidate); reason != "" {
 			noFit.Hosts = append(noFit.Hosts, Unfit{Host: hosts[i].Name, Reason: reason, Message: message})
 			continue
@@ -85,34 +86,20 @@ type load struct {
 	free              Resources
 }
 
-// countLoads counts what is on each host besides the machine that is to be placed.
-func countLoads(machine Machine, hosts []Host, bound []Machine) map[string]*load {
-	loads := map[string]*load{}
-	pools := map[string][]string{}
-	for _, host := range hosts {
-		free := Resources{}
-		free.add(host.Room)
-		free.subtract(host.Foreign, host.Pools)
-		loads[host.Name] = &load{host: host.Name, free: free}
-		pools[host.Name] = host.Pools
-	}
-	seen := map[types.UID]bool{machine.UID: true}
-	for _, other := range bound {
-		on, known := loads[other.Host]
-		if !known || seen[other.UID] {
-			continue
-		}
-		seen[other.UID] = true
-		on.free.subtract(other.Needs, pools[other.Host])
-		if other.Cluster != machine.Cluster {
-			continue
-		}
-		on.cluster++
-		if machine.Owner != "" && other.Owner == machine.Owner {
-			on.siblings++
+// loadOf says what is on a host besides the machine that is to be placed.
+func loadOf(machine *Machine, host *Host, counted *tally) *load {
+	free := Resources{}
+	free.add(host.Room)
+	free.subtract(host.Foreign, host.Pools)
+	on := &load{host: host.Name, free: free}
+	if counts, there := counted.hosts[host.Name]; there {
+		free.subtract(counts.needs, host.Pools)
+		on.cluster = counts.clusters[machine.Cluster]
+		if machine.Owner != "" {
+			on.siblings = counts.owners[owner{machine.Cluster, machine.Owner}]
 		}
 	}
-	return loads
+	return on
 }
 
 // compare is negative when l is the better place. Of two that are as good, Choose takes the first by

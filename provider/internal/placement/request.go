@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,8 @@ type Machine struct {
 	UID types.UID
 	// Host is the name of the host that the machine is bound to. Empty while it isn't.
 	Host string
+	// Domain is the UUID of the machine's domain. Placing doesn't look at it; a Ledger tells it.
+	Domain string
 	// Cluster is the cluster that the machine belongs to.
 	Cluster types.NamespacedName
 	// Owner names what the machine has siblings by: its control plane, machine set or pool, in any
@@ -24,6 +27,11 @@ type Machine struct {
 	// Needs is how much room the machine takes. Storage in a pool without a name is in the first of
 	// the host's pools.
 	Needs Resources
+}
+
+func (m Machine) equal(other Machine) bool {
+	return m.UID == other.UID && m.Host == other.Host && m.Domain == other.Domain && m.Cluster == other.Cluster && m.Owner == other.Owner &&
+		maps.Equal(m.Needs, other.Needs)
 }
 
 // Request asks for a host.

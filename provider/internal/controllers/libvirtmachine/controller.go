@@ -91,6 +91,8 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	recorder events.EventRecorder
+	told     told
+	places   places
 	copies   copies
 }
 

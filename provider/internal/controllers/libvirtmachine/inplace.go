@@ -105,7 +105,7 @@ func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}
 	host := fleet.PlacementHost(s.host, s.snapshot, fleet.BoundTo(s.host.Name, machines))
-	err = s.Ledger.Grow(s.placed(s.infra), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	err = s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		s.lookAgain(noFitDelay)

@@ -1,0 +1,122 @@
+package libvirtmachine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+)
+
+// candidates puts all hosts that the namespace may use into placement's words. It returns what was last
+// seen of every host too, by name.
+func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fleet.Snapshot, error) {
+	list, identities, namespace := &infrav1.LibvirtHostList{}, &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("listing LibvirtHosts: %w", err)
+	}
+	if err := s.Client.List(ctx, identities, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
+	}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
+		return nil, nil, fmt.Errorf("reading the namespace: %w", err)
+	}
+	selector, err := s.hostSelector(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.told.all(ctx, s.Reconciler); err != nil {
+		return nil, nil, err
+	}
+	// Snapshots first, and machines afterwards: no domain of ours is then taken for somebody else's.
+	snapshots := map[string]fleet.Snapshot{}
+	for i := range list.Items {
+		snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
+	}
+	var hosts []placement.Host
+	for i := range list.Items {
+		host := &list.Items[i]
+		candidate := s.places.of(host, snapshots[host.Name], s.Ledger)
+		if s.WatchFilterValue != "" && !labels.HasWatchLabel(host, s.WatchFilterValue) {
+			candidate.Connecting, candidate.Ready = false, false
+			candidate.Message = fmt.Sprintf("without the label %s: %s it isn't one of this manager's", clusterv1.WatchLabel, s.WatchFilterValue)
+		}
+		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
+		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
+			return nil, nil, err
+		}
+		if candidate.NamespaceAllowed { // the others are not to be named
+			hosts = append(hosts, candidate)
+		}
+	}
+	s.places.keep(list.Items)
+	return hosts, snapshots, nil
+}
+
+// places remembers what hosts are in placement's words, as long as nothing changes that it was made
+// of: to count what others have taken of a host, all of its domains and volumes are looked at. The zero
+// value is ready to use.
+type places struct {
+	lock  sync.Mutex
+	known map[string]place
+}
+
+type place struct {
+	host placement.Host
+	// of is what it was made of.
+	of origins
+}
+
+type origins struct {
+	resourceVersion  string
+	snapshot, ledger uint64
+}
+
+// of returns a host in placement's words, but for what depends on the cluster. What the result refers to
+// isn't to be changed.
+func (p *places) of(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, ledger *placement.Ledger) placement.Host {
+	// The version before what it is of: what is remembered may be newer than it says, and not older.
+	of := origins{resourceVersion: host.ResourceVersion, snapshot: snapshot.Version, ledger: ledger.Version(host.Name)}
+	p.lock.Lock()
+	known, there := p.known[host.Name]
+	p.lock.Unlock()
+	if there && known.of == of && snapshot.Version != 0 {
+		return known.host
+	}
+	made := fleet.PlacementHost(host, snapshot, ledger.Domains(host.Name))
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.known == nil {
+		p.known = map[string]place{}
+	}
+	p.known[host.Name] = place{host: made, of: of}
+	return made
+}
+
+// keep drops what isn't of these hosts.
+func (p *places) keep(hosts []infrav1.LibvirtHost) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if len(p.known) <= len(hosts) {
+		return
+	}
+	there := map[string]bool{}
+	for i := range hosts {
+		there[hosts[i].Name] = true
+	}
+	for name := range p.known {
+		if !there[name] {
+			delete(p.known, name)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package placement
+
+import "k8s.io/apimachinery/pkg/types"
+
+// tally has machines, and counts what they take of each host, so that to place one more doesn't take
+// going through all of them. The zero tally is empty.
+type tally struct {
+	machines map[types.UID]Machine
+	hosts    map[string]*counts
+}
+
+// counts are what the machines on a host come to.
+type counts struct {
+	machines int
+	// needs are added up as the machines have them: storage in a pool without a name is apart.
+	needs    Resources
+	clusters map[types.NamespacedName]int
+	owners   map[owner]int
+	domains  map[string]int
+}
+
+// owner is what machines have siblings by. Names of owners are those of a cluster.
+type owner struct {
+	cluster types.NamespacedName
+	name    string
+}
+
+// countAll counts machines, each once, but for one.
+func countAll(machines []Machine, but types.UID) *tally {
+	counted := &tally{}
+	for _, machine := range machines {
+		if machine.UID != but && !counted.has(machine.UID) {
+			counted.set(machine)
+		}
+	}
+	return counted
+}
+
+func (t *tally) has(machine types.UID) bool {
+	_, there := t.machines[machine]
+	return there
+}
+
+// set adds a machine, or replaces it. It must not be changed afterwards.
+func (t *tally) set(machine Machine) {
+	t.remove(machine.UID)
+	if t.machines == nil {
+		t.machines, t.hosts = map[types.UID]Machine{}, map[string]*counts{}
+	}
+	t.machines[machine.UID] = machine
+	on := t.hosts[machine.Host]
+	if on == nil {
+		on = &counts{needs: Resources{}, clusters: map[types.NamespacedName]int{}, owners: map[owner]int{}, domains: map[string]int{}}
+		t.hosts[machine.Host] = on
+	}
+	on.machines++
+	on.needs.add(machine.Needs)
+	on.clusters[machine.Cluster]++
+	if machine.Owner != "" {
+		on.owners[owner{machine.Cluster, machine.Owner}]++
+	}
+	if machine.Domain != "" {
+		on.domains[machine.Domain]++
+	}
+}
+
+// remove removes a machine, if it is there.
+func (t *tally) remove(uid types.UID) {
+	machine, there := t.machines[uid]
+	if !there {
+		return
+	}
+	delete(t.machines, uid)
+	on := t.hosts[machine.Host]
+	on.machines--
+	if on.machines == 0 {
+		delete(t.hosts, machine.Host)
+		return
+	}
+	for key, value := range machine.Needs {
+		less(on.needs, key, value)
+	}
+	less(on.clusters, machine.Cluster, 1)
+	if machine.Owner != "" {
+		less(on.owners, owner{machine.Cluster, machine.Owner}, 1)
+	}
+	if machine.Domain != "" {
+		less(on.domains, machine.Domain, 1)
+	}
+}
+
+// less takes something off an entry. One that comes to nothing goes.
+func less[K comparable, V int | int64](amounts map[K]V, key K, by V) {
+	if amounts[key] -= by; amounts[key] == 0 {
+		delete(amounts, key)
+	}
+}
