@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,22 +26,25 @@ const (
 	partBuild   = "build"
 	partDump    = "dump"
 	partLive    = "live"
-	// partMachines is the provider's.
+	// partMachines and partPools are the provider's.
 	partMachines = "machines"
+	partPools    = "pools"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == stopwatch {
 		os.Exit(timeCommand(os.Args[2:]))
 	}
-	parts := []string{partPublish, partBuild, partDump, partLive, partMachines}
+	parts := []string{partPublish, partBuild, partDump, partLive, partMachines, partPools}
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
 	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
 	machines := flag.String("machines", "250,1000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
+	pools := flag.String("pools", "250,1000", "how many machines the pool has in the part \""+partPools+"\", one run after the other")
 	flag.Parse()
-	sizes, err := numbers(*machines)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench: -machines: %v\n", err)
+	machineSizes, machineErr := numbers("-machines", *machines)
+	poolSizes, poolErr := numbers("-pools", *pools)
+	if err := errors.Join(machineErr, poolErr); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(2)
 	}
 	if *only != "" {
@@ -51,7 +55,7 @@ func main() {
 		parts = []string{*only}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err = bench(ctx, *runs, parts, sizes)
+	err := bench(ctx, *runs, parts, map[string][]trial{partMachines: machineTrials(machineSizes), partPools: poolTrials(poolSizes)})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -60,12 +64,12 @@ func main() {
 }
 
 // numbers reads numbers with commas between them.
-func numbers(text string) ([]int, error) {
+func numbers(flag, text string) ([]int, error) {
 	var all []int
 	for one := range strings.SplitSeq(text, ",") {
 		number, err := strconv.Atoi(one)
 		if err != nil || number < 1 {
-			return nil, fmt.Errorf("%q isn't a number of machines, as in 250,1000", one)
+			return nil, fmt.Errorf("%s: %q isn't a number of machines, as in 250,1000", flag, one)
 		}
 		all = append(all, number)
 	}
@@ -87,7 +91,7 @@ type comparison struct {
 	before func() error
 }
 
-func bench(ctx context.Context, runs int, parts []string, machines []int) error {
+func bench(ctx context.Context, runs int, parts []string, trials map[string][]trial) error {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder to work in: %w", err)
@@ -99,9 +103,12 @@ func bench(ctx context.Context, runs int, parts []string, machines []int) error 
 			return err
 		}
 	}
-	if wanted(partMachines) {
-		if err := benchMachines(ctx, work, machines); err != nil {
-			return fmt.Errorf("machines: %w", err)
+	for _, part := range []string{partMachines, partPools} {
+		if !wanted(part) {
+			continue
+		}
+		if err := benchMachines(ctx, work, trials[part]); err != nil {
+			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
 	if !wanted(partBuild) && !wanted(partDump) && !wanted(partLive) {
