@@ -63,7 +63,7 @@ mutants: ## Plant each check's defects into the provider's release and print wha
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
 
 .PHONY: bench
-bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, publishing to a server, and machines
+bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, publishing to a server, machines, and pools of them
 	go run ./hack/bench
 
 # SOAK is how long faults go on, and SEED what chooses them: 0 takes one at random and prints it.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -36,6 +37,9 @@ import (
 // secretInterval is how often credentials are looked at, whether they have been rotated or are there at
 // last: nobody watches Secrets.
 const secretInterval = time.Minute
+
+// conflictDelay is how long the cache gets to show what somebody else wrote.
+const conflictDelay = time.Second
 
 // Reconciler reconciles LibvirtHosts.
 type Reconciler struct {
@@ -92,23 +96,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return r.keepSession(ctx, host)
 	}
 
-	helper, err := patch.NewHelper(host, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
-	}
 	before := host.DeepCopy()
 	result, err := r.reconcile(ctx, host)
 	if later := r.writes.later(before, host, cmp.Or(r.CountInterval, countInterval)); err == nil && later > 0 {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
-	patched := helper.Patch(ctx, host, patch.WithOwnedConditions{Conditions: []string{
-		infrav1.ReadyCondition, infrav1.PausedCondition, infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition,
-	}})
+	patched := r.write(ctx, before, host)
+	if apierrors.IsConflict(patched) && err == nil {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil // somebody was faster, and the cache shows it soon
+	}
 	if patched == nil {
 		r.writes.done(before, host)
 		r.announce(before, host)
 	}
 	return result, errors.Join(err, wrap(patched, "writing what has changed"))
+}
+
+// write writes the status with all conditions at once, over what was read, or what has changed besides.
+func (r *Reconciler) write(ctx context.Context, before, after *infrav1.LibvirtHost) error {
+	if equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) {
+		if equality.Semantic.DeepEqual(before.Status, after.Status) {
+			return nil
+		}
+		return r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}
+	helper, err := patch.NewHelper(before, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing the patch: %w", err)
+	}
+	return helper.Patch(ctx, after, patch.WithOwnedConditions{Conditions: []string{
+		infrav1.ReadyCondition, infrav1.PausedCondition, infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition,
+	}})
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {

@@ -12,10 +12,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// machines returns the LibvirtMachines that are bound to a host, of all namespaces that the manager sees.
+// machines returns the LibvirtMachines that are bound to a host, of all namespaces that the manager sees,
+// to be read only: they are the cache's own.
 func (r *Reconciler) machines(ctx context.Context, host string) ([]infrav1.LibvirtMachine, error) {
 	list := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
+	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
 	}
 	return list.Items, nil
