@@ -133,12 +133,16 @@ func (e *extensions) GetAllExtensions(ctx context.Context, hook runtimecatalog.H
 	return names, nil
 }
 
-// CallAllExtensions implements runtimeclient.Client, for hooks that one extension may have.
+// CallAllExtensions implements runtimeclient.Client, for hooks that one extension may have, or none.
 func (e *extensions) CallAllExtensions(ctx context.Context, hook runtimecatalog.Hook, object client.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
 	names, err := e.GetAllExtensions(ctx, hook, object)
 	if err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+		return nil
 	}
 	if len(names) != 1 {
 		return fmt.Errorf("%s has %d extensions, not one", runtimecatalog.HookName(hook), len(names))

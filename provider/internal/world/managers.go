@@ -26,13 +26,18 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
+	topologymachinedeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
+	topologymachineset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
 	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/util/index"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
@@ -76,7 +81,7 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 }
 
 // clusterAPIManager is Cluster API's own manager as its main sets it up, without what this provider has
-// no part in: topologies, ClusterResourceSets, migrations of CRDs.
+// no part in: ClusterResourceSets, migrations of CRDs.
 func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (ctrl.Manager, error) {
 	scheme := newScheme(addonsv1.AddToScheme, runtimev1.AddToScheme,
 		// Its webhooks want to know the older versions too.
@@ -85,6 +90,9 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions()})
 	if err != nil {
 		return nil, err
+	}
+	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
+		return nil, fmt.Errorf("adding indexes: %w", err)
 	}
 	c, reader, ten := mgr.GetClient(), mgr.GetAPIReader(), controller.Options{MaxConcurrentReconciles: 10}
 	secrets, err := setup.CreateSecretCachingClient(mgr)
@@ -117,6 +125,10 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 		&machinehealthcheck.Reconciler{Client: c, ClusterCache: clusters},
 		&machinepool.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters},
 		&ipamProvider{w.Client},
+		&clusterclass.Reconciler{Client: c, RuntimeClient: called},
+		&topologycluster.Reconciler{Client: c, APIReader: reader, ClusterCache: clusters, RuntimeClient: called},
+		&topologymachinedeployment.Reconciler{Client: c, APIReader: reader},
+		&topologymachineset.Reconciler{Client: c, APIReader: reader},
 	} {
 		if err := one.SetupWithManager(ctx, mgr, ten); err != nil {
 			return nil, fmt.Errorf("setting up %T: %w", one, err)

@@ -162,14 +162,20 @@ func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1
 	for _, f := range change {
 		f(cluster, infra)
 	}
-	s.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: secret.Name(name, secret.Kubeconfig),
-		Labels: map[string]string{clusterv1.ClusterNameLabel: name}}, Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{secret.KubeconfigDataName: s.kubeconfig}}, infra, cluster)
+	s.Create(s.Kubeconfig(name), infra, cluster)
 	s.Eventually(func(g gomega.Gomega) {
 		s.Get(cluster)
 		g.Expect(ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false)).To(gomega.BeTrue())
 	}).Should(gomega.Succeed())
 	return cluster
+}
+
+// Kubeconfig makes the Secret of a kind that a control plane provider makes, by which Cluster API gets into
+// a workload cluster.
+func (s *Scene) Kubeconfig(cluster string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: secret.Name(cluster, secret.Kubeconfig),
+		Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}, Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.KubeconfigDataName: s.kubeconfig}}
 }
 
 // ControlPlane makes a Machine of the cluster's control plane, by hand as there is no control plane

@@ -126,7 +126,7 @@ func start() (_ *World, err error) {
 	// At most one reconcile a second for each object is what managers do otherwise, and tests wait for.
 	// Updates in place are for scenes that ask for them.
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false,
-		string(feature.RuntimeSDK): true, string(feature.InPlaceUpdates): true}); err != nil {
+		string(feature.RuntimeSDK): true, string(feature.InPlaceUpdates): true, string(feature.ClusterTopology): true}); err != nil {
 		return nil, fmt.Errorf("setting Cluster API's feature gates: %w", err)
 	}
 	if err := ownfeature.MutableGates.SetFromMap(map[string]bool{string(ownfeature.InPlaceUpdates): true}); err != nil {
@@ -148,7 +148,8 @@ func start() (_ *World, err error) {
 		return nil, err
 	}
 	w := &World{Log: log, hosts: newHosts(), environment: &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join(config, "crd/bases"), filepath.Join(clusterAPI, "core/config/crd/bases")},
+		CRDDirectoryPaths: append([]string{filepath.Join(config, "crd/bases"), filepath.Join(clusterAPI, "core/config/crd/bases")},
+			kubeadmCRDs(clusterAPI)...),
 		CRDs:                  append(bootstrapCRDs(), poolCRD()),
 		ErrorIfCRDPathMissing: true, ControlPlaneStopTimeout: soon,
 		WebhookInstallOptions: webhooks,
@@ -164,6 +165,9 @@ func start() (_ *World, err error) {
 	w.Config.QPS, w.Config.Burst = -1, 0
 	if w.Client, err = client.New(w.Config, client.Options{Scheme: newScheme(runtimev1.AddToScheme)}); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	if err := w.labelKubeadmCRDs(); err != nil {
+		return nil, err
 	}
 	manager, err := w.install(filepath.Join(config, "rbac/role.yaml"))
 	if err != nil {
