@@ -1,0 +1,49 @@
+package libvirtmachine
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// TestDisksInSeveralPools: each disk is in the pool that it asks for, overlays have their image in
+// another one, and all of it goes with the machine, also when the host's spec no longer names a pool.
+func TestDisksInSeveralPools(t *testing.T) {
+	for _, clone := range []infrav1.CloneMethod{infrav1.CloneOverlay, infrav1.CloneFull} {
+		t.Run(string(clone), func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+				infra.Spec.RootDisk.Pool, infra.Spec.RootDisk.Clone = "fast", clone
+				infra.Spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("7Gi")}, {Name: "etcd", Size: resource.MustParse("3Gi"), Pool: "fast"}}
+			}, "a")
+			w.hosts["a"].SetPool(hypervisor.Pool{Name: "fast", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40})
+			m := w.newManager(0)
+			w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: lacks storage pool fast"))
+			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.StoragePools.Disks = []string{"default", "fast"} })
+			m = w.until(m, w.isProvisioned)
+			connected, err := w.hosts["a"].Connect(t.Context())
+			w.Expect(err).ToNot(HaveOccurred())
+			volume := func(pool, what string) hypervisor.Volume {
+				found, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: pool, Name: w.uuid() + "-" + what})
+				w.Expect(err).ToNot(HaveOccurred(), what)
+				return found
+			}
+			root := volume("fast", "root")
+			if clone == infrav1.CloneOverlay {
+				w.Expect(root.BackingPath).To(HavePrefix("/fake/default/caplv-image-"))
+			} else {
+				w.Expect(root.BackingPath).To(HavePrefix("/fake/fast/"+w.uuid()+"-root."), "the copy, and not the image")
+			}
+			w.Expect(volume("default", "disk-data").CapacityBytes).To(BeEquivalentTo(7 << 30))
+			w.Expect(volume("fast", "disk-etcd").CapacityBytes).To(BeEquivalentTo(3 << 30))
+
+			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.StoragePools.Disks = []string{"default"} })
+			w.delete()
+			w.until(m, w.isGone)
+			w.Expect(w.left()).To(BeEmpty())
+		})
+	}
+}
