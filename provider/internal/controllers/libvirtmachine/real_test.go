@@ -138,6 +138,7 @@ func TestOnARealHost(t *testing.T) {
 				w.Expect(conditions.GetReason(s.infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.SeedInUseReason))
 			}
 
+			w.updateOnARealHost(m, connection)
 			w.delete()
 			w.until(m, w.isGone)
 			left, err := connection.PoolVolumes(t.Context(), "default")

@@ -1,0 +1,59 @@
+package libvirtmachine
+
+import (
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// updateOnARealHost changes a machine in place by a real libvirt and QEMU. The guest has no operating
+// system that would shut down: the power is taken from it. The memory isn't a whole number of MiB, of
+// which QEMU makes one.
+func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) {
+	w.t.Helper()
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Status.Initialization.Provisioned = ptr.To(true) })
+	w.joinNode()
+	before, err := connection.Domain(w.t.Context(), w.uuid())
+	w.Expect(err).ToNot(HaveOccurred())
+	m.InPlaceUpdates = true
+	memory := resource.MustParse("393217Ki")
+	w.ask(func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.CPUs, infra.Spec.Memory, infra.Spec.RootDisk.Size = 1, memory, resource.MustParse("4Gi")
+		for i := range infra.Spec.ExtraDisks {
+			infra.Spec.ExtraDisks[i].Size = resource.MustParse("30Gi")
+		}
+	})
+	w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason))
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+		infra.Annotations[infrav1.UpdateStartedAnnotation] = time.Now().Add(-shutdownGrace).UTC().Format(time.RFC3339)
+	})
+	w.until(m, w.isUpdated)
+
+	after, err := connection.Domain(w.t.Context(), w.uuid())
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(after.State).To(Equal(hypervisor.StateRunning))
+	w.Expect(after.CPUs).To(BeEquivalentTo(1)) // more than there are would need overcommitment
+	w.Expect(after.MemoryBytes).To(And(BeNumerically(">=", memory.Value()), BeNumerically("<", memory.Value()+otherRounding)))
+	w.Expect(after.Name).To(Equal(before.Name))
+	w.Expect(after.Owner).To(Equal(before.Owner))
+	for _, ref := range before.Disks {
+		name, own := diskName(w.uuid(), ref)
+		if !own {
+			w.Expect(after.Disks).ToNot(ContainElement(ref), "it doesn't start with its seed again")
+			continue
+		}
+		w.Expect(after.Disks).To(ContainElement(ref))
+		volume, err := connection.Volume(w.t.Context(), ref)
+		w.Expect(err).ToNot(HaveOccurred())
+		wanted := diskSizes(&w.infra().Spec)[name]
+		w.Expect(volume.CapacityBytes).To(Equal(wanted.Value()), ref.String())
+	}
+	_, err = m.reconcile()
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(w.isUpdated()).To(BeTrue(), "it isn't updated again and again")
+}
