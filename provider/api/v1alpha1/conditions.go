@@ -258,8 +258,9 @@ const (
 	// PoolsNotReadyReason: a pool is missing or inactive; the message says which.
 	PoolsNotReadyReason = "PoolsNotReady"
 
-	// NetworksReadyCondition is True when all libvirt networks that spec names are there and active. Bridges
-	// and macvtap devices aren't looked at.
+	// NetworksReadyCondition is True when all libvirt networks that spec names are there and active, and all
+	// bridges and macvtap devices are there. Where the host can't tell whether it has these, the message says
+	// so, and they count as there.
 	NetworksReadyCondition = "NetworksReady"
 
 	// NetworksReadyReason: all networks are there and active.

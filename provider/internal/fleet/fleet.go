@@ -126,7 +126,7 @@ func (f *Fleet) begin(s *session) {
 // that the session has, for example because credentials were rotated, the session ends and another
 // one begins. It never waits for the host.
 func (f *Fleet) Ensure(host string, target Target) {
-	target.Pools, target.Networks = slices.Clone(target.Pools), slices.Clone(target.Networks)
+	target.Pools, target.Networks, target.Interfaces = slices.Clone(target.Pools), slices.Clone(target.Networks), slices.Clone(target.Interfaces)
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	old, there := f.sessions[host]

@@ -57,7 +57,7 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snapshot := Snapshot{Facts: facts, Pools: map[string]Pool{}, Networks: map[string]Network{}}
+	snapshot := Snapshot{Facts: facts, Pools: map[string]Pool{}, Networks: map[string]Network{}, Interfaces: map[string]Interface{}}
 	for _, name := range s.target.Pools {
 		pool, err := s.readPool(ctx, connection, name)
 		if hypervisor.Uncertain(err) {
@@ -73,6 +73,13 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 		}
 		network.Name = name
 		snapshot.Networks[name] = Network{Network: network, Err: err}
+	}
+	for _, name := range s.target.Interfaces {
+		there, err := limited(ctx, s, func(ctx context.Context) (bool, error) { return connection.HasInterface(ctx, name) })
+		if hypervisor.Uncertain(err) {
+			return Snapshot{}, err
+		}
+		snapshot.Interfaces[name] = Interface{There: there, Err: err}
 	}
 	return snapshot, nil
 }

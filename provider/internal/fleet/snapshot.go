@@ -24,6 +24,8 @@ type Snapshot struct {
 	// Pools and Networks are those that the target names, by name, each with an entry.
 	Pools    map[string]Pool
 	Networks map[string]Network
+	// Interfaces are the bridges and devices that the target names, by name, each with an entry.
+	Interfaces map[string]Interface
 	// Domains are all domains of the host by UUID, those of others too.
 	Domains map[string]hypervisor.Domain
 }
@@ -41,6 +43,14 @@ type Pool struct {
 type Network struct {
 	hypervisor.Network
 	// Err says why nothing is known of the network: hypervisor.ErrNotFound when it isn't there.
+	Err error
+}
+
+// Interface is what was last seen of a network interface of the host.
+type Interface struct {
+	// There says whether the host has it.
+	There bool
+	// Err says why that isn't known: hypervisor.ErrUnsupported when the host can't tell.
 	Err error
 }
 
@@ -67,7 +77,8 @@ type change struct {
 func compare(before, after Snapshot) change {
 	c := change{reachability: before.Reachable != after.Reachable}
 	c.host = c.reachability || text(before.Err) != text(after.Err) || before.Taken.IsZero() != after.Taken.IsZero() ||
-		!reflect.DeepEqual(before.Facts, after.Facts) || !samePools(before.Pools, after.Pools) || !sameNetworks(before.Networks, after.Networks)
+		!reflect.DeepEqual(before.Facts, after.Facts) || !samePools(before.Pools, after.Pools) || !sameNetworks(before.Networks, after.Networks) ||
+		!sameInterfaces(before.Interfaces, after.Interfaces)
 	returned := after.Reachable && c.reachability
 	for uuid, domain := range after.Domains {
 		old, there := before.Domains[uuid]
@@ -103,6 +114,10 @@ func samePools(a, b map[string]Pool) bool {
 
 func sameNetworks(a, b map[string]Network) bool {
 	return maps.EqualFunc(a, b, func(a, b Network) bool { return a.Network == b.Network && text(a.Err) == text(b.Err) })
+}
+
+func sameInterfaces(a, b map[string]Interface) bool {
+	return maps.EqualFunc(a, b, func(a, b Interface) bool { return a.There == b.There && text(a.Err) == text(b.Err) })
 }
 
 // text compares errors by what they say: each is a new value.

@@ -23,6 +23,8 @@ type Target struct {
 	Credentials libvirt.Credentials
 	// Pools and Networks are the names of the storage pools and libvirt networks to look at.
 	Pools, Networks []string
+	// Interfaces are the names of the bridges and devices to look for.
+	Interfaces []string
 }
 
 // Connect opens a connection to a host. It ends when its context does, and its errors are of type
@@ -45,14 +47,18 @@ func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, 
 	for _, pool := range spec.StoragePools.Disks {
 		pools[pool] = true
 	}
-	networks := map[string]bool{}
+	networks, interfaces := map[string]bool{}, map[string]bool{}
 	for _, network := range spec.Networks {
 		networks[network.LibvirtNetwork] = true
+		interfaces[network.Bridge] = true
+		interfaces[network.MacvtapDevice] = true
 	}
-	delete(pools, "")
-	delete(networks, "") // bridges and macvtap devices are not libvirt's
+	for _, names := range []map[string]bool{pools, networks, interfaces} {
+		delete(names, "")
+	}
 	return Target{URI: uri, Credentials: credentials(uri.Transport, secret),
-		Pools: slices.Sorted(maps.Keys(pools)), Networks: slices.Sorted(maps.Keys(networks))}, nil
+		Pools: slices.Sorted(maps.Keys(pools)), Networks: slices.Sorted(maps.Keys(networks)),
+		Interfaces: slices.Sorted(maps.Keys(interfaces))}, nil
 }
 
 // credentials reads a Secret of a LibvirtClusterIdentity as spec.secretRef there documents it: of a
@@ -74,5 +80,5 @@ func (t Target) equal(other Target) bool {
 
 // samePlace says whether the same is looked at, with whatever credentials.
 func (t Target) samePlace(other Target) bool {
-	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks)
+	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces)
 }

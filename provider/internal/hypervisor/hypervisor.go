@@ -20,6 +20,9 @@ type Hypervisor interface {
 	Facts(ctx context.Context) (Facts, error)
 	// Network returns a libvirt network by its name, or ErrNotFound.
 	Network(ctx context.Context, name string) (Network, error)
+	// HasInterface says whether the host has a network interface of a name: a bridge, or a device that
+	// machines can be on. ErrUnsupported when the host can't tell.
+	HasInterface(ctx context.Context, name string) (bool, error)
 	Volumes
 	Domains
 	// Watch subscribes to news of domains, and lists the domains only then: what happens between

@@ -211,6 +211,14 @@ func TestWhatAHostLacks(t *testing.T) {
 			host:      func(h *fake.Host) { h.SetNetwork(hypervisor.Network{Name: "default"}) },
 			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason, message: "libvirt network default isn't active",
 		},
+		"a bridge": {
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Networks = append(s.Networks, infrav1.HostNetwork{Name: "dmz", Bridge: "br-dmz"}, infrav1.HostNetwork{Name: "public", MacvtapDevice: "eth7"},
+					infrav1.HostNetwork{Name: "there", MacvtapDevice: "eth0"})
+			},
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
+			message: "There is no network interface br-dmz, which network dmz has as its bridge; There is no network interface eth7, which network public has as its macvtap device",
+		},
 		"maintenance": {
 			spec: func(s *infrav1.LibvirtHostSpec) {
 				s.Maintenance = &infrav1.HostMaintenance{Mode: infrav1.MaintenanceCordon, Reason: "new disks"}
@@ -250,6 +258,30 @@ func TestWhatAHostLacks(t *testing.T) {
 			f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
 		})
 	}
+}
+
+// TestInterfaces: bridges come and go, and a host that can't tell is taken at its word.
+func TestInterfaces(t *testing.T) {
+	f := newFixture(t, nil)
+	f.eventuallyReady()
+	f.host.SetInterfaces("lo")
+	f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionFalse, infrav1.NetworksNotReadyReason)
+	f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
+	f.host.SetInterfaces("lo", "br0")
+	f.eventuallyReady()
+	f.Expect(conditions.GetMessage(f.get(), infrav1.NetworksReadyCondition)).To(BeEmpty())
+
+	f.host.SetInterfaces()
+	f.Eventually(func() string {
+		f.writes.forget(key.Name) // messages alone can wait
+		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
+	}).WithTimeout(soon).Should(HavePrefix("Whether there is the bridge br0 can't be told: looking up the network interface br0: not supported"))
+	f.eventuallyReady()
+	f.host.Inject(fake.Fault{Operation: fake.HasInterface, Effect: fake.Fail, Reason: hypervisor.ErrDenied, Times: -1})
+	f.Eventually(func() string {
+		f.writes.forget(key.Name)
+		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
+	}).WithTimeout(soon).Should(ContainSubstring("can't be told: looking up the network interface br0: not allowed"))
 }
 
 // TestCounts: what is promised is what bound machines need, and what others take.

@@ -72,7 +72,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))
-		setLacking(host, infrav1.NetworksReadyCondition, infrav1.NetworksReadyReason, infrav1.NetworksNotReadyReason, networkProblems(snapshot))
+		setNetworks(host, snapshot)
 	}
 	if snapshot.Taken.IsZero() {
 		return
@@ -105,16 +105,6 @@ func poolProblems(snapshot fleet.Snapshot) []string {
 	for name, pool := range snapshot.Pools {
 		if problem := problem(pool.Err, pool.Active); problem != "" {
 			problems = append(problems, fmt.Sprintf("Storage pool %s %s", name, problem))
-		}
-	}
-	return problems
-}
-
-func networkProblems(snapshot fleet.Snapshot) []string {
-	var problems []string
-	for name, network := range snapshot.Networks {
-		if problem := problem(network.Err, network.Active); problem != "" {
-			problems = append(problems, fmt.Sprintf("libvirt network %s %s", name, problem))
 		}
 	}
 	return problems

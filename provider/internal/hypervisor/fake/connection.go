@@ -131,6 +131,16 @@ func (c *connection) Network(ctx context.Context, name string) (hypervisor.Netwo
 	})
 }
 
+// HasInterface implements hypervisor.Hypervisor.
+func (c *connection) HasInterface(ctx context.Context, name string) (bool, error) {
+	return do(ctx, c, "looking up the network interface", HasInterface, name, func() (bool, error) {
+		if len(c.host.interfaces) == 0 {
+			return false, refuse(hypervisor.ErrUnsupported, "the daemon lists no network interfaces, not even lo")
+		}
+		return slices.Contains(c.host.interfaces, name), nil
+	})
+}
+
 // Watch implements hypervisor.Hypervisor.
 func (c *connection) Watch(ctx context.Context) (hypervisor.Watch, error) {
 	return do(ctx, c, "watching the domains", NewWatch, "", func() (hypervisor.Watch, error) {

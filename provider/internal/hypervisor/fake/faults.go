@@ -15,6 +15,7 @@ const (
 	Connect         Operation = "Connect"
 	Facts           Operation = "Facts"
 	Network         Operation = "Network"
+	HasInterface    Operation = "HasInterface"
 	NewWatch        Operation = "Watch"
 	Pools           Operation = "Pools"
 	Pool            Operation = "Pool"

@@ -18,6 +18,7 @@ type Host struct {
 	facts       hypervisor.Facts
 	pools       map[string]hypervisor.Pool
 	networks    map[string]hypervisor.Network
+	interfaces  []string
 	volumes     map[hypervisor.VolumeRef]*volume
 	domains     map[string]*domain
 	connections map[*connection]bool
@@ -45,7 +46,7 @@ type domain struct {
 }
 
 // NewHost returns a host with 16 CPUs, 64 GiB of memory of which 4 GiB are huge pages of each size, all
-// features, a pool of 1 TiB and a network, both called default.
+// features, a pool of 1 TiB and a network, both called default, and the network interfaces lo, eth0 and br0.
 func NewHost() *Host {
 	return &Host{
 		facts: hypervisor.Facts{
@@ -58,6 +59,7 @@ func NewHost() *Host {
 		},
 		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40}},
 		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true}},
+		interfaces:  []string{"lo", "eth0", "br0"},
 		volumes:     map[hypervisor.VolumeRef]*volume{},
 		domains:     map[string]*domain{},
 		connections: map[*connection]bool{},
@@ -147,6 +149,13 @@ func (h *Host) SetNetwork(network hypervisor.Network) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.networks[network.Name] = network
+}
+
+// SetInterfaces says which network interfaces the host has. It can't tell when there is none.
+func (h *Host) SetInterfaces(names ...string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.interfaces = names
 }
 
 // SetState changes the state of a domain, as its guest, its user or a crash would. It panics when

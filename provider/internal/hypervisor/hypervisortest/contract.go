@@ -45,6 +45,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		run  func(t *testing.T, f Fixture)
 	}{
 		{"what the host has", hostFacts},
+		{"network interfaces", interfaces},
 		{"what isn't there", whatIsMissing},
 		{"storage pools", pools},
 		{"volumes", volumes},
@@ -110,6 +111,21 @@ func hostFacts(t *testing.T, f Fixture) {
 		g.Expect(err).ToNot(gomega.HaveOccurred())
 		g.Expect(network).To(gomega.Equal(hypervisor.Network{Name: f.Network, Active: true}))
 	}
+}
+
+func interfaces(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	_, err := host.HasInterface(ctx, "lo")
+	if errors.Is(err, hypervisor.ErrUnsupported) { // a daemon without udev
+		g.Expect(err).To(failsWith(hypervisor.ErrUnsupported))
+		_, err = host.HasInterface(ctx, "missing")
+		g.Expect(err).To(failsWith(hypervisor.ErrUnsupported), "that isn't a No")
+		return
+	}
+	g.Expect(host.HasInterface(ctx, "lo")).To(gomega.BeTrue())
+	g.Expect(host.HasInterface(ctx, "missing")).To(gomega.BeFalse())
+	g.Expect(host.HasInterface(ctx, "l")).To(gomega.BeFalse())
 }
 
 func whatIsMissing(t *testing.T, f Fixture) {
