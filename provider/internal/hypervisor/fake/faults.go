@@ -102,6 +102,19 @@ func (h *Host) ClearFaults() {
 	h.faults = nil
 }
 
+// Hanging returns how many calls hang, because of a fault.
+func (h *Host) Hanging() int {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.hanging
+}
+
+func (h *Host) countHanging(by int) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.hanging += by
+}
+
 // Calls returns the calls made so far, in the order in which they began.
 func (h *Host) Calls() []Call {
 	h.lock.Lock()
@@ -151,6 +164,8 @@ func (c *connection) happen(ctx context.Context, fault *Fault) (reason, cause er
 		return hypervisor.ErrUnreachable, nil
 	case Hang:
 	}
+	c.host.countHanging(1)
+	defer c.host.countHanging(-1)
 	select {
 	case <-ctx.Done():
 		return hypervisor.ErrTimeout, ctx.Err()

@@ -27,6 +27,7 @@ type Host struct {
 	unreachable bool
 	faults      []*Fault
 	calls       []*Call
+	hanging     int
 }
 
 type volume struct {
