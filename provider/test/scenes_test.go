@@ -19,13 +19,18 @@ type scene struct {
 // run at the same time, the longest one first.
 var beside = []scene{
 	{"a deployment's life", deploymentLife},
+	{"a machine pool's life", poolLife},
+	{"a topology's life", topologyLife},
+	{"hardware", hardware},
 	{"a host's key is pinned", hostKeyPinned},
+	{"a second management cluster is started", secondStarted},
 }
 
 // alone are scenes that others would notice. They come afterwards, one by one, and go on with the
 // cluster of the first scene until the last of them deletes it.
 var alone = []scene{
 	{"libvirtd is killed and started again", daemonKilled},
+	{"a cluster is moved", moved},
 	{"deletion leaves nothing", func(ctx context.Context, g *WithT, w *world) { w.demo.delete(ctx, g) }},
 }
 

@@ -196,7 +196,7 @@ func (h *Host) writeNames() error {
 	return os.WriteFile(h.path("hosts"), []byte(names), 0o644)
 }
 
-// StartDaemon starts the host's libvirtd, also again after Kill or Stop, and waits until it answers.
+// StartDaemon starts the host's libvirtd, also again after KillDaemon, and waits until it answers.
 func (h *Host) StartDaemon(ctx context.Context) error {
 	command := sandbox.Command{
 		Args:     []string{"libvirtd", "--listen", "--config", "/etc/libvirt/libvirtd.conf", "--pid-file", h.path("libvirtd.pid")},
@@ -251,7 +251,7 @@ func (h *Host) KillDaemon() {
 	h.daemon.Kill()
 }
 
-// Stop ends the host's libvirtd and all its guests.
+// Stop ends all that the host runs, with its guests, and takes its network away. Its files stay.
 func (h *Host) Stop() {
 	if h.ssh != nil {
 		h.ssh.stop()
@@ -265,6 +265,10 @@ func (h *Host) Stop() {
 				_ = client.DomainDestroy(domain)
 			}
 		}
+		// It has a process of its own, for DHCP.
+		if network, err := client.NetworkLookupByName(Network); err == nil {
+			_ = client.NetworkDestroy(network)
+		}
 		_ = client.Disconnect()
 	}
 	h.mutex.Lock()
@@ -272,6 +276,7 @@ func (h *Host) Stop() {
 	if h.daemon != nil {
 		h.daemon.Kill()
 	}
+	_ = h.Namespace.Remove()
 }
 
 // prepare makes the pool and the network, which a daemon that is started again finds again.

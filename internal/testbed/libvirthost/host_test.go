@@ -39,6 +39,7 @@ func TestHosts(t *testing.T) {
 	ctx := t.Context()
 	network, err := sandbox.NewNetwork("hosts", netip.MustParsePrefix("10.88.0.0/24"))
 	g.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(func() { g.Expect(network.Remove()).To(Succeed()) })
 	ca, err := authority.New("hosts")
 	g.Expect(err).ToNot(HaveOccurred())
 	var hosts [2]*libvirthost.Host

@@ -53,6 +53,11 @@ func NewNetwork(bridge string, prefix netip.Prefix) (*Network, error) {
 	return n, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
 }
 
+// Remove takes the network away. Namespaces in it stay until they are removed.
+func (n *Network) Remove() error {
+	return ip("link delete " + n.bridge)
+}
+
 // Gateway is the sandbox's own address in the network.
 func (n *Network) Gateway() netip.Addr {
 	return n.prefix.Masked().Addr().Next()
@@ -79,6 +84,8 @@ type Namespace struct {
 	Name string
 	// Address of its interface.
 	Address netip.Addr
+	// device is the other end of its interface.
+	device string
 }
 
 // Join makes a namespace with the network's next address. Names are unique in a sandbox.
@@ -97,7 +104,7 @@ func (n *Network) Join(name string) (*Namespace, error) {
 		fmt.Sprintf("link set %s master %s up", device, n.bridge)); err != nil {
 		return nil, err
 	}
-	namespace := &Namespace{Name: name, Address: address}
+	namespace := &Namespace{Name: name, Address: address, device: device}
 	for _, line := range []string{
 		"link set lo up",
 		fmt.Sprintf("address add %s/%d dev eth0", address, n.prefix.Bits()),
@@ -114,7 +121,8 @@ func (n *Network) Join(name string) (*Namespace, error) {
 
 // Remove takes the namespace away. Processes in it lose their network.
 func (ns *Namespace) Remove() error {
-	return ip("netns delete " + ns.Name)
+	// The kernel would take the interface away too, some time after the last process has ended.
+	return ip("netns delete "+ns.Name, "link delete "+ns.device)
 }
 
 // enter moves the calling thread into the namespace.

@@ -1,0 +1,100 @@
+package test
+
+import (
+	"context"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// hardware: machines of a cluster without a control plane have the hardware that they ask for, as the
+// hypervisor says and the guest too.
+func hardware(ctx context.Context, g *WithT, w *world) {
+	c := w.newCluster(ctx, g, "hardware")
+	c.makeBare(ctx, g)
+	c.makeMachine(ctx, g, "full", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.TPM = &infrav1.TPMSpec{}
+		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi")}}
+	})
+	// The guest's boot loader has no signature that firmware would know, and so never starts.
+	c.makeMachine(ctx, g, "secure", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.Firmware.SecureBoot = ptr.To(true)
+	})
+
+	var full machine
+	eventually(g, func(g Gomega) {
+		var object clusterv1.Machine
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "full"}, &object)).To(Succeed())
+		full = c.provisioned(ctx, g, object)
+	})
+	g.Expect(full.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
+	g.Expect(full.report.TPM).To(Equal("2"))
+	g.Expect(c.domainXML(g, full.infra)).To(And(
+		ContainSubstring("<tpm model='tpm-crb'>"), ContainSubstring("<serial>data</serial>"), ContainSubstring("<feature enabled='no' name='enrolled-keys'/>")))
+
+	var secure infrav1.LibvirtMachine
+	eventually(g, func(g Gomega) {
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "secure"}, &secure)).To(Succeed())
+		g.Expect(secure.Status.Conditions).To(ContainElement(isCondition(infrav1.InstanceReadyCondition, "True")))
+	})
+	g.Expect(c.domainXML(g, secure)).To(And(
+		ContainSubstring("<feature enabled='yes' name='enrolled-keys'/>"), ContainSubstring("<feature enabled='yes' name='secure-boot'/>"),
+		MatchRegexp(`<loader [^>]*secure='yes'`), MatchRegexp(`<nvram template='[^']*\.ms\.fd'`)))
+	reports, _ := c.hosts[secure.Spec.HostName].Reports()
+	g.Expect(reports).ToNot(ContainElement(HaveField("SystemUUID", uuidOf(secure.Spec.ProviderID))))
+	c.guests[uuidOf(secure.Spec.ProviderID)] = goneGuest{host: secure.Spec.HostName}
+	c.delete(ctx, g)
+}
+
+func (c *cluster) domainXML(g *WithT, infra infrav1.LibvirtMachine) string {
+	text, err := c.hosts[infra.Spec.HostName].DomainXML(uuidOf(infra.Spec.ProviderID))
+	g.Expect(err).ToNot(HaveOccurred())
+	return text
+}
+
+// makeBare makes a cluster that has infrastructure and nothing else.
+func (c *cluster) makeBare(ctx context.Context, g *WithT) {
+	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}
+	infra := &infrav1.LibvirtCluster{ObjectMeta: meta}
+	infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.endpoint.String(), Port: 6443}
+	g.Expect(c.client.Create(ctx, infra)).To(Succeed())
+	object := &clusterv1.Cluster{ObjectMeta: meta}
+	object.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtCluster", Name: c.key.Name}
+	g.Expect(c.client.Create(ctx, object)).To(Succeed())
+}
+
+// makeMachine makes a machine that starts from the guest's image, has user-data that nobody reads and
+// belongs to nothing but the cluster.
+func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change func(*infrav1.LibvirtMachineSpec)) {
+	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.key.Name}}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config\n")}}
+	g.Expect(c.client.Create(ctx, secret)).To(Succeed())
+	infra := &infrav1.LibvirtMachine{ObjectMeta: meta, Spec: c.guestSpec(g)}
+	change(&infra.Spec)
+	g.Expect(c.client.Create(ctx, infra)).To(Succeed())
+	object := &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+		ClusterName: c.key.Name, Bootstrap: clusterv1.Bootstrap{DataSecretName: &secret.Name},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtMachine", Name: name},
+	}}
+	g.Expect(c.client.Create(ctx, object)).To(Succeed())
+}
+
+// guestSpec is that of a machine of the provider's templates with the testbed's variables.
+func (c *cluster) guestSpec(g *WithT) infrav1.LibvirtMachineSpec {
+	variables, err := testbed.GuestVariables()
+	g.Expect(err).ToNot(HaveOccurred())
+	return infrav1.LibvirtMachineSpec{
+		CPUs: 1, Memory: resource.MustParse(variables["LIBVIRT_WORKER_MEMORY"]),
+		Image:      infrav1.ImageSpec{URL: variables["LIBVIRT_IMAGE_URL"], Checksum: variables["LIBVIRT_IMAGE_CHECKSUM"], Format: infrav1.ImageFormatQCOW2},
+		RootDisk:   infrav1.RootDiskSpec{Size: resource.MustParse(variables["LIBVIRT_WORKER_DISK_SIZE"])},
+		Interfaces: []infrav1.InterfaceSpec{{Network: "default"}},
+	}
+}

@@ -1,0 +1,73 @@
+package test
+
+import (
+	"context"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// poolLife: workers by a MachinePool of the flavor machinepool are spread and scaled.
+func poolLife(ctx context.Context, g *WithT, w *world) {
+	p := &pool{cluster: w.newCluster(ctx, g, "pool"), key: client.ObjectKey{Namespace: "pool", Name: "pool-mp-0"}}
+	p.make(ctx, g, 3, "--flavor=machinepool")
+	first := p.available(ctx, g, 3)
+	var hosts []string
+	for _, m := range first {
+		hosts = append(hosts, m.infra.Spec.HostName)
+	}
+	g.Expect(hosts).To(ConsistOf("host-a1", "host-a2", "host-b1"))
+	one := p.scale(ctx, g, 1)
+	g.Expect(names(first)).To(ContainElements(names(one)))
+	two := p.scale(ctx, g, 2)
+	g.Expect(names(two)).To(ContainElements(names(one)))
+	for _, name := range names(two) {
+		if name != one[0].machine.Name {
+			g.Expect(names(first)).ToNot(ContainElement(name), "a machine's name is used once")
+		}
+	}
+	p.delete(ctx, g)
+}
+
+// pool is a MachinePool of a cluster.
+type pool struct {
+	*cluster
+	key client.ObjectKey
+}
+
+func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
+	patch(ctx, g, p.client, p.key, &clusterv1.MachinePool{}, func(o *clusterv1.MachinePool) { o.Spec.Replicas = &count })
+	return p.available(ctx, g, int(count))
+}
+
+// available waits until the MachinePool has its machines, each of them whole, with its node, and until
+// hosts have nothing else.
+func (p *pool) available(ctx context.Context, g *WithT, count int) (machines []machine) {
+	eventually(g, func(g Gomega) {
+		var object clusterv1.MachinePool
+		g.Expect(p.client.Get(ctx, p.key, &object)).To(Succeed())
+		g.Expect(object.Status.Replicas).To(HaveValue(BeEquivalentTo(count)))
+		g.Expect(object.Status.AvailableReplicas).To(HaveValue(BeEquivalentTo(count)))
+		machines = p.machines(ctx, g, client.MatchingLabels{clusterv1.MachinePoolNameLabel: p.key.Name})
+		g.Expect(machines).To(HaveLen(count))
+		var ids, nodes []string
+		for _, m := range machines {
+			ids = append(ids, m.infra.Spec.ProviderID)
+		}
+		for _, ref := range object.Status.NodeRefs {
+			nodes = append(nodes, ref.Name)
+		}
+		g.Expect(object.Spec.ProviderIDList).To(ConsistOf(ids))
+		g.Expect(nodes).To(ConsistOf(names(machines)))
+		p.exactly(ctx, g)
+	})
+	return machines
+}
+
+func names(machines []machine) (names []string) {
+	for _, m := range machines {
+		names = append(names, m.machine.Name)
+	}
+	return names
+}
