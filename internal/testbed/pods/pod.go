@@ -101,6 +101,25 @@ func refuse(object *corev1.Pod) error {
 		return unsupported("namespaces of the host")
 	case object.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		return unsupported("restart policy but Always")
+	case len(object.Spec.ReadinessGates) > 0:
+		return unsupported("readiness gates")
+	case len(object.Spec.HostAliases) > 0 || object.Spec.Hostname != "" || object.Spec.DNSConfig != nil:
+		return unsupported("names of their own")
+	case object.Spec.ShareProcessNamespace != nil && *object.Spec.ShareProcessNamespace:
+		return unsupported("namespace of processes that containers share")
+	case object.Spec.RuntimeClassName != nil:
+		return unsupported("runtime classes")
+	}
+	for i := range object.Spec.Containers {
+		c := &object.Spec.Containers[i]
+		switch {
+		case c.Lifecycle != nil:
+			return unsupported("hooks of containers, and " + c.Name + " has some")
+		case len(c.VolumeDevices) > 0:
+			return unsupported("block devices, and " + c.Name + " wants some")
+		case c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged:
+			return unsupported("privileged containers, and " + c.Name + " wants to be one")
+		}
 	}
 	return nil
 }
