@@ -154,7 +154,10 @@ func (o outcome) print() {
 	line("peak memory", "%8.0f MiB (aim at 1,000: less than 250)", o.peak)
 	line("API writes a machine", "%8.2f to LibvirtMachines (aim 6), %.2f events, %.2f to LibvirtMachinePools, %.2f to LibvirtHosts",
 		o.each(o.writes["libvirtmachines"]), o.each(o.writes["events"]), o.each(o.writes["libvirtmachinepools"]), o.each(o.writes["libvirthosts"]))
-	line("libvirt calls a machine", "%8.2f (aim 25), those of the sessions with hosts too; bare %.2f", o.each(sum(o.calls)), o.each(sum(o.bareCalls)))
+	line("libvirt calls a machine", "%8.2f (aim 25), those of the sessions with hosts too", o.each(sum(o.calls)))
+	if o.withBare {
+		line("bare calls a machine", "%8.2f", o.each(sum(o.bareCalls)))
+	}
 	fmt.Printf("    by number in remote_protocol.x: %s\n", most(o.calls, o.size))
 	o.printLimits(line)
 	fmt.Println()
