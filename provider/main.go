@@ -99,10 +99,15 @@ func run(ctx context.Context, options *options) error {
 	if err := mgr.Add(hosts); err != nil {
 		return fmt.Errorf("adding the sessions with hosts to the manager: %w", err)
 	}
+	workload, err := controllers.WorkloadClusters(ctx, mgr, controllerName)
+	if err != nil {
+		return err
+	}
 	if err := controllers.SetupWithManager(ctx, mgr, controllers.Options{
 		WatchFilterValue: options.watchFilter,
 		Concurrency:      options.concurrency,
 		Fleet:            hosts,
+		Workload:         workload,
 		Images:           options.images,
 		Orphans:          options.orphans,
 	}); err != nil {

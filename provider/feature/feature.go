@@ -17,6 +17,12 @@ const (
 	//
 	// alpha: v0.1
 	InPlaceUpdates featuregate.Feature = "InPlaceUpdates"
+
+	// NodeProviderIDs gives nodes that have no provider ID that of the machine whose domain they are in.
+	// The manager connects to workload clusters for it.
+	//
+	// beta: v0.1
+	NodeProviderIDs featuregate.Feature = "NodeProviderIDs"
 )
 
 var (
@@ -29,7 +35,8 @@ var (
 
 func init() {
 	utilruntime.Must(MutableGates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		MachinePool:    {Default: true, PreRelease: featuregate.Beta},
-		InPlaceUpdates: {Default: false, PreRelease: featuregate.Alpha},
+		MachinePool:     {Default: true, PreRelease: featuregate.Beta},
+		NodeProviderIDs: {Default: true, PreRelease: featuregate.Beta},
+		InPlaceUpdates:  {Default: false, PreRelease: featuregate.Alpha},
 	}))
 }

@@ -175,13 +175,24 @@ const (
 	// AddressesFromPoolsNotSupportedReason: the machine's bootstrap format can't have addresses from pools.
 	AddressesFromPoolsNotSupportedReason = "AddressesFromPoolsNotSupported"
 
+	// NodeProviderIDSetCondition is True once the machine's node has its provider ID, whoever has set it. Ready
+	// doesn't depend on it. There is none while the feature NodeProviderIDs is off.
+	NodeProviderIDSetCondition = "NodeProviderIDSet"
+
+	// NodeProviderIDSetReason: the node has the machine's provider ID.
+	NodeProviderIDSetReason = "NodeProviderIDSet"
+
+	// NodeProviderIDConflictReason: the node has another provider ID, or several nodes say that they are this
+	// machine; the message says which.
+	NodeProviderIDConflictReason = "NodeProviderIDConflict"
+
 	// SeedRemovedCondition is True once the bootstrap data, with its secrets, is gone from the host.
 	SeedRemovedCondition = "SeedRemoved"
 
 	// SeedRemovedReason: the seed is gone.
 	SeedRemovedReason = "SeedRemoved"
 
-	// WaitingForNodeReason: the seed is there until the Machine has a node.
+	// WaitingForNodeReason: the seed is there until the Machine has a node; or the node to give a provider ID to isn't there.
 	WaitingForNodeReason = "WaitingForNode"
 
 	// SeedInUseReason: the guest hasn't let go of the seed so far.

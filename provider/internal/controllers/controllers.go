@@ -10,6 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/evacuation"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/imagecollection"
@@ -43,6 +45,9 @@ type Options struct {
 
 	// Orphans say how often to look for what is left of machines on hosts, and whether to delete it.
 	Orphans orphans.Options
+
+	// Workload are the workload clusters: what WorkloadClusters returned.
+	Workload clustercache.ClusterCache
 
 	// Ledger places machines on hosts. Whoever made it can see what is reserved. One is made when it is nil.
 	Ledger *placement.Ledger
@@ -93,6 +98,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
 				Ledger:           cmp.Or(options.Ledger, &placement.Ledger{}),
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
+				Workload:         options.Workload,
 				InPlaceUpdates:   feature.Gates.Enabled(feature.InPlaceUpdates),
 				WatchFilterValue: filter}},
 		{name: "LibvirtMachineTemplate", concurrency: options.Concurrency.LibvirtMachineTemplate,

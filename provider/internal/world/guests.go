@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,12 +56,15 @@ func boot(ctx context.Context, c client.Client, host *Host, uuid string) error {
 	if !host.Lease(uuid, hypervisor.InterfaceAddress{MAC: mac[1], Address: address}) {
 		return nil // it has just been removed
 	}
-	return join(ctx, c, domain, address)
+	return join(ctx, c, host, domain, address)
 }
 
-func join(ctx context.Context, c client.Client, domain hypervisor.Domain, address netip.Addr) error {
+func join(ctx context.Context, c client.Client, host *Host, domain hypervisor.Domain, address netip.Addr) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: domain.Owner.Namespace + "." + domain.Owner.Name},
 		Spec: corev1.NodeSpec{ProviderID: infrav1.ProviderIDPrefix + domain.UUID}}
+	if host.NoProviderIDs.Load() {
+		node.Spec.ProviderID = ""
+	}
 	if err := c.Create(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the node: %w", err)
 	}
@@ -70,6 +74,7 @@ func join(ctx context.Context, c client.Client, domain hypervisor.Domain, addres
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "Enough"})
 	}
 	node.Status.NodeInfo.KubeletVersion = version
+	node.Status.NodeInfo.SystemUUID = strings.ToUpper(domain.UUID) // as some firmware shows it
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.String()}}
 	if err := c.Status().Patch(ctx, node, before); err != nil {
 		return fmt.Errorf("writing the node's status: %w", err)

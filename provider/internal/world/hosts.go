@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -15,6 +16,8 @@ type Host struct {
 	*fake.Host
 	// Name of the LibvirtHost.
 	Name string
+	// NoProviderIDs lets nodes on the host join without their provider IDs, as some bootstrap providers do.
+	NoProviderIDs atomic.Bool
 }
 
 // uri leads to a pretended host: the socket isn't one, but its name.

@@ -158,7 +158,8 @@ func (b borrowed) Start(ctx context.Context) error {
 	return nil
 }
 
-// runs counts the provider's managers: names of their informers must differ.
+// runs counts the provider's managers: names of their informers must differ. Those of their controllers don't:
+// Cluster API's manager has a clustercache too.
 var runs atomic.Int32
 
 // providerManager is this provider's manager as its main sets it up, with pretended hosts that it gets
@@ -168,7 +169,7 @@ func (w *World) providerManager(ctx context.Context, config *rest.Config, ledger
 	config.QPS, config.Burst = -1, 0
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: borrowed{w.server},
 		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
-		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(!first)},
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 		Cache:      setup.ManagerCacheOptions(scheme, fmt.Sprintf("caplv-%d", runs.Add(1)), "", 10*time.Minute)})
 	if err != nil {
 		return nil, err
@@ -184,7 +185,14 @@ func (w *World) providerManager(ctx context.Context, config *rest.Config, ledger
 	}
 	orphans := settings.Orphans
 	orphans.Interval = cmp.Or(orphans.Interval, time.Second)
-	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Images: settings.Images, Orphans: orphans,
+	workload, err := controllers.WorkloadClusters(ctx, mgr, "world")
+	if err != nil {
+		return nil, err
+	}
+	if running, can := workload.(interface{ Shutdown() }); can {
+		context.AfterFunc(ctx, running.Shutdown) // its caches don't end with the manager
+	}
+	return mgr, controllers.SetupWithManager(ctx, mgr, controllers.Options{Fleet: sessions, Workload: workload, Images: settings.Images, Orphans: orphans,
 		Ledger: ledger, CountInterval: settings.CountInterval, Concurrency: controllers.Concurrency{
 			LibvirtCluster: 10, LibvirtMachine: 50, LibvirtMachineTemplate: 10, LibvirtMachinePool: 10, LibvirtHost: 10, LibvirtClusterIdentity: 5}})
 }

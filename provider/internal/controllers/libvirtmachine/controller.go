@@ -17,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -86,14 +88,18 @@ type Reconciler struct {
 	// begun is finished without it too.
 	InPlaceUpdates bool
 
+	// Workload are the workload clusters, whose nodes get their provider IDs. None do when it is nil.
+	Workload clustercache.ClusterCache
+
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
-	recorder events.EventRecorder
-	told     told
-	places   places
-	copies   copies
+	recorder   events.EventRecorder
+	told       told
+	places     places
+	copies     copies
+	controller capicontrollerutil.Controller
 }
 
 // SetupWithManager registers the reconciler with a manager.

@@ -40,6 +40,7 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).startDomain},
 	{do: (*scope).findAddresses},
 	{do: (*scope).finishProvisioning},
+	{do: (*scope).setNodeProviderID},
 	{when: (*scope).isUpdating, do: (*scope).updateInPlace},
 	{do: (*scope).removeSeed},
 }

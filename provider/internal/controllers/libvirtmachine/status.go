@@ -62,7 +62,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Delete", "%s", is.Message)
 		}
 	}
-	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition, infrav1.UpdatedInPlaceCondition) {
+	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition, infrav1.UpdatedInPlaceCondition, infrav1.NodeProviderIDSetCondition) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
 		if is == nil || is.Status == metav1.ConditionTrue || slices.Contains(waiting, is.Reason) ||
 			was != nil && was.Status == is.Status && was.Reason == is.Reason {

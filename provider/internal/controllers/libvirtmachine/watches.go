@@ -39,7 +39,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	}
 	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtMachine").GroupKind()))
 	toUnbound := inAMoment(r.unboundMachines)
-	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
 			predicates.ResourceIsNotExternallyManaged(scheme, log),
@@ -61,8 +61,12 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		WatchesRawSource(source.Channel(r.News.Machines, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.News.Reachability, handler.Funcs{GenericFunc: r.hostIsBackOrLost})).
 		WatchesRawSource(r.Images.Source()).
-		WatchesRawSource(source.Func(r.copies.start)).
-		Complete(ctx, r)
+		WatchesRawSource(source.Func(r.copies.start))
+	if r.Workload != nil {
+		of = of.WatchesRawSource(r.Workload.GetClusterSource("libvirtmachine", r.machinesOfCluster))
+	}
+	r.controller, err = of.Build(ctx, r)
+	return err
 }
 
 // machineChanged lets pass what matters here of a Machine: bootstrap data, its deletion, its node.

@@ -160,6 +160,7 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 	}
 	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).
+		WithIndex(&infrav1.LibvirtMachine{}, index.MachineProviderID, index.ProviderIDOf).
 		WithStatusSubresource(&infrav1.LibvirtMachine{}, &ipamv1.IPAddressClaim{}, &clusterv1.Machine{}, &clusterv1.Cluster{}).Build()
 	t.Cleanup(func() {
 		for _, m := range w.managers {

@@ -1,0 +1,176 @@
+package libvirtmachine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+)
+
+// setNodeProviderID gives a node its provider ID, where nobody else has: Cluster API finds the Machine's
+// node by it (contract for InfraMachine, "provider ID"). The node is the one whose system UUID is that of
+// the domain. A provider ID that is there is never changed. Whatever goes wrong here is no fault of the machine.
+func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
+	if s.Workload == nil {
+		return goOn, nil
+	}
+	if s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
+		s.setTrue(infrav1.NodeProviderIDSetCondition, infrav1.NodeProviderIDSetReason)
+		return goOn, nil
+	}
+	waits := func(reason, message string, values ...any) (verdict, error) {
+		s.set(infrav1.NodeProviderIDSetCondition, metav1.ConditionFalse, reason, message, values...)
+		return goOn, nil
+	}
+	node, err := s.findNode(ctx)
+	var several *severalNodesError
+	switch {
+	case errors.Is(err, clustercache.ErrClusterNotConnected): // that there is a connection brings the object here
+		return waits(infrav1.WaitingForNodeReason, "Waiting for the workload cluster to be reached")
+	case errors.As(err, &several):
+		return waits(infrav1.NodeProviderIDConflictReason, "%s", err.Error())
+	case err != nil:
+		s.lookAgain(noFitDelay)
+		return waits(infrav1.InternalErrorReason, "%s", err.Error())
+	case node == nil:
+		return waits(infrav1.WaitingForNodeReason, "No node has the system UUID %s so far", s.uuid)
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID != s.infra.Spec.ProviderID:
+		return waits(infrav1.NodeProviderIDConflictReason,
+			"The node %s runs in the domain of this machine and has the provider ID %s: it can't be changed; delete the node, and let it join with %s or without one",
+			node.Name, node.Spec.ProviderID, s.infra.Spec.ProviderID)
+	case node.Spec.ProviderID == "":
+		if err := s.writeProviderID(ctx, node); err != nil {
+			s.lookAgain(noFitDelay)
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				s.lookAgain(conflictDelay) // the cache shows it soon
+			}
+			return waits(infrav1.WaitingForNodeReason, "Writing spec.providerID of the node %s has failed, and is tried again", node.Name)
+		}
+	}
+	s.setTrue(infrav1.NodeProviderIDSetCondition, infrav1.NodeProviderIDSetReason)
+	return goOn, nil
+}
+
+// severalNodesError says that the domain's node can't be told.
+type severalNodesError struct{ names []string }
+
+// Error implements error.
+func (e *severalNodesError) Error() string {
+	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, and none is given its provider ID: %s", strings.Join(e.names, ", "))
+}
+
+// findNode returns the node in the domain, or nil when there is none so far. It sees to it that nodes
+// that come bring their machines here.
+func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
+	key := client.ObjectKeyFromObject(s.cluster)
+	workload, err := s.Workload.GetClient(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the workload cluster: %w", err)
+	}
+	if err := s.Workload.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name: "libvirtmachine-nodes", Watcher: s.controller, Kind: &corev1.Node{},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(s.machineOfNode),
+		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged()},
+	})); err != nil {
+		return nil, fmt.Errorf("watching the nodes of the workload cluster: %w", err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := workload.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing the nodes of the workload cluster: %w", err)
+	}
+	var found *corev1.Node
+	var names []string
+	for i := range nodes.Items {
+		for _, is := range domainUUIDs(&nodes.Items[i]) {
+			if is == s.uuid {
+				found, names = &nodes.Items[i], append(names, nodes.Items[i].Name)
+			}
+		}
+	}
+	if len(names) > 1 {
+		return nil, &severalNodesError{names}
+	}
+	return found, nil
+}
+
+func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
+	workload, err := s.Workload.GetClient(ctx, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return err
+	}
+	after := node.DeepCopy()
+	after.Spec.ProviderID = s.infra.Spec.ProviderID
+	if err := workload.Patch(ctx, after, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); err != nil {
+		ctrl.LoggerFrom(ctx).Info("The provider ID of the node isn't written", "Node", node.Name, "err", err)
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Gave the node its provider ID", "Node", node.Name, "providerID", after.Spec.ProviderID)
+	s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, infrav1.NodeProviderIDSetReason, "SetProviderID",
+		"The node %s has the system UUID of the domain and was given the provider ID %s", node.Name, after.Spec.ProviderID)
+	return nil
+}
+
+// domainUUIDs are the UUIDs that a node's domain may have, in libvirt's form. SMBIOS before 2.6 doesn't say
+// in which order the bytes of the first three fields are, and guests then show them reversed.
+func domainUUIDs(node *corev1.Node) []string {
+	id, err := uuid.Parse(strings.TrimSpace(node.Status.NodeInfo.SystemUUID))
+	if err != nil {
+		return nil
+	}
+	reversed := id
+	binary.LittleEndian.PutUint32(reversed[0:], binary.BigEndian.Uint32(id[0:]))
+	binary.LittleEndian.PutUint16(reversed[4:], binary.BigEndian.Uint16(id[4:]))
+	binary.LittleEndian.PutUint16(reversed[6:], binary.BigEndian.Uint16(id[6:]))
+	if reversed == id {
+		return []string{id.String()}
+	}
+	return []string{id.String(), reversed.String()}
+}
+
+// machineOfNode returns the LibvirtMachine whose domain a node is in. Reconcile looks in which cluster it is.
+func (r *Reconciler) machineOfNode(ctx context.Context, object client.Object) []ctrl.Request {
+	node, is := object.(*corev1.Node)
+	if !is {
+		return nil
+	}
+	var requests []ctrl.Request
+	for _, id := range domainUUIDs(node) {
+		requests = append(requests, r.requests(ctx, func(*infrav1.LibvirtMachine) bool { return true },
+			client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + id})...)
+	}
+	return requests
+}
+
+// nodeChanged lets pass nodes that are new, or whose system UUID or provider ID has changed.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return before.Status.NodeInfo.SystemUUID != after.Status.NodeInfo.SystemUUID || before.Spec.ProviderID != after.Spec.ProviderID
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// machinesOfCluster returns the LibvirtMachines that wait for a node of a workload cluster that can be reached.
+func (r *Reconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
+	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.ProviderID != "" },
+		client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+}
