@@ -29,6 +29,7 @@ func TestNodesThatHaveNoProviderID(t *testing.T) {
 	s.Expect(s.LibvirtMachines()).To(HaveLen(4))
 	for _, infra := range s.LibvirtMachines() {
 		s.Condition(&infra, infrav1.NodeProviderIDSetCondition, metav1.ConditionTrue)
+		s.Condition(&infra, infrav1.SeedRemovedCondition, metav1.ConditionTrue)
 	}
 	s.Delete(cluster)
 	s.NothingLeft()
