@@ -97,7 +97,7 @@ func (j *Judge) Happened(object client.Object, gone, byPool bool) {
 		if collections.IsUnhealthyAndOwnerRemediated(o) {
 			j.unhealthy[o.Name] = true
 		}
-		if byPool {
+		if byPool && (gone || !o.DeletionTimestamp.IsZero()) {
 			j.taken(o.Name, aliveBefore, readyBefore)
 		}
 	case *infrav1.LibvirtMachine:

@@ -1,12 +1,13 @@
 package libvirtmachinepool_test
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,119 +15,115 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/world"
 )
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
 
-// observer looks at a pool all the time, and notes what mustn't be seen.
-type observer struct {
-	s        *world.Scene
-	infra    client.ObjectKey
-	lock     sync.Mutex
-	desired  int // the highest that is allowed at the moment, without the surge
-	surge    int
-	seen     int
-	claimed  int
-	problems map[string]bool
+// watched is everything that the API server tells of a pool, from before it is made.
+type watched struct {
+	s     *world.Scene
+	infra client.ObjectKey
+	lock  sync.Mutex
+	all   []event
+	// deleted are the names of machines that the test deletes, and not the pool.
+	deleted map[string]bool
+	// stopped says that the test has ended: a watch that is stopped tells of an error.
+	stopped bool
 }
 
-func observe(t *testing.T, s *world.Scene, infra *infrav1.LibvirtMachinePool, surge int) *observer {
-	o := &observer{s: s, infra: client.ObjectKeyFromObject(infra), surge: surge, problems: map[string]bool{}}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			o.look(ctx)
-		}
-	}()
+type event struct {
+	version uint64
+	object  client.Object
+	gone    bool
+}
+
+// observe watches everything that is of a pool. At the end of the test it puts what it has seen in the
+// order in which the API server has it, and has it judged, event by event.
+func observe(t *testing.T, s *world.Scene, infra client.ObjectKey) *watched {
+	w := &watched{s: s, infra: infra, deleted: map[string]bool{}}
+	c, err := client.NewWithWatch(s.Config, client.Options{Scheme: s.Client.Scheme()})
+	s.Expect(err).ToNot(HaveOccurred())
+	var ended sync.WaitGroup
+	var watches []watch.Interface
+	for _, list := range []client.ObjectList{&clusterv1.MachinePoolList{}, &infrav1.LibvirtMachinePoolList{}, &clusterv1.MachineList{}, &infrav1.LibvirtMachineList{}} {
+		one, err := c.Watch(context.Background(), list, client.InNamespace(s.Namespace))
+		s.Expect(err).ToNot(HaveOccurred())
+		watches = append(watches, one)
+		ended.Go(func() {
+			for e := range one.ResultChan() {
+				w.happened(e)
+			}
+		})
+	}
 	t.Cleanup(func() {
-		cancel()
-		<-ended
-		s.Expect(slices.Collect(maps.Keys(o.problems))).To(BeEmpty())
-		s.Expect(o.claimed).To(BeNumerically(">", 0), "of %d observations", o.seen)
-		t.Logf("%d observations, %d of which of a pool that says it is as asked for", o.seen, o.claimed)
-	})
-	return o
-}
-
-// expect says how many machines there may be from now on.
-func (o *observer) expect(desired int) {
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	o.desired = desired
-}
-
-func (o *observer) look(ctx context.Context) {
-	o.lock.Lock()
-	limit := o.desired + o.surge
-	o.lock.Unlock()
-	infra, list, machines := &infrav1.LibvirtMachinePool{}, &infrav1.LibvirtMachineList{}, &clusterv1.MachineList{}
-	// Machines first: one whose Machine is being deleted by then isn't counted.
-	if o.s.Client.List(ctx, machines, client.InNamespace(o.infra.Namespace), inPool) != nil ||
-		o.s.Client.List(ctx, list, client.InNamespace(o.infra.Namespace), inPool) != nil || o.s.Client.Get(ctx, o.infra, infra) != nil {
-		return // it ends
-	}
-	deleting := map[string]bool{}
-	for i := range machines.Items {
-		deleting[machines.Items[i].Name] = !machines.Items[i].DeletionTimestamp.IsZero()
-	}
-	alive := 0
-	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() && !deleting[list.Items[i].Name] {
-			alive++
+		w.lock.Lock()
+		w.stopped = true
+		w.lock.Unlock()
+		for _, one := range watches {
+			one.Stop()
 		}
-	}
-	o.lock.Lock()
-	defer o.lock.Unlock()
-	o.seen++
-	// What is allowed may have shrunk since, and machines may have gone between the two lists.
-	if limit == o.desired+o.surge && alive > limit+o.goneBetween(machines, list) {
-		o.problems[fmt.Sprintf("%d machines, %d are allowed", alive, limit)] = true
-	}
-	if !slices.IsSorted(infra.Spec.ProviderIDList) {
-		o.problems["providerIDList isn't sorted"] = true
-	}
-	if !world.Claims(infra) {
+		ended.Wait()
+		w.judge(t)
+	})
+	return w
+}
+
+func (w *watched) happened(e watch.Event) {
+	object, is := e.Object.(client.Object)
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.stopped {
 		return
 	}
-	o.claimed++
-	if len(infra.Spec.ProviderIDList) != int(ptr.Deref(infra.Status.Replicas, -1)) || len(infra.Status.Instances) != len(infra.Spec.ProviderIDList) {
-		o.problems[fmt.Sprintf("it says that it is ready with %d provider IDs, %d replicas and %d instances",
-			len(infra.Spec.ProviderIDList), ptr.Deref(infra.Status.Replicas, -1), len(infra.Status.Instances))] = true
+	version := uint64(0)
+	if is {
+		version, _ = strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	}
-	for _, one := range infra.Status.Instances {
-		if !ptr.Deref(one.Ready, false) || !slices.Contains(infra.Spec.ProviderIDList, one.ProviderID) {
-			o.problems[fmt.Sprintf("it says that it is ready with %+v", one)] = true
-		}
-	}
+	w.all = append(w.all, event{version, object, e.Type == watch.Deleted})
 }
 
-// goneBetween is how many machines were being made while the two lists were read: their Machines may be
-// on their way out in the second list and not in the first.
-func (o *observer) goneBetween(machines *clusterv1.MachineList, list *infrav1.LibvirtMachineList) int {
-	known := map[string]bool{}
-	for i := range machines.Items {
-		known[machines.Items[i].Name] = true
-	}
-	unknown := 0
-	for i := range list.Items {
-		if !known[list.Items[i].Name] {
-			unknown++
-		}
-	}
-	return unknown
+// isOurs says whether an object is of the pool: a scene has a Machine of the control plane too.
+func (w *watched) isOurs(object client.Object) bool {
+	return client.ObjectKeyFromObject(object) == w.infra || object.GetLabels()[clusterv1.MachinePoolNameLabel] == w.infra.Name
 }
 
-// inPool selects what is of a pool: a scene has a Machine of the control plane too.
-var inPool = client.HasLabels{clusterv1.MachinePoolNameLabel}
+func (w *watched) judge(t *testing.T) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	slices.SortStableFunc(w.all, func(a, b event) int { return cmp.Compare(a.version, b.version) })
+	judge, before := &libvirtmachinepool.Judge{}, &infrav1.LibvirtMachinePool{}
+	for _, e := range w.all {
+		w.s.Expect(e.version).ToNot(BeZero(), "a watch broke: %v", e.object)
+		if !w.isOurs(e.object) {
+			continue
+		}
+		if _, is := e.object.(*clusterv1.MachinePool); is && !e.object.GetDeletionTimestamp().IsZero() {
+			break // all of it is to go
+		}
+		judge.Happened(e.object, e.gone, !w.deleted[e.object.GetName()])
+		// A reconcile that has made or deleted something writes what it has seen in the end.
+		if infra, is := e.object.(*infrav1.LibvirtMachinePool); is {
+			if !reflect.DeepEqual(infra.Status, before.Status) || !slices.Equal(infra.Spec.ProviderIDList, before.Spec.ProviderIDList) {
+				judge.Begin()
+			}
+			before = infra
+		}
+	}
+	w.s.Expect(judge.Problems).To(BeEmpty())
+	w.s.Expect(judge.Claims).To(BeNumerically(">", 0))
+	w.s.Expect(judge.Tight).To(BeNumerically(">", 0))
+	t.Logf("%d events; %d claims to be as asked for, %d machines made, %d taken, %d of them at a limit",
+		judge.Events, judge.Claims, judge.Made, judge.Taken, judge.Tight)
+}
 
 func libvirtMachines(s *world.Scene) []infrav1.LibvirtMachine {
 	return slices.DeleteFunc(s.LibvirtMachines(), func(m infrav1.LibvirtMachine) bool { return m.Labels[infrav1.PoolLabel] == "" })
@@ -163,10 +160,13 @@ func scale(s *world.Scene, pool *clusterv1.MachinePool, replicas int32) {
 }
 
 // deleteSome deletes some machines at random, by their Machines or as they are.
-func deleteSome(s *world.Scene, random *rand.Rand, many int) {
+func (w *watched) deleteSome(s *world.Scene, random *rand.Rand, many int) {
 	machines := libvirtMachines(s)
 	random.Shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
 	for i := range min(many, len(machines)) {
+		w.lock.Lock()
+		w.deleted[machines[i].Name] = true
+		w.lock.Unlock()
 		var object client.Object = &machines[i]
 		if random.IntN(2) == 0 {
 			object = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: machines[i].Name}}
@@ -186,18 +186,17 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 	cluster := s.Cluster("blue")
 	s.ControlPlane(cluster)
 	random := rand.New(rand.NewPCG(1, 2))
+	o := observe(t, s, client.ObjectKey{Namespace: s.Namespace, Name: "workers"})
 	pool, infra := s.MachinePool(cluster, "workers", 0, func(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool) {
 		pool.Spec.FailureDomains = []string{"a", "b"}
 		infra.Spec.Template.ObjectMeta.Labels = map[string]string{"team": "one"}
 	})
-	o := observe(t, s, infra, 1)
 	s.PoolSettled(pool, infra, 0)
 	s.Expect(*infra.Status.Ready).To(BeTrue())
 	s.Expect(*pool.Status.Initialization.InfrastructureProvisioned).To(BeTrue())
 	s.Expect(infra.Spec.ProviderID).To(Equal("libvirt:///" + s.Namespace + "/workers"))
 	s.Expect(infra.Status.InfrastructureMachineKind).To(Equal("LibvirtMachine"))
 
-	o.expect(30)
 	scale(s, pool, 30)
 	s.PoolSettled(pool, infra, 30)
 	agree(s, infra)
@@ -218,25 +217,35 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 		chosen = append(chosen, machine.Name)
 		world.Change(s, &machine, func(m *clusterv1.Machine) { m.Annotations = map[string]string{clusterv1.DeleteMachineAnnotation: ""} })
 	}
+	others := slices.DeleteFunc(libvirtMachines(s), func(m infrav1.LibvirtMachine) bool { return slices.Contains(chosen, m.Name) })
 	scale(s, pool, 10)
 	s.PoolSettled(pool, infra, 10)
 	agree(s, infra)
-	o.expect(10)
+	// Of the 27 others, which are all ready, the 10 youngest stay. They were made within a few seconds, and
+	// those of one second go by their names.
+	var stay []string
 	for _, machine := range libvirtMachines(s) {
-		s.Expect(chosen).ToNot(ContainElement(machine.Name))
+		stay = append(stay, machine.Name)
 	}
+	slices.SortFunc(others, func(a, b infrav1.LibvirtMachine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var youngest []string
+	for _, machine := range others[len(others)-10:] {
+		youngest = append(youngest, machine.Name)
+	}
+	s.Expect(stay).To(ConsistOf(youngest))
 
-	deleteSome(s, random, 4)
+	o.deleteSome(s, random, 4)
 	s.Meanwhile()
 	s.PoolSettled(pool, infra, 10)
 	agree(s, infra)
 
 	world.Change(s, infra, func(p *infrav1.LibvirtMachinePool) { p.Spec.Template.Spec.CPUs = 2 })
 	s.Condition(infra, infrav1.UpToDateCondition, metav1.ConditionFalse)
-	deleteSome(s, random, 3)
-	o.expect(30)
+	o.deleteSome(s, random, 3)
 	scale(s, pool, 30)
-	deleteSome(s, random, 3)
+	o.deleteSome(s, random, 3)
 	s.PoolSettled(pool, infra, 30)
 	agree(s, infra)
 	made := map[string]bool{}
