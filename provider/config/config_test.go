@@ -213,8 +213,8 @@ func TestExtensionConfig(t *testing.T) {
 	reference := config.Spec.ClientConfig.Service
 	g.Expect(reference.Name).To(Equal(service.Name))
 	g.Expect(reference.Namespace).To(Equal(namespace))
-	g.Expect(service.Spec.Ports).To(ContainElement(And(HaveField("Port", *reference.Port), HaveField("TargetPort.StrVal", "update-extension"))))
-	g.Expect(pod.Containers[0].Ports).To(ContainElement(HaveField("Name", "update-extension")))
+	g.Expect(service.Spec.Ports).To(ContainElement(And(HaveField("Port", *reference.Port), HaveField("TargetPort.StrVal", "extension"))))
+	g.Expect(pod.Containers[0].Ports).To(ContainElement(HaveField("Name", "extension")))
 	g.Expect(config.Annotations).To(HaveKeyWithValue(runtimev1.InjectCAFromSecretAnnotation, namespace+"/"+pod.Volumes[0].Secret.SecretName))
 	for _, object := range objects {
 		g.Expect(object.GetKind()).ToNot(Equal("ExtensionConfig"), "Cluster API refuses it unless its feature gate RuntimeSDK is on")
