@@ -42,6 +42,7 @@ var list = slices.Concat([]Check{
 	imageCanonical,
 	imageTag,
 	probes,
+	portName,
 	securityContext,
 	clusterRoleBindingSubject,
 	rbacSubject,
