@@ -131,7 +131,8 @@ func (w *world) hostsReadyIn(ctx context.Context, g *WithT, c client.Client) {
 }
 
 // nothingLeft: hosts have nothing left but the images that they keep for the next machine, and forget
-// the addresses of all guests in time.
+// the addresses of all guests in time. Nobody can give a lease back for a guest that is gone, so the
+// last ones are waited for.
 func (w *world) nothingLeft(g *WithT) {
 	gone := map[string]time.Time{}
 	for _, guest := range w.gone {
@@ -148,7 +149,13 @@ func (w *world) nothingLeft(g *WithT) {
 			g.Expect(host.Forgets(report.MACAddress, at)).To(Succeed())
 		}
 	}
+	for name, host := range w.hosts {
+		g.Eventually(host.Leases).WithTimeout(leasesEnd).WithPolling(time.Second).Should(BeEmpty(), name)
+	}
 }
+
+// leasesEnd is when the last lease has ended for sure: the hosts' leases are for two minutes.
+const leasesEnd = 150 * time.Second
 
 // isCondition matches a condition by its type and status.
 func isCondition(kind, status string) interface {
