@@ -12,12 +12,9 @@ package evacuation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +30,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -41,12 +39,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 
-const (
-	// lookDelay is how long to wait at most for something to change. Watches say it sooner.
-	lookDelay = time.Minute
-	// conflictDelay is how long the cache gets to show what somebody else wrote.
-	conflictDelay = time.Second
-)
+// lookDelay is how long to wait at most for something to change. Watches say it sooner.
+const lookDelay = time.Minute
 
 // Reconciler empties LibvirtHosts.
 type Reconciler struct {
@@ -117,20 +111,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter, do = lookDelay, r.evacuate
 	}
 	err := do(ctx, host)
-	if !equality.Semantic.DeepEqual(before.Status, host.Status) {
-		// Only over what was read: whoever reads something old can't choose a second machine.
-		patched := r.Client.Status().Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		switch {
-		case apierrors.IsConflict(patched):
-			result.RequeueAfter = conflictDelay
-		case client.IgnoreNotFound(patched) != nil:
-			err = errors.Join(err, fmt.Errorf("writing how far the evacuation is: %w", patched))
-		case patched == nil:
-			r.announce(before, host)
-		}
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return result, nil
+	// Whoever reads something old can't choose a second machine: the status is written over what was read.
+	return statuswrite.End(ctx, r.Client, "writing how far the evacuation is", before, host, result, err, r.announce)
 }

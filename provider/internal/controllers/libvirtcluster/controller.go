@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -59,7 +59,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // scope is what one reconcile works on.
 type scope struct {
-	// infra is changed while it is reconciled, and written at the end.
+	// infra's status is changed while it is reconciled, and written at the end.
 	infra *infrav1.LibvirtCluster
 	// cluster owns infra. It is nil when infra is being deleted and its Cluster is gone.
 	cluster *clusterv1.Cluster
@@ -70,8 +70,9 @@ type scope struct {
 // Reconcile does what "Typical InfraCluster reconciliation workflow" of Cluster API's contract for
 // InfraCluster says.
 //
-// Each write before the last is a reconcile of its own: the change brings the object here again.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+// Each write before the last is a reconcile of its own: the change brings the object here again. The
+// status, with all conditions, is one write, and only over what was read.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	infra := &infrav1.LibvirtCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -99,38 +100,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	if taken, err := r.takeEndpoint(ctx, infra, cluster); err != nil || taken {
 		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: conflictDelay}, nil // somebody was faster, and the cache shows it soon
+			return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil // somebody was faster, and the cache shows it soon
 		}
 		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
 	}
 
 	written, problem, err := r.claimEndpoint(ctx, infra, cluster)
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+		return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil
 	}
 	if err != nil || written {
 		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
 	}
 
-	helper, err := patch.NewHelper(infra, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
-	}
 	before := infra.DeepCopy()
 	s := &scope{infra: infra, cluster: cluster, noAddress: problem}
-	defer func() {
-		setReady(s.infra)
-		if err := patchInfra(ctx, helper, s.infra); err != nil {
-			reterr = errors.Join(reterr, err)
-			return
+	if infra.DeletionTimestamp.IsZero() {
+		err = r.reconcileNormal(ctx, s)
+	} else {
+		var done bool
+		if done, err = r.reconcileDelete(ctx, s); done {
+			return r.letGo(ctx, before)
 		}
-		r.announce(before, s.infra)
-	}()
-
-	if !infra.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.reconcileDelete(ctx, s)
 	}
-	return ctrl.Result{}, r.reconcileNormal(ctx, s)
+	setReady(s.infra)
+	return statuswrite.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
 }
 
 // reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
@@ -164,16 +158,6 @@ func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtClu
 		return nil, nil
 	}
 	return cluster, wrap(err, "reading the owner")
-}
-
-// patchInfra writes what has changed. Conditions that others own are left as they are.
-func patchInfra(ctx context.Context, helper *patch.Helper, infra *infrav1.LibvirtCluster) error {
-	return wrap(helper.Patch(ctx, infra, patch.WithOwnedConditions{Conditions: []string{
-		infrav1.ReadyCondition,
-		infrav1.PausedCondition,
-		infrav1.HostsAvailableCondition,
-		infrav1.ControlPlaneEndpointReadyCondition,
-	}}), "writing what has changed")
 }
 
 func wrap(err error, doing string) error {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -12,13 +14,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
 // reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
 // know which hosts are theirs. Cluster API deletes them first; somebody else may not. The last
 // machine that goes brings the object here again. The endpoint's address goes back to its pool then, and
-// the object waits for that too: an IPAM provider leaves claims alone whose Cluster is gone.
-func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
+// the object waits for that too: an IPAM provider leaves claims alone whose Cluster is gone. It says
+// whether nothing is left to wait for.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
 	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
 	names, err := r.machineNames(ctx, s.infra)
 	switch {
@@ -35,11 +39,24 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) error {
 		case len(left) > 0:
 			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + shorten(left)
 		default:
-			controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
+			return true, nil
 		}
 	}
 	conditions.Set(s.infra, ready)
-	return err
+	return false, err
+}
+
+// letGo removes the finalizer.
+func (r *Reconciler) letGo(ctx context.Context, infra *infrav1.LibvirtCluster) (ctrl.Result, error) {
+	after := infra.DeepCopy()
+	if !controllerutil.RemoveFinalizer(after, infrav1.ClusterFinalizer) {
+		return ctrl.Result{}, nil // somebody else's finalizer keeps the object
+	}
+	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil
+	}
+	return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "removing the finalizer")
 }
 
 // machineNames lists the LibvirtMachines of the cluster.

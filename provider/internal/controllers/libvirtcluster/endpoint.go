@@ -3,7 +3,6 @@ package libvirtcluster
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +14,6 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
-
-// conflictDelay is how long the cache gets to show what somebody else wrote.
-const conflictDelay = time.Second
 
 // takeEndpoint writes the endpoint that users have given to the Cluster into a LibvirtCluster that
 // has none, and says whether it did. The LibvirtCluster's own one is never changed.

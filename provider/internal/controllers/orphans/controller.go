@@ -24,7 +24,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -44,6 +43,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -60,8 +60,6 @@ const (
 	maxKept, maxNote = 1024, 1000
 	// maxDomain and maxMachine are how long names in the status may be.
 	maxDomain, maxMachine = 255, 317
-	// conflictDelay is how long the cache gets to show what somebody else wrote.
-	conflictDelay = time.Second
 )
 
 var count = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -145,23 +143,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	before := host.DeepCopy()
-	result := ctrl.Result{RequeueAfter: r.interval()}
 	err := r.look(ctx, host)
-	if !equality.Semantic.DeepEqual(before.Status, host.Status) {
-		patched := r.Client.Status().Patch(ctx, host, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		switch {
-		case apierrors.IsConflict(patched):
-			result.RequeueAfter = conflictDelay
-		case client.IgnoreNotFound(patched) != nil:
-			err = errors.Join(err, fmt.Errorf("writing what was found: %w", patched))
-		case patched == nil:
-			r.announce(before, host)
-		}
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return result, nil
+	return statuswrite.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: r.interval()}, err, r.announce)
 }
 
 func (r *Reconciler) interval() time.Duration {
