@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 )
 
 const (
@@ -80,13 +82,7 @@ func theWorld(t *testing.T) *world {
 	if errWorld != nil {
 		t.Fatalf("starting the API server and the manager: %v", errWorld)
 	}
-	if testWorld == nil {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	return testWorld
 }
 

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 )
 
 // TestCheckAgainstTheTree holds a built release against the tree that it was made from, as long as that
 // is what is checked out.
 func TestCheckAgainstTheTree(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("NOT TESTED: git is not installed")
-	}
+	prerequisite.Program(t, "git")
 	dir := inDemo(t)
 	succeed(t, "build", "--version", "v0.1.0")
 	if err := os.Remove(filepath.Join("out", "release", "infrastructure-demo", "v0.1.0", "cluster-template-topology.yaml")); err != nil {

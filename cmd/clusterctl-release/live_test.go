@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
 )
@@ -33,13 +34,7 @@ type management struct {
 // startManagement starts the API server, or ends the test when there is none.
 func startManagement(t *testing.T) *management {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	log.SetLogger(logr.Discard())
 	environment := &envtest.Environment{CRDs: []*apiextensionsv1.CustomResourceDefinition{
 		anyCRD("cluster.x-k8s.io", "v1beta2", "Cluster"), anyCRD("cluster.x-k8s.io", "v1beta2", "Machine"),

@@ -49,7 +49,7 @@ var areas = []struct {
 
 // forTests are packages that, with all that is below them, only tests and hack import.
 var forTests = []string{
-	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
+	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
 	"internal/testbed",
 	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/libvirtd", "provider/internal/world",
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -38,13 +39,7 @@ var refusedUpgrades = map[string][]string{
 // before are created, those of the new one are patched over them by JSON merge, both as clusterctl's
 // own code makes them. The API server refuses something where there is an error, and only there.
 func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 )
 
@@ -24,13 +25,7 @@ import (
 // a real API server: the release before is created, and deleted as clusterctl upgrade does, both by
 // clusterctl's own code. What is still there and not in the new release is what the check has to name.
 func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
 	if err != nil {

@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// corpus returns the metadata.yaml of real providers by path, or skips the test where there are none.
+// corpus returns the metadata.yaml of real providers by path, or ends the test where there are none.
 func corpus(t testing.TB) map[string][]byte {
 	t.Helper()
-	dir := os.Getenv("CORPUS_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "corpus")
-	}
+	dir := pinned.Corpus(t)
 	files := map[string][]byte{}
 	for _, pattern := range []string{"released/*/*/metadata.yaml", "source/*/metadata.yaml"} {
 		paths, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
@@ -34,7 +32,7 @@ func corpus(t testing.TB) map[string][]byte {
 		}
 	}
 	if len(files) == 0 {
-		t.Skipf("NOT TESTED on real providers: no metadata.yaml below %s; name the corpus in CORPUS_DIR", dir)
+		t.Fatalf("the corpus of real providers in %s has no metadata.yaml", dir)
 	}
 	return files
 }

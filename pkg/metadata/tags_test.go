@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
@@ -30,9 +31,7 @@ func run(t *testing.T, dir string, args ...string) {
 // tagged returns a repository with a commit and tags.
 func tagged(t *testing.T, tags ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("NOT TESTED: git is not installed")
-	}
+	prerequisite.Program(t, "git")
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	dir := t.TempDir()

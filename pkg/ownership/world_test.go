@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 )
 
@@ -58,13 +59,7 @@ func theWorld(t *testing.T) *world {
 	if errWorld != nil {
 		t.Fatalf("starting the API server: %v", errWorld)
 	}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	return testWorld
 }
 

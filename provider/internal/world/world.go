@@ -40,6 +40,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/feature"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	ownfeature "github.com/clusterctl-release/clusterctl-release/provider/feature"
 )
@@ -104,13 +105,7 @@ func Main(m *testing.M) int {
 // get returns the world, which the first call starts, or ends the test when there is none.
 func get(t *testing.T) *World {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		const message = `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`
-		if os.Getenv("CI") != "" {
-			t.Fatal(message)
-		}
-		t.Skip(message)
-	}
+	prerequisite.APIServer(t)
 	lock.Lock()
 	defer lock.Unlock()
 	if theWorld == nil && errWorld == nil {

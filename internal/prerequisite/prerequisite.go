@@ -1,0 +1,35 @@
+// Package prerequisite ends tests that can't run where they are, because something isn't installed that
+// "make test" installs or builds.
+package prerequisite
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Missing ends a test that lacks something; message says what, and how to get it. The test is skipped,
+// and fails where CI is in the environment: nobody reads there what was skipped.
+func Missing(tb testing.TB, message string) {
+	tb.Helper()
+	if os.Getenv("CI") != "" {
+		tb.Fatal(message)
+	}
+	tb.Skip("NOT TESTED: " + message)
+}
+
+// Program ends a test when a program isn't in the PATH.
+func Program(tb testing.TB, name string) {
+	tb.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		Missing(tb, "there is no "+name+" in the PATH: install it")
+	}
+}
+
+// APIServer ends a test when there is no kube-apiserver for package envtest.
+func APIServer(tb testing.TB) {
+	tb.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		Missing(tb, `run "make test", or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver`)
+	}
+}
