@@ -3,7 +3,6 @@ package testbed
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
 )
 
 // preparedVariable has what was prepared, for the program in the sandbox.
@@ -26,8 +26,8 @@ const guestVariable = "TESTBED_GUEST_IMAGE"
 type prepared struct {
 	// Tools are the paths of pinned tools by their names.
 	Tools map[string]string
-	// Module is the folder of Cluster API's sources, and Version their version.
-	Module, Version string
+	// Sources of the providers' modules, by their paths.
+	Sources map[string]repository.Source
 	// Release is the folder that `make release` made.
 	Release string
 	// Manager is the provider's manager.
@@ -37,8 +37,11 @@ type prepared struct {
 // tools are all that a testbed runs, as hack/tools/tool knows them.
 var tools = []string{
 	"etcd", "kube-apiserver", "kube-apiserver/kube-controller-manager", "kustomize", "clusterctl",
-	"clusterctl/core", "clusterctl/bootstrap/kubeadm", "clusterctl/controlplane/kubeadm",
+	"clusterctl/core", "clusterctl/bootstrap/kubeadm", "clusterctl/controlplane/kubeadm", "ipam-in-cluster",
 }
+
+// modules are where the versions of the providers' modules are pinned, as folders of the project.
+var modules = map[string]string{repository.ClusterAPI: ".", repository.IPAMInCluster: "hack/tools/ipam-in-cluster"}
 
 // Tools returns the paths of the pinned tools by their names, and builds those that aren't in the cache.
 func Tools(ctx context.Context) (map[string]string, error) {
@@ -66,13 +69,8 @@ func Prepare() error {
 	if err != nil {
 		return err
 	}
-	module, err := run(ctx, root, "go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", "sigs.k8s.io/cluster-api")
-	if err != nil {
+	if p.Sources, err = sources(ctx, root); err != nil {
 		return err
-	}
-	var found bool
-	if p.Module, p.Version, found = strings.Cut(module, " "); !found {
-		return errors.New("the sources of Cluster API aren't in the module cache: run go mod download")
 	}
 	folder, err := buildFolder()
 	if err != nil {
@@ -91,6 +89,23 @@ func Prepare() error {
 		return err
 	}
 	return os.Setenv(preparedVariable, string(content))
+}
+
+// sources finds the sources of the providers' modules, and downloads those that aren't in the module cache.
+func sources(ctx context.Context, root string) (map[string]repository.Source, error) {
+	found := map[string]repository.Source{}
+	for module, folder := range modules {
+		out, err := run(ctx, filepath.Join(root, folder), "go", "mod", "download", "-json", module)
+		if err != nil {
+			return nil, err
+		}
+		var source repository.Source
+		if err := json.Unmarshal([]byte(out), &source); err != nil {
+			return nil, fmt.Errorf("reading where the sources of %s are: %w", module, err)
+		}
+		found[module] = source
+	}
+	return found, nil
 }
 
 // load is the other end of Prepare.

@@ -249,7 +249,7 @@ func (t *Testbed) configure(ctx context.Context, options Options) error {
 		return fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
 	}
 	t.ClusterctlConfig, err = repository.Write(ctx, repository.Options{
-		Dir: filepath.Join(shared, "repository"), Module: t.prepared.Module, Version: t.prepared.Version,
+		Dir: filepath.Join(shared, "repository"), Sources: t.prepared.Sources,
 		Kustomize: t.prepared.Tools["kustomize"], CertManager: certificates.Manifest, Variables: options.Variables,
 		Entries: []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: components[0]}},
 	})
@@ -274,10 +274,10 @@ func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args .
 	return stdout.String(), nil
 }
 
-// Init installs Cluster API's own providers and the provider of this project, and waits until all of
-// them are available.
+// Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this
+// project, and waits until all of them are available.
 func (t *Testbed) Init(ctx context.Context) error {
-	_, err := t.Clusterctl(ctx, "init", "--infrastructure=libvirt", "--wait-providers")
+	_, err := t.Clusterctl(ctx, "init", "--infrastructure=libvirt", "--ipam=in-cluster", "--wait-providers")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, t.Logs())
 	}

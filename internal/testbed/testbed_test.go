@@ -29,6 +29,7 @@ var managers = map[client.ObjectKey]string{
 	{Namespace: "capi-system", Name: "capi-controller-manager"}:                                             "controller-leader-election-capi",
 	{Namespace: "capi-kubeadm-bootstrap-system", Name: "capi-kubeadm-bootstrap-controller-manager"}:         "kubeadm-bootstrap-manager-leader-election-capi",
 	{Namespace: "capi-kubeadm-control-plane-system", Name: "capi-kubeadm-control-plane-controller-manager"}: "kubeadm-control-plane-manager-leader-election-capi",
+	{Namespace: "capi-ipam-in-cluster-system", Name: "capi-ipam-in-cluster-controller-manager"}:             "7bb7acb4.ipam.cluster.x-k8s.io",
 	{Namespace: "caplv-system", Name: "caplv-controller-manager"}:                                           "controller-leader-election-caplv",
 }
 
@@ -100,4 +101,9 @@ func expectWebhooks(ctx context.Context, g *WithT, bed *testbed.Testbed) {
 		"spec": map[string]any{"clusterNetwork": map[string]any{"pods": map[string]any{"cidrBlocks": []any{"not an address"}}}},
 	}}
 	g.Expect(bed.Client.Create(ctx, cluster)).To(MatchError(And(ContainSubstring("admission webhook"), ContainSubstring("cidrBlocks"))))
+	pool := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "metadata": map[string]any{"name": "one", "namespace": "default"},
+		"spec": map[string]any{"addresses": []any{"192.0.2.1-192.0.2.9"}, "prefix": int64(24), "gateway": "not an address"},
+	}}
+	g.Expect(bed.Client.Create(ctx, pool)).To(MatchError(And(ContainSubstring("admission webhook"), ContainSubstring("spec.gateway"))))
 }

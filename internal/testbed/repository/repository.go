@@ -1,5 +1,6 @@
-// Package repository makes a local repository of clusterctl with Cluster API's own providers, made of
-// the sources of its Go module, and what clusterctl needs beside them. It reaches no network.
+// Package repository makes a local repository of clusterctl with the providers that a management cluster
+// has beside an infrastructure provider, made of the sources of their Go modules, and what clusterctl
+// needs beside them. It reaches no network.
 package repository
 
 import (
@@ -14,14 +15,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Provider is a provider of Cluster API's own.
+// The Go modules that providers are made of.
+const (
+	ClusterAPI    = "sigs.k8s.io/cluster-api"
+	IPAMInCluster = "sigs.k8s.io/cluster-api-ipam-provider-in-cluster"
+)
+
+// Provider is a provider that is made of the sources of a Go module.
 type Provider struct {
 	// Label is the folder in the repository, e.g. bootstrap-kubeadm.
 	Label string
 	// Name and Type as clusterctl.yaml has them.
 	Name, Type string
+	// Components is the name of the file with its components in a release.
+	Components string
+	// Module has its sources.
+	Module string
 	// Tree is the folder of its kustomization in the module.
 	Tree string
+	// Staged is the image of its manager in the sources, before a release.
+	Staged string
 	// Image that its manager is released as.
 	Image string
 	// Tool is the pinned tool that the manager is built as.
@@ -30,20 +43,40 @@ type Provider struct {
 
 // Providers are those that a management cluster has beside an infrastructure provider.
 var Providers = []Provider{
-	{"cluster-api", "cluster-api", "CoreProvider", "core/config/default", "registry.k8s.io/cluster-api/cluster-api-controller", "clusterctl/core"},
-	{"bootstrap-kubeadm", "kubeadm", "BootstrapProvider", "bootstrap/kubeadm/config/default", "registry.k8s.io/cluster-api/kubeadm-bootstrap-controller", "clusterctl/bootstrap/kubeadm"},
-	{"control-plane-kubeadm", "kubeadm", "ControlPlaneProvider", "controlplane/kubeadm/config/default", "registry.k8s.io/cluster-api/kubeadm-control-plane-controller", "clusterctl/controlplane/kubeadm"},
+	{
+		Label: "cluster-api", Name: "cluster-api", Type: "CoreProvider", Components: "core-components.yaml",
+		Module: ClusterAPI, Tree: "core/config/default", Staged: "gcr.io/k8s-staging-cluster-api/cluster-api-controller:main",
+		Image: "registry.k8s.io/cluster-api/cluster-api-controller", Tool: "clusterctl/core",
+	},
+	{
+		Label: "bootstrap-kubeadm", Name: "kubeadm", Type: "BootstrapProvider", Components: "bootstrap-components.yaml",
+		Module: ClusterAPI, Tree: "bootstrap/kubeadm/config/default", Staged: "gcr.io/k8s-staging-cluster-api/kubeadm-bootstrap-controller:main",
+		Image: "registry.k8s.io/cluster-api/kubeadm-bootstrap-controller", Tool: "clusterctl/bootstrap/kubeadm",
+	},
+	{
+		Label: "control-plane-kubeadm", Name: "kubeadm", Type: "ControlPlaneProvider", Components: "control-plane-components.yaml",
+		Module: ClusterAPI, Tree: "controlplane/kubeadm/config/default", Staged: "gcr.io/k8s-staging-cluster-api/kubeadm-control-plane-controller:main",
+		Image: "registry.k8s.io/cluster-api/kubeadm-control-plane-controller", Tool: "clusterctl/controlplane/kubeadm",
+	},
+	{
+		Label: "ipam-in-cluster", Name: "in-cluster", Type: "IPAMProvider", Components: "ipam-components.yaml",
+		Module: IPAMInCluster, Tree: "config/default", Staged: "gcr.io/k8s-staging-capi-ipam-ic/cluster-api-ipam-in-cluster-controller:dev",
+		Image: "registry.k8s.io/capi-ipam-ic/cluster-api-ipam-in-cluster-controller", Tool: "ipam-in-cluster",
+	},
 }
 
-// stagingRegistry is where the manifests in the sources have the images, before a release.
-const stagingRegistry = "gcr.io/k8s-staging-cluster-api/"
+// Source is where the sources of a Go module are.
+type Source struct {
+	// Dir is their folder, and Version the version of them.
+	Dir, Version string
+}
 
 // Options say what to write.
 type Options struct {
 	// Dir of the repository. It is made.
 	Dir string
-	// Module is the folder of the sources of Cluster API, and Version the version of them.
-	Module, Version string
+	// Sources of the modules of Providers, by their paths.
+	Sources map[string]Source
 	// Kustomize is the program.
 	Kustomize string
 	// CertManager is the manifest that is installed as cert-manager.
@@ -94,41 +127,37 @@ func Write(ctx context.Context, options Options) (string, error) {
 	return file, writeFile(file, content)
 }
 
-// write builds one provider, as Cluster API's own release does: the kustomization with the images of
-// the release, and its metadata.yaml.
+// write builds one provider, as its own release does: the kustomization with the image of the release,
+// and the module's metadata.yaml.
 func write(ctx context.Context, options Options, provider Provider) (string, error) {
+	source, there := options.Sources[provider.Module]
+	if !there {
+		return "", fmt.Errorf("there are no sources of %s", provider.Module)
+	}
 	var stdout, stderr bytes.Buffer
-	command := exec.CommandContext(ctx, options.Kustomize, "build", filepath.Join(options.Module, provider.Tree))
+	command := exec.CommandContext(ctx, options.Kustomize, "build", filepath.Join(source.Dir, provider.Tree))
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
-	staged := stagingRegistry + provider.Image[strings.LastIndex(provider.Image, "/")+1:] + ":main"
-	if count := strings.Count(stdout.String(), "image: "+staged+"\n"); count != 1 {
-		return "", fmt.Errorf("the image %s should be there once, and is there %d times", staged, count)
+	if count := strings.Count(stdout.String(), "image: "+provider.Staged+"\n"); count != 1 {
+		return "", fmt.Errorf("the image %s should be there once, and is there %d times", provider.Staged, count)
 	}
-	components := strings.Replace(stdout.String(), staged, provider.Image+":"+options.Version, 1)
-	// Nothing is pulled, and clusterctl doesn't mind; it is as in Cluster API's release.
+	components := strings.Replace(stdout.String(), provider.Staged, provider.Image+":"+source.Version, 1)
+	// Nothing is pulled, and clusterctl doesn't mind; it is as in the releases.
 	components = strings.ReplaceAll(components, "imagePullPolicy: Always", "imagePullPolicy: IfNotPresent")
 
-	metadata, err := os.ReadFile(filepath.Join(options.Module, "metadata.yaml"))
+	metadata, err := os.ReadFile(filepath.Join(source.Dir, "metadata.yaml"))
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(options.Dir, provider.Label, options.Version)
+	folder := filepath.Join(options.Dir, provider.Label, source.Version)
 	if err := writeFile(filepath.Join(folder, "metadata.yaml"), metadata); err != nil {
 		return "", err
 	}
 	components = strings.TrimSpace(components) + "\n"
-	file := filepath.Join(folder, componentsName(provider))
+	file := filepath.Join(folder, provider.Components)
 	return file, writeFile(file, []byte(components))
-}
-
-func componentsName(provider Provider) string {
-	if kind, _, found := strings.Cut(provider.Label, "-kubeadm"); found {
-		return kind + "-components.yaml"
-	}
-	return "core-components.yaml"
 }
 
 func writeFile(file string, content []byte) error {

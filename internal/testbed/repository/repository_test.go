@@ -18,22 +18,27 @@ import (
 // tests of the testbed run.
 const kustomize = "#!/bin/sh\n[ \"$1\" = build ] && exec cat \"$2/components.yaml\"\n"
 
-// sources makes a module with the trees of Cluster API's providers, and the program that builds them.
+// sources makes modules with the trees of the providers, and the program that builds them.
 // change may change the components of each.
 func sources(t *testing.T, change func(repository.Provider, string) string) repository.Options {
 	t.Helper()
 	g := NewWithT(t)
 	options := repository.Options{
-		Dir: filepath.Join(t.TempDir(), "repository"), Module: t.TempDir(), Version: "v1.2.3",
+		Dir: filepath.Join(t.TempDir(), "repository"),
+		Sources: map[string]repository.Source{
+			repository.ClusterAPI: {Dir: t.TempDir(), Version: "v1.2.3"}, repository.IPAMInCluster: {Dir: t.TempDir(), Version: "v4.5.6"},
+		},
 		Kustomize: filepath.Join(t.TempDir(), "kustomize"), CertManager: []byte("kind: Namespace\n"),
 		Entries:   []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: "/release/infrastructure-components.yaml"}},
 		Variables: map[string]string{"CHECKSUM": "12"},
 	}
 	g.Expect(os.WriteFile(options.Kustomize, []byte(kustomize), 0o755)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(options.Module, "metadata.yaml"), []byte("releaseSeries: []\n"), 0o644)).To(Succeed())
+	for module, source := range options.Sources {
+		g.Expect(os.WriteFile(filepath.Join(source.Dir, "metadata.yaml"), []byte("module: "+module+"\n"), 0o644)).To(Succeed())
+	}
 	for _, provider := range repository.Providers {
-		components := fmt.Sprintf("image: gcr.io/k8s-staging-cluster-api/%s:main\nimagePullPolicy: Always\n", filepath.Base(provider.Image))
-		file := filepath.Join(options.Module, provider.Tree, "components.yaml")
+		components := fmt.Sprintf("image: %s\nimagePullPolicy: Always\n", provider.Staged)
+		file := filepath.Join(options.Sources[provider.Module].Dir, provider.Tree, "components.yaml")
 		g.Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
 		g.Expect(os.WriteFile(file, []byte(change(provider, components)), 0o644)).To(Succeed())
 	}
@@ -61,10 +66,11 @@ func TestWrite(t *testing.T) {
 	for i, provider := range repository.Providers {
 		entry := config.Providers[i+1]
 		g.Expect([]string{entry.Name, entry.Type}).To(Equal([]string{provider.Name, provider.Type}))
+		version := options.Sources[provider.Module].Version
 		// clusterctl takes label and version of a local repository from the path.
-		g.Expect(filepath.Dir(entry.URL)).To(Equal(filepath.Join(options.Dir, provider.Label, "v1.2.3")))
-		g.Expect(os.ReadFile(entry.URL)).To(BeEquivalentTo("image: " + provider.Image + ":v1.2.3\nimagePullPolicy: IfNotPresent\n"))
-		g.Expect(os.ReadFile(filepath.Join(filepath.Dir(entry.URL), "metadata.yaml"))).To(BeEquivalentTo("releaseSeries: []\n"))
+		g.Expect(filepath.Dir(entry.URL)).To(Equal(filepath.Join(options.Dir, provider.Label, version)))
+		g.Expect(os.ReadFile(entry.URL)).To(BeEquivalentTo("image: " + provider.Image + ":" + version + "\nimagePullPolicy: IfNotPresent\n"))
+		g.Expect(os.ReadFile(filepath.Join(filepath.Dir(entry.URL), "metadata.yaml"))).To(BeEquivalentTo("module: " + provider.Module + "\n"))
 	}
 }
 
@@ -89,8 +95,16 @@ func TestWriteFails(t *testing.T) {
 		{"no image", only(func(string) string { return "kind: Namespace\n" }), nil, []string{bootstrap, "0 times"}},
 		{"two images", only(func(components string) string { return components + components }), nil, []string{bootstrap, "2 times"}},
 		{"an image of another name", only(func(components string) string { return strings.Replace(components, ":main", ":v1", 1) }), nil, []string{bootstrap, "0 times"}},
-		{"no tree", same, func(o repository.Options) error { return os.RemoveAll(filepath.Join(o.Module, "bootstrap")) }, []string{bootstrap, "No such file"}},
-		{"no metadata", same, func(o repository.Options) error { return os.Remove(filepath.Join(o.Module, "metadata.yaml")) }, []string{"metadata.yaml"}},
+		{"no tree", same, func(o repository.Options) error {
+			return os.RemoveAll(filepath.Join(o.Sources[repository.ClusterAPI].Dir, "bootstrap"))
+		}, []string{bootstrap, "No such file"}},
+		{"no metadata", same, func(o repository.Options) error {
+			return os.Remove(filepath.Join(o.Sources[repository.ClusterAPI].Dir, "metadata.yaml"))
+		}, []string{"metadata.yaml"}},
+		{"no sources", same, func(o repository.Options) error {
+			delete(o.Sources, repository.IPAMInCluster)
+			return nil
+		}, []string{"ipam-in-cluster", repository.IPAMInCluster}},
 		{"no kustomize", same, func(o repository.Options) error { return os.Remove(o.Kustomize) }, []string{"kustomize"}},
 	}
 	for _, test := range tests {
