@@ -41,8 +41,8 @@ type Options struct {
 	Dir string
 	// Network that the host is reached by.
 	Network *sandbox.Network
-	// Guests are the addresses of the host's guests. The host itself has the first. They are routed
-	// through Network.
+	// Guests are the addresses of the host's guests, at least 16. The host itself has the first. They are
+	// routed through Network.
 	Guests netip.Prefix
 	// CA signs the certificates of the host and of its clients.
 	CA *authority.Authority
@@ -293,7 +293,8 @@ func (h *Host) prepare() error {
 	if err := errors.Join(client.StoragePoolCreate(pool, 0), client.StoragePoolSetAutostart(pool, 1)); err != nil {
 		return err
 	}
-	first, last := h.Gateway().Next(), lastOf(h.options.Guests)
+	static, _ := h.Static()
+	first, last := h.Gateway().Next(), static.Prev()
 	// A lease stays until it ends, as nobody gives it back for a guest that was destroyed: it is the
 	// shortest that dnsmasq gives, which guests renew.
 	//
@@ -304,6 +305,18 @@ func (h *Host) prepare() error {
 		return err
 	}
 	return errors.Join(client.NetworkCreate(network), client.NetworkSetAutostart(network, 1))
+}
+
+// Static are the first and the last address for guests that DHCP doesn't give: the last quarter of
+// those that guests may have.
+func (h *Host) Static() (first, last netip.Addr) {
+	guests := h.options.Guests.Masked()
+	last = lastOf(guests)
+	bytes := last.As4()
+	for bit := guests.Bits() + 2; bit < 32; bit++ {
+		bytes[bit/8] &^= 1 << (7 - bit%8)
+	}
+	return netip.AddrFrom4(bytes), last
 }
 
 // lastOf is the last address of a prefix of IPv4 that a guest may have.
@@ -327,6 +340,7 @@ func (h *Host) listenForReports(ctx context.Context) error {
 		if err := json.NewDecoder(request.Body).Decode(&got); err != nil {
 			panic(http.ErrAbortHandler)
 		}
+		got.From, _, _ = net.SplitHostPort(request.RemoteAddr)
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
 		h.reached = append(h.reached, got)

@@ -62,6 +62,11 @@ func TestHosts(t *testing.T) {
 		g.Expect(got.SystemUUID).To(Equal(uuid(i)))
 		g.Expect(got.MetaData).To(BeZero())
 		g.Expect(got.Address).To(HavePrefix(fmt.Sprintf("10.90.%d.", i)))
+		g.Expect(got.Addresses).To(ConsistOf(got.Address + "/24"))
+		g.Expect(got.From).To(Equal(got.Address))
+		first, last := host.Static()
+		g.Expect([]string{first.String(), last.String()}).To(Equal([]string{fmt.Sprintf("10.90.%d.192", i), fmt.Sprintf("10.90.%d.254", i)}))
+		g.Expect(netip.MustParseAddr(got.Address).Less(first)).To(BeTrue())
 		// The guest may report before libvirt's file of leases says what it got.
 		g.Eventually(host.Leases).WithTimeout(time.Minute).Should(And(HaveLen(1), HaveKey(got.MACAddress)))
 		g.Expect(host.Left()).To(ConsistOf("domain guest", "volume root-guest", "firmware variables guest_VARS.fd"))

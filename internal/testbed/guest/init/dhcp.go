@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,19 +38,15 @@ const renewal = 45 * time.Second
 
 // configure brings a device up and gives it an address by DHCP, which is asked for again as long as
 // the guest lives. It asks until it is answered.
-func configure(device string) (lease, error) {
-	if err := setUp(device); err != nil {
-		return lease{}, err
-	}
-	found, err := net.InterfaceByName(device)
-	if err != nil {
+func configure(device *net.Interface) (lease, error) {
+	if err := setUp(device.Name); err != nil {
 		return lease{}, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			failed = errors.Join(
-				unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, device),
+				unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, device.Name),
 				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
 		})
 		return errors.Join(err, failed)
@@ -63,13 +56,13 @@ func configure(device string) (lease, error) {
 		return lease{}, fmt.Errorf("listening for DHCP: %w", err)
 	}
 	for {
-		offer, err := exchange(socket, found.HardwareAddr, dhcpDiscover, dhcpOffer, lease{})
+		offer, err := exchange(socket, device.HardwareAddr, dhcpDiscover, dhcpOffer, lease{})
 		if err == nil {
-			offer, err = exchange(socket, found.HardwareAddr, dhcpRequest, dhcpAck, offer)
+			offer, err = exchange(socket, device.HardwareAddr, dhcpRequest, dhcpAck, offer)
 		}
 		if err == nil {
 			go renew(socket, offer)
-			return offer, setAddress(device, offer)
+			return offer, setAddress(device.Name, offer)
 		}
 		fmt.Println("testbed guest: DHCP:", err)
 	}
@@ -155,62 +148,4 @@ func parse(answer []byte, id [4]byte, expected byte) (lease, bool) {
 		options = options[2+size:]
 	}
 	return result, is && result.mask != nil && result.gateway != nil && result.server != nil
-}
-
-// ioctl asks the kernel for something about a network device.
-func ioctl(request uint, argument unsafe.Pointer) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(argument)); errno != 0 {
-		return os.NewSyscallError("ioctl", errno)
-	}
-	return nil
-}
-
-func setUp(device string) error {
-	request, err := unix.NewIfreq(device)
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := ioctl(unix.SIOCSIFFLAGS, unsafe.Pointer(request)); err != nil {
-		return fmt.Errorf("bringing %s up: %w", device, err)
-	}
-	return nil
-}
-
-// rtentry is the kernel's struct of a route on machines with 64 bits (linux/route.h).
-type rtentry struct {
-	_                         uint64
-	destination, gateway, net unix.RawSockaddrInet4
-	flags                     uint16
-	_                         [60]byte
-}
-
-func setAddress(device string, given lease) error {
-	for _, set := range []struct {
-		request uint
-		value   []byte
-	}{{unix.SIOCSIFADDR, given.address.To4()}, {unix.SIOCSIFNETMASK, given.mask}} {
-		request, err := unix.NewIfreq(device)
-		if err != nil {
-			return err
-		}
-		if err := request.SetInet4Addr(set.value); err != nil {
-			return err
-		}
-		if err := ioctl(set.request, unsafe.Pointer(request)); err != nil {
-			return fmt.Errorf("giving %s the address %s: %w", device, given.address, err)
-		}
-	}
-	route := rtentry{flags: unix.RTF_UP | unix.RTF_GATEWAY}
-	route.destination.Family, route.gateway.Family, route.net.Family = unix.AF_INET, unix.AF_INET, unix.AF_INET
-	binary.NativeEndian.PutUint32(route.gateway.Addr[:], binary.NativeEndian.Uint32(given.gateway.To4()))
-	if err := ioctl(unix.SIOCADDRT, unsafe.Pointer(&route)); err != nil {
-		return fmt.Errorf("setting the route by %s: %w", given.gateway, err)
-	}
-	return nil
 }

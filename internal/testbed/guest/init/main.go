@@ -51,7 +51,7 @@ func boot() error {
 		return err
 	}
 	go powerOff()
-	result, err := readSeed()
+	result, network, err := readSeed()
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,35 @@ func boot() error {
 	if result.TPM, err = readLine("/sys/class/tpm/tpm0/tpm_version_major"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	lease, err := configure(networkDevice)
+	device, err := net.InterfaceByName(networkDevice)
+	if err != nil {
+		return err
+	}
+	lease, err := bringUp(device, network)
 	if err != nil {
 		return err
 	}
 	result.MACAddress, result.Address = lease.mac.String(), lease.address.String()
+	if result.Addresses, err = addressesOf(device); err != nil {
+		return err
+	}
 	fmt.Printf("testbed guest: %+v\n", result)
 	return send(result, lease.gateway)
+}
+
+// bringUp brings a device up as the seed's network-config says, or by DHCP where there is none.
+func bringUp(device *net.Interface, network []byte) (lease, error) {
+	if network == nil {
+		return configure(device)
+	}
+	want, err := parseNetwork(network, device.HardwareAddr)
+	if err != nil {
+		return lease{}, err
+	}
+	if want == nil {
+		return configure(device)
+	}
+	return configureStatic(device, want)
 }
 
 // loadModules loads the kernel's modules in the order in which they were put there.
@@ -111,41 +133,44 @@ func powerOff() {
 
 // readSeed finds the disk with the seed by its label, as cloud-init does
 // (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). A guest without one
-// says so too.
-func readSeed() (report.Report, error) {
-	var result report.Report
+// says so too. The seed's network-config comes as it is, and is nil where it has none.
+func readSeed() (result report.Report, network []byte, err error) {
 	devices, err := filepath.Glob("/sys/block/vd*")
 	if err != nil {
-		return result, err
+		return result, nil, err
 	}
 	for _, device := range devices {
 		disk := filepath.Join("/dev", filepath.Base(device))
 		labelled, err := isSeed(disk)
 		if err != nil {
-			return result, err
+			return result, nil, err
 		}
 		if !labelled {
 			continue
 		}
 		if err := unix.Mount(disk, seedFolder, "iso9660", unix.MS_RDONLY, ""); err != nil {
-			return result, fmt.Errorf("mounting the seed %s: %w", disk, err)
+			return result, nil, fmt.Errorf("mounting the seed %s: %w", disk, err)
 		}
 		metaData, err := os.ReadFile(filepath.Join(seedFolder, "meta-data"))
 		if err != nil {
-			return result, err
+			return result, nil, err
 		}
 		if err := yaml.Unmarshal(metaData, &result.MetaData); err != nil {
-			return result, fmt.Errorf("reading the meta-data: %w", err)
+			return result, nil, fmt.Errorf("reading the meta-data: %w", err)
 		}
 		userData, err := os.ReadFile(filepath.Join(seedFolder, "user-data"))
 		if err != nil {
-			return result, err
+			return result, nil, err
 		}
 		sum := sha256.Sum256(userData)
 		result.UserDataSHA256 = hex.EncodeToString(sum[:])
-		return result, nil
+		network, err = os.ReadFile(filepath.Join(seedFolder, "network-config"))
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		return result, network, err
 	}
-	return result, nil
+	return result, nil, nil
 }
 
 // isSeed reads the label of a disk's ISO 9660 file system, if it has one.

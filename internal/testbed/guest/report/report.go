@@ -19,8 +19,12 @@ type Report struct {
 	Disks map[string]int64
 	// TPM is the major version of the TPM's specification, such as 2. Empty where there is none.
 	TPM string
-	// MACAddress of the first interface, and its Address by DHCP.
+	// MACAddress of the first interface, and its Address of IPv4, by DHCP or as the seed says.
 	MACAddress, Address string
+	// Addresses are all of that interface as the kernel has them, each with the length of its network.
+	Addresses []string
+	// From is the address that the report came from, which the host writes.
+	From string
 }
 
 // MetaData is what of the seed's meta-data makes the machine.
