@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -201,6 +202,33 @@ func (d *Daemon) Kill() {
 	_ = d.command.Process.Kill()
 	_ = d.command.Wait()
 	d.command = nil
+}
+
+// Guests are the processes of guests that the daemon has started, also those that it has forgotten.
+func (d *Daemon) Guests() ([]int, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	var guests []int
+	for _, file := range files {
+		line, err := os.ReadFile(file) //nolint:gosec // of this machine
+		if err != nil {
+			continue // it has ended
+		}
+		arguments := string(line)
+		// Those that libvirt asks for what QEMU can do have no guest.
+		if !strings.Contains(arguments, "guest=") || !strings.Contains(arguments, d.folder+"/") {
+			continue
+		}
+		process, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return nil, err
+		}
+		guests = append(guests, process)
+	}
+	slices.Sort(guests)
+	return guests, nil
 }
 
 // Stop ends the daemon and removes its folders. Guests that run are the caller's to stop.

@@ -26,6 +26,8 @@ type process struct {
 	dead   bool
 	// before and after are called around each call, if they are set.
 	before, after func(call string, number int)
+	// lost, if it is set, is asked after each call. An error takes the place of the answer.
+	lost func(call string, number int) error
 }
 
 // call carries out a call.
@@ -36,7 +38,7 @@ func call[T any](p *process, name string, do func() (T, error)) (T, error) {
 		p.lock.Unlock()
 		return none, errKilled
 	}
-	number, before, after := len(p.names), p.before, p.after
+	number, before, after, lost := len(p.names), p.before, p.after, p.lost
 	p.names = append(p.names, name)
 	p.lock.Unlock()
 	if before != nil {
@@ -45,6 +47,11 @@ func call[T any](p *process, name string, do func() (T, error)) (T, error) {
 	result, err := do()
 	if after != nil {
 		after(name, number)
+	}
+	if lost != nil {
+		if lostErr := lost(name, number); lostErr != nil {
+			result, err = none, lostErr
+		}
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()

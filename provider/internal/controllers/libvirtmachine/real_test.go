@@ -2,10 +2,7 @@ package libvirtmachine
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,31 +62,14 @@ func TestOnARealHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(daemon.Stop)
-	folder := t.TempDir()
-	for _, arguments := range [][]string{
-		{"qemu-img", "create", "-f", "qcow2", "image.qcow2", "1G"},
-		{"qemu-io", "-c", "write -P 7 0 9M", "image.qcow2"},
-	} {
-		command := exec.CommandContext(t.Context(), arguments[0], arguments[1:]...)
-		command.Dir = folder
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", arguments, err, out)
-		}
-	}
-	content, err := os.ReadFile(filepath.Join(folder, "image.qcow2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
-	t.Cleanup(server.Close)
-
+	url, sum := imageFolder(t)
 	for _, life := range lives {
 		t.Run(life.name, func(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 				if life.change != nil {
 					life.change(infra)
 				}
-				infra.Spec.Image.URL, infra.Spec.Image.Checksum = server.URL+"/image.qcow2", checksum(content)
+				infra.Spec.Image.URL, infra.Spec.Image.Checksum = url, sum
 				infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
 				infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
 				infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
