@@ -109,6 +109,7 @@ type Reconciler struct {
 
 	recorder events.EventRecorder
 	now      func() time.Time
+	marked   marked
 
 	lock sync.Mutex
 	// self is the UID of the namespace kube-system, once it is known.
@@ -136,6 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
 		if apierrors.IsNotFound(err) {
 			count.DeleteLabelValues(req.Name)
+			r.marked.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -171,6 +173,9 @@ func (r *Reconciler) time() time.Time {
 // look looks at a host, says what it finds, and deletes what may be deleted.
 func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error {
 	snapshot, _ := r.Hosts.Snapshot(host.Name)
+	if !snapshot.Reachable && snapshot.Err == nil {
+		return nil // it is being connected to for the first time: what was written holds until it is known better
+	}
 	connection, err := r.Hosts.Hypervisor(host.Name)
 	if err == nil && !snapshot.Reachable {
 		err = &hypervisor.Error{Operation: "reaching host", Object: host.Name, Reason: hypervisor.ErrUnreachable}
@@ -188,7 +193,7 @@ func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error 
 		return r.failed(host, fmt.Errorf("listing LibvirtMachines: %w", err))
 	}
 	seen := seenIn(snapshot)
-	marked := keepMarker(ctx, connection, self, v.pools, seen, r.Options.Collect || anyOn(host.Name, machines.Items))
+	marked := r.keepMarker(ctx, connection, host.Name, self, v.pools, seen, snapshot.Taken, r.Options.Collect || anyOn(host.Name, machines.Items))
 	var orphans []orphan
 	// Most of the time there is nothing, and so nothing that is to be asked once more.
 	if len(find(seen, knownOf(machines.Items))) > 0 {

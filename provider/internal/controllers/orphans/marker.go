@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
@@ -18,7 +20,10 @@ const markerBytes = 4096
 
 // keepMarker sees to it that this management cluster's marker is in all pools, or in none. It has one
 // where it has machines, and where it may delete something.
-func keepMarker(ctx context.Context, connection hypervisor.Hypervisor, self string, pools []string, on contents, wanted bool) error {
+//
+// A marker that was made shows when all of the host is read again, which is done every so often. Until then
+// it isn't made once more: hosts are looked at each time that something of them changes.
+func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hypervisor, host, self string, pools []string, on contents, taken time.Time, wanted bool) error {
 	var errs []error
 	for _, pool := range pools {
 		ref := hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + self}
@@ -26,9 +31,16 @@ func keepMarker(ctx context.Context, connection hypervisor.Hypervisor, self stri
 		var err error
 		switch {
 		case wanted && !there:
+			if r.marked.isNewer(host, ref, taken) {
+				continue
+			}
+			now := r.time()
 			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: markerBytes})
 			if errors.Is(err, hypervisor.ErrAlreadyExists) {
 				err = nil // what was seen is older
+			}
+			if err == nil {
+				r.marked.note(host, ref, now)
 			}
 		case !wanted && there:
 			err = connection.DeleteVolume(ctx, ref)
@@ -39,6 +51,38 @@ func keepMarker(ctx context.Context, connection hypervisor.Hypervisor, self stri
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// marked is when markers were made on hosts. The zero value is ready to use.
+type marked struct {
+	lock sync.Mutex
+	at   map[string]map[hypervisor.VolumeRef]time.Time
+}
+
+// isNewer says whether a marker was made after all of the host was read.
+func (m *marked) isNewer(host string, ref hypervisor.VolumeRef, taken time.Time) bool {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	at, made := m.at[host][ref]
+	return made && at.After(taken)
+}
+
+func (m *marked) note(host string, ref hypervisor.VolumeRef, at time.Time) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.at == nil {
+		m.at = map[string]map[hypervisor.VolumeRef]time.Time{}
+	}
+	if m.at[host] == nil {
+		m.at[host] = map[hypervisor.VolumeRef]time.Time{}
+	}
+	m.at[host][ref] = at
+}
+
+func (m *marked) forget(host string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.at, host)
 }
 
 // markers returns whether this management cluster's own marker is in each of the pools, and those of

@@ -64,7 +64,7 @@ func (h *hostOf) Snapshot(string) (fleet.Snapshot, bool) {
 }
 
 func snapshotOf(connection hypervisor.Hypervisor) fleet.Snapshot {
-	snapshot := fleet.Snapshot{Domains: map[string]hypervisor.Domain{}, Pools: map[string]fleet.Pool{}}
+	snapshot := fleet.Snapshot{Taken: start.AddDate(1, 0, 0), Domains: map[string]hypervisor.Domain{}, Pools: map[string]fleet.Pool{}}
 	domains, err := connection.ListDomains(context.Background())
 	for _, domain := range domains {
 		snapshot.Domains[domain.UUID] = domain
@@ -266,6 +266,62 @@ func TestOldSnapshot(t *testing.T) {
 	w.r.Client = interceptor.NewClient(w.api, interceptor.Funcs{ // an empty cache
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil }})
 	w.Expect(conditions.GetReason(w.look(), infrav1.OrphansFoundCondition)).To(Equal(infrav1.NoOrphansReason))
+}
+
+// TestMarkerIsMadeOnce: until all of the host is read again, a marker that was made doesn't show, and the host is
+// looked at each time that something of it changes. One that somebody deletes is made again.
+func TestMarkerIsMadeOnce(t *testing.T) {
+	w := newWorld(t, Options{})
+	made := func() int {
+		made := 0
+		for _, call := range w.host.Calls() {
+			if call.Operation == fake.CreateVolume {
+				made++
+			}
+		}
+		w.host.ForgetCalls()
+		return made
+	}
+	old, _ := w.hosts.Snapshot("host")
+	old.Taken = start.Add(-time.Second)
+	w.hosts.old = &old
+	made()
+	w.host.Inject(fake.Fault{Operation: fake.CreateVolume, Times: 1, Effect: fake.Fail, Reason: hypervisor.ErrOther})
+	_, err := w.reconcile()
+	w.Expect(err).To(HaveOccurred())
+	made()
+	w.look()
+	w.Expect(made()).To(Equal(1), "one that couldn't be made is tried again")
+	w.look()
+	w.look()
+	w.Expect(made()).To(BeZero())
+
+	w.clock = start.Add(time.Minute)
+	read, _ := (&hostOf{host: w.host}).Snapshot("host")
+	read.Taken = w.clock
+	w.hosts.old = &read
+	w.look()
+	w.Expect(made()).To(BeZero())
+	volumes, _ := w.host.Left()
+	for _, ref := range volumes {
+		if strings.HasPrefix(ref.Name, markerPrefix) {
+			w.Expect(w.connect().DeleteVolume(t.Context(), ref)).To(Succeed())
+		}
+	}
+	w.clock = start.Add(2 * time.Minute)
+	read, _ = (&hostOf{host: w.host}).Snapshot("host")
+	read.Taken = w.clock
+	w.hosts.old = &read
+	w.look()
+	w.Expect(made()).To(Equal(1))
+}
+
+// TestHostThatIsConnectedTo: before the first try to connect has ended nothing is known, and nothing is written.
+func TestHostThatIsConnectedTo(t *testing.T) {
+	w := newWorld(t, Options{})
+	before := w.object()
+	w.hosts.old = &fleet.Snapshot{}
+	w.Expect(w.look()).To(Equal(before))
 }
 
 // TestCollected: past its age everything of an orphan is deleted, the seed first and the domain last, and
