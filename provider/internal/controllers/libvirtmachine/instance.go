@@ -49,8 +49,9 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	case s.isProvisioned():
 		s.infra.Status.Initialization.Provisioned = ptr.To(true)
 		s.infra.Status.InstanceState = infrav1.InstanceNotFound
-		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceNotFoundReason,
+		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotFoundReason,
 			"The host %s has no domain %s any more; it is not made again: delete the Machine, or let a MachineHealthCheck do it", s.host.Name, s.uuid)
+		return s.removeSeedOfLost(ctx)
 	}
 	if !s.isCreating() {
 		s.made()

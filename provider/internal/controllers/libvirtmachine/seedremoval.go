@@ -47,6 +47,20 @@ func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
+// removeSeedOfLost takes the bootstrap data from the host when the domain is gone for good: no node of it
+// will come, nobody reads it again, and the machine may stay for long as it is. Nothing comes after it.
+func (s *scope) removeSeedOfLost(ctx context.Context) (verdict, error) {
+	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
+		return stop, nil
+	}
+	if err := s.deleteSeed(ctx); err != nil {
+		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Removed the seed of a machine whose domain is gone", "LibvirtHost", s.host.Name)
+	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
+	return stop, nil
+}
+
 // detachSeed takes the seed from the domain, so that the domain starts without it from now on.
 func (s *scope) detachSeed(ctx context.Context) error {
 	if s.domain == nil {

@@ -346,6 +346,38 @@ func TestProvisionedForGood(t *testing.T) {
 	}
 }
 
+// TestSeedOfALostMachine: the bootstrap data, with its secrets, doesn't stay on the host when the domain is
+// gone before its node came, although the LibvirtMachine stays.
+func TestSeedOfALostMachine(t *testing.T) {
+	for _, format := range []infrav1.BootstrapFormat{infrav1.BootstrapFormatCloudConfig, infrav1.BootstrapFormatIgnition} {
+		t.Run(string(format), func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.BootstrapFormat = format }, "a")
+			m := w.until(w.newManager(0), w.isProvisioned)
+			w.Expect(w.left()).To(ContainElement("a: volume uuid-seed"))
+			w.hosts["a"].RemoveDomain(w.uuid())
+
+			// What can't be deleted is tried again, and doesn't keep from saying what has happened.
+			w.hosts["a"].Inject(fake.Fault{Operation: fake.DeleteVolume, Times: 1, Effect: fake.Fail, Reason: hypervisor.ErrOther})
+			_, err := m.reconcile()
+			w.Expect(err).To(HaveOccurred())
+			w.Expect(conditions.GetReason(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(infrav1.InstanceNotFoundReason))
+			w.Expect(conditions.IsFalse(w.infra(), infrav1.SeedRemovedCondition)).To(BeTrue())
+
+			w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
+			w.Expect(conditions.GetReason(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(infrav1.InstanceNotFoundReason))
+			w.Expect(w.left()).To(Equal([]string{"a: volume uuid-root"}))
+			w.hosts["a"].ForgetCalls()
+			before := w.infra()
+			_, err = m.reconcile()
+			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(w.infra()).To(Equal(before))
+			for _, call := range w.hosts["a"].Calls() {
+				w.Expect(call.Operation).ToNot(Equal(fake.DeleteVolume), "once is enough")
+			}
+		})
+	}
+}
+
 // TestMove: `clusterctl move` keeps specs, and drops statuses and UIDs.
 func TestMove(t *testing.T) {
 	for name, gone := range map[string]bool{"the domain is there": false, "the domain is gone": true} {
