@@ -72,6 +72,10 @@ type Concurrency struct {
 	LibvirtClusterIdentity int
 }
 
+// hostsPatience is for how long machines wait for hosts that are being connected to for the first time. One
+// that can be reached is, and is read, within a second or two.
+const hostsPatience = 5 * time.Second
+
 type reconciler interface {
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 }
@@ -98,6 +102,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
 				Ledger:           cmp.Or(options.Ledger, &placement.Ledger{}),
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
+				HostsPatience:    hostsPatience,
 				Workload:         options.Workload,
 				InPlaceUpdates:   feature.Gates.Enabled(feature.InPlaceUpdates),
 				WatchFilterValue: filter}},

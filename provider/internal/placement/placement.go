@@ -79,6 +79,22 @@ func choose(request Request, hosts []Host, counted *tally) (string, error) {
 	return best.host, nil
 }
 
+// Unseen returns the names of the hosts that may turn out to fit a machine: the first try to connect to them
+// hasn't ended, and nothing of what is known without it speaks against them.
+func Unseen(request Request, hosts []Host) []string {
+	var names []string
+	for i := range hosts {
+		if !hosts[i].Connecting {
+			continue
+		}
+		// What is on the host isn't looked at: it isn't known.
+		if reason, _ := unfit(request, &hosts[i], &load{}); reason == NotSeen {
+			names = append(names, hosts[i].Name)
+		}
+	}
+	return names
+}
+
 // load is what is on a host, and what is left of it.
 type load struct {
 	host              string

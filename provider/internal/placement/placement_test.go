@@ -268,3 +268,24 @@ func TestRoom(t *testing.T) {
 	huge := placement.Room(placement.Resources{{Kind: placement.Memory}: 1 << 60}, &infrav1.LibvirtHostSpec{Overcommit: infrav1.HostOvercommit{MemoryPercent: 400}})
 	g.Expect(huge).To(HaveKeyWithValue(placement.Resource{Kind: placement.Memory}, BeEquivalentTo(1<<62)))
 }
+
+// TestUnseen: only hosts that are being connected to may turn out to fit, and only those against which nothing
+// speaks that is known already.
+func TestUnseen(t *testing.T) {
+	connecting := func(name string, change func(*placement.Host)) placement.Host {
+		host := placement.Host{Name: name, FailureDomain: "rack-1", Selected: true, NamespaceAllowed: true, Connecting: true}
+		change(&host)
+		return host
+	}
+	hosts := []placement.Host{
+		connecting("new", func(*placement.Host) {}),
+		connecting("seen", func(h *placement.Host) { h.Connecting, h.Ready = false, true }),
+		connecting("not selected", func(h *placement.Host) { h.Selected = false }),
+		connecting("of others", func(h *placement.Host) { h.NamespaceAllowed = false }),
+		connecting("in maintenance", func(h *placement.Host) { h.Maintenance = &infrav1.HostMaintenance{} }),
+		connecting("elsewhere", func(h *placement.Host) { h.FailureDomain = "rack-2" }),
+		connecting("new, too", func(*placement.Host) {}),
+	}
+	NewWithT(t).Expect(placement.Unseen(placement.Request{FailureDomain: "rack-1"}, hosts)).To(Equal([]string{"new", "new, too"}))
+	NewWithT(t).Expect(placement.Unseen(placement.Request{}, hosts)).To(Equal([]string{"new", "elsewhere", "new, too"}))
+}

@@ -40,6 +40,9 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	machine := s.placed()
 	machine.Domain = string(uuid.NewUUID())
 	request := placement.NewRequest(machine, &s.infra.Spec, cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
+	if s.awaitHosts(request, hosts) {
+		return stop, nil
+	}
 	s.told.again(s.Reconciler)
 	host, err := s.Ledger.Place(request, hosts)
 	var noFit *placement.NoFitError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -44,6 +45,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 		snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
 	}
 	var hosts []placement.Host
+	now := time.Now()
 	for i := range list.Items {
 		host := &list.Items[i]
 		candidate := s.places.of(host, snapshots[host.Name], s.Ledger)
@@ -51,6 +53,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 			candidate.Connecting, candidate.Ready = false, false
 			candidate.Message = fmt.Sprintf("without the label %s: %s it isn't one of this manager's", clusterv1.WatchLabel, s.WatchFilterValue)
 		}
+		s.newHosts.see(host.Name, candidate.Connecting, now)
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
 		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
 			return nil, nil, err

@@ -88,6 +88,10 @@ type Reconciler struct {
 	// begun is finished without it too.
 	InPlaceUpdates bool
 
+	// HostsPatience is for how long machines without a host wait for hosts that are being connected to for
+	// the first time, although others fit.
+	HostsPatience time.Duration
+
 	// Workload are the workload clusters, whose nodes get their provider IDs. None do when it is nil.
 	Workload clustercache.ClusterCache
 
@@ -98,6 +102,7 @@ type Reconciler struct {
 	recorder   events.EventRecorder
 	told       told
 	places     places
+	newHosts   newHosts
 	copies     copies
 	controller capicontrollerutil.Controller
 }

@@ -97,7 +97,9 @@ type world struct {
 	silent bool
 	// inPlace turns updates in place on in all processes.
 	inPlace bool
-	ipam    ipam
+	// patience is for how long machines wait for new hosts, in all processes.
+	patience time.Duration
+	ipam     ipam
 }
 
 type log struct {
@@ -207,7 +209,7 @@ func (w *world) newManager(killAt int) *manager {
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		cmp.Or(w.images, images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}))
-	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: &placement.Ledger{}, recorder: w.events, InPlaceUpdates: w.inPlace}}
+	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: &placement.Ledger{}, recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

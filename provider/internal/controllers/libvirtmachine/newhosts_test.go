@@ -1,0 +1,72 @@
+package libvirtmachine
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// TestMachinesWaitForNewHosts: when a manager begins, a machine isn't placed on the first host that can be
+// reached while another one is being connected to, and nothing is said meanwhile.
+func TestMachinesWaitForNewHosts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		// at once says that nobody waits.
+		atOnce bool
+	}{
+		"a host that may be better": {change: func(*world) {}},
+		"a host of another failure domain": {atOnce: true, change: func(w *world) {
+			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-b" })
+		}},
+		"a host that isn't to be used": {atOnce: true, change: func(w *world) {
+			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
+		}},
+		"a host that can't be reached":      {atOnce: true, change: func(w *world) { w.connecting.Delete("a"); w.hosts["a"].SetReachable(false) }},
+		"a host that is waited for no more": {atOnce: true, change: func(w *world) { w.patience = time.Nanosecond }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "a", "b")
+			w.patience = time.Hour
+			w.connecting.Store("a", true)
+			tc.change(w)
+			m := w.newManager(0)
+			_, err := m.reconcile() // the finalizer
+			w.Expect(err).ToNot(HaveOccurred())
+			before := w.infra()
+			result, err := m.reconcile()
+			w.Expect(err).ToNot(HaveOccurred())
+			if tc.atOnce {
+				w.until(m, func() bool { return w.infra().Spec.HostName == "b" })
+				return
+			}
+			w.Expect(w.infra()).To(Equal(before))
+			w.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", time.Hour)))
+			w.connecting.Delete("a")
+			w.until(m, func() bool { return w.infra().Spec.HostName == "a" })
+		})
+	}
+}
+
+// TestNewHosts: each host is waited for since it was first seen, and again when it is new again.
+func TestNewHosts(t *testing.T) {
+	g, n, start := NewWithT(t), &newHosts{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	wait := func(after time.Duration, hosts ...string) time.Duration {
+		return n.wait(hosts, 5*time.Second, start.Add(after))
+	}
+	n.see("a", true, start)
+	n.see("a", true, start.Add(3*time.Second))
+	n.see("b", true, start.Add(3*time.Second))
+	n.see("c", false, start)
+	g.Expect(wait(3*time.Second, "a")).To(Equal(2 * time.Second))
+	g.Expect(wait(3*time.Second, "a", "b", "c")).To(Equal(5 * time.Second))
+	g.Expect(wait(6*time.Second, "a", "c")).To(BeZero())
+	n.see("b", false, start.Add(4*time.Second))
+	g.Expect(wait(4*time.Second, "b")).To(BeZero())
+	n.see("b", true, start.Add(time.Hour))
+	g.Expect(wait(time.Hour, "b")).To(Equal(5 * time.Second))
+}
