@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -186,13 +187,44 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 }
 
 // removeOtherCopies deletes what managers that were killed, or too late, have copied: what the snapshot
-// knows of. The rest is deleted with the machine.
+// knows of. The rest comes to removeLateCopies.
 func (s *scope) removeOtherCopies(ctx context.Context) {
 	for name := range s.snapshot.Pools[s.rootDisk.Pool].Volumes {
 		if strings.HasPrefix(name, s.rootRef().Name+".") && name != s.rootDisk.Name {
 			s.removeCopy(ctx, hypervisor.VolumeRef{Pool: s.rootDisk.Pool, Name: name})
 		}
 	}
+}
+
+// wantsLateCopiesRemoved says whether there may be copies that nobody has seen so far.
+func (s *scope) wantsLateCopiesRemoved() bool {
+	return !s.isProvisioned() && s.infra.Spec.RootDisk.Clone == infrav1.CloneFull
+}
+
+// removeLateCopies deletes all copies but the one that the domain has, before the machine is provisioned.
+// What copies for a libvirtd that is killed is a process of its own and goes on: its file may be there
+// only after the daemon that was started again has looked, and is known once the seed was uploaded.
+func (s *scope) removeLateCopies(ctx context.Context) (verdict, error) {
+	domain, err := s.connection.Domain(ctx, s.uuid)
+	if err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	isCopy := func(ref hypervisor.VolumeRef) bool { return strings.HasPrefix(ref.Name, s.rootRef().Name+".") }
+	at := slices.IndexFunc(domain.Disks, isCopy)
+	if at < 0 {
+		return goOn, nil
+	}
+	used := domain.Disks[at]
+	listed, err := s.connection.PoolVolumes(ctx, used.Pool)
+	if err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	for _, volume := range listed {
+		if isCopy(volume.VolumeRef) && volume.VolumeRef != used {
+			s.removeCopy(ctx, volume.VolumeRef)
+		}
+	}
+	return goOn, nil
 }
 
 // removeCopy deletes a copy that isn't needed. What stays is deleted with the machine.

@@ -44,7 +44,10 @@ type mortal struct {
 
 func newMortal() (*mortal, error) {
 	daemon, err := libvirtd.New()
-	return &mortal{Daemon: daemon}, err
+	if err != nil {
+		return nil, err
+	}
+	return &mortal{Daemon: daemon}, nil
 }
 
 // deadFor is how many reconciles a daemon misses.

@@ -174,28 +174,36 @@ func newDaemons(t *testing.T) daemonPool {
 	t.Helper()
 	libvirtd.Need(t)
 	pool := make(daemonPool, *daemons)
-	for range *daemons {
-		daemon, err := newMortal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := daemon.end(); err != nil {
-				t.Error(err)
+	t.Cleanup(func() {
+		for range *daemons {
+			if daemon := <-pool; daemon != nil {
+				NewWithT(t).Expect(daemon.end()).To(Succeed())
 			}
-		})
-		pool <- daemon
+		}
+	})
+	for range *daemons {
+		pool <- nil
 	}
 	return pool
 }
 
-// with runs a test with a daemon whose host is empty.
+// with runs a test with a daemon whose host is empty. One that a test has failed with isn't used again.
 func (p daemonPool) with(t *testing.T, name string, test func(*testing.T, *mortal)) {
 	daemon := <-p
 	defer func() { p <- daemon }()
-	t.Run(name, func(t *testing.T) {
+	passed := t.Run(name, func(t *testing.T) {
+		g := NewWithT(t)
+		if daemon == nil {
+			var err error
+			daemon, err = newMortal()
+			g.Expect(err).ToNot(HaveOccurred())
+		}
 		daemon.kills = 0
-		t.Cleanup(func() { NewWithT(t).Expect(daemon.calm(daemon.removeImages)).To(Succeed()) })
+		t.Cleanup(func() { g.Expect(daemon.calm(daemon.removeImages)).To(Succeed()) })
 		test(t, daemon)
 	})
+	if !passed && daemon != nil {
+		NewWithT(t).Expect(daemon.end()).To(Succeed())
+		daemon = nil
+	}
 }

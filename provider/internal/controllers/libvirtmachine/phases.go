@@ -39,6 +39,7 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).ensureDomain},
 	{when: (*scope).isCreating, do: (*scope).startDomain},
 	{do: (*scope).findAddresses},
+	{when: (*scope).wantsLateCopiesRemoved, do: (*scope).removeLateCopies},
 	{do: (*scope).finishProvisioning},
 	{do: (*scope).setNodeProviderID},
 	{when: (*scope).isUpdating, do: (*scope).updateInPlace},
