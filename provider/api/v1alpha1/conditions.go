@@ -151,6 +151,10 @@ const (
 	// InstanceCreationFailedReason: the domain can't be defined or started.
 	InstanceCreationFailedReason = "InstanceCreationFailed"
 
+	// NotFreeReason: CPUs or devices of the host that the machine is to have to itself are taken, by domains
+	// that aren't those of LibvirtMachines or by machines that were given them at the same moment.
+	NotFreeReason = "NotFree"
+
 	// DomainNameTakenReason: a domain on the host that isn't the machine's has its name or UUID. It is left
 	// alone; the message names it.
 	DomainNameTakenReason = "DomainNameTaken"

@@ -59,6 +59,16 @@ type LibvirtHostSpec struct {
 	// +kubebuilder:default={}
 	Overcommit HostOvercommit `json:"overcommit,omitempty,omitzero"`
 
+	// dedicatedCPUs are the CPUs of the host that are kept for machines with cpu.dedicated, by their
+	// numbers: for example 4-15,20. Each of those machines' virtual CPUs has one of them to itself, and all
+	// else of this provider's runs on the others. Changing them doesn't move machines that are there. No
+	// CPU is dedicated when left out. At most 256 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`
+	DedicatedCPUs string `json:"dedicatedCPUs,omitempty"`
+
 	// maintenance takes the host out of use. In use when left out.
 	// +optional
 	Maintenance *HostMaintenance `json:"maintenance,omitempty"`
@@ -282,6 +292,10 @@ type LibvirtHostStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Machines *int32 `json:"machines,omitempty"`
 
+	// dedicatedCPUs counts the CPUs of spec.dedicatedCPUs.
+	// +optional
+	DedicatedCPUs *HostDedicatedCPUs `json:"dedicatedCPUs,omitempty"`
+
 	// orphans are domains and volumes on the host that were made for LibvirtMachines which don't exist, by
 	// the UUID of the machine. At most 64: the condition OrphansFound says how many there are.
 	// +optional
@@ -293,6 +307,25 @@ type LibvirtHostStatus struct {
 	// evacuation is how far the host is evacuated, while spec.maintenance asks for it.
 	// +optional
 	Evacuation *HostEvacuation `json:"evacuation,omitempty"`
+}
+
+// HostDedicatedCPUs counts the CPUs that are kept for machines with cpu.dedicated.
+type HostDedicatedCPUs struct {
+	// count is how many of the CPUs of spec.dedicatedCPUs the host has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Count *int32 `json:"count,omitempty"`
+
+	// free is how many of them no machine takes, and no domain of others.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Free *int32 `json:"free,omitempty"`
+
+	// message says which CPUs of spec.dedicatedCPUs the host doesn't have. At most 1024 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // HostOrphan is what is left on a host of a LibvirtMachine that doesn't exist.

@@ -29,7 +29,8 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	HostName string `json:"hostName,omitempty"`
 
-	// cpus is the number of virtual CPUs, from 1 to 512. May change in place. Defaults to 2.
+	// cpus is the number of virtual CPUs, from 1 to 512. May change in place,
+	// unless cpu.dedicated. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
@@ -44,7 +45,8 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('256Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="must be at least 256Mi and at most 16Ti"
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
 
-	// cpu says what kind of CPU the machine has. Defaults to mode host-model and architecture amd64.
+	// cpu says what kind of CPU the machine has. Defaults to mode host-model and architecture amd64, not
+	// dedicated.
 	// +optional
 	// +kubebuilder:default={}
 	CPU CPUSpec `json:"cpu,omitempty,omitzero"`

@@ -49,6 +49,12 @@ type CPUSpec struct {
 	// +optional
 	// +kubebuilder:default=amd64
 	Architecture Architecture `json:"architecture,omitempty"`
+
+	// dedicated gives each virtual CPU a CPU of the host to itself, out of LibvirtHost.spec.dedicatedCPUs.
+	// Only hosts with that many free ones are considered, and cpus can't change in place. Defaults to false.
+	// +optional
+	// +kubebuilder:default=false
+	Dedicated *bool `json:"dedicated,omitempty"`
 }
 
 // FirmwareType is what starts a machine.

@@ -40,6 +40,12 @@ type Machine struct {
 	// HostDevices are PCI addresses on the host, such as 0000:3b:00.0, by the names of
 	// spec.hostDevices, as many for each as its count.
 	HostDevices map[string][]string
+	// DedicatedCPUs are the numbers of the host's CPUs that the machine has to itself, as many as its
+	// virtual CPUs, for spec.cpu.dedicated.
+	DedicatedCPUs []int
+	// SharedCPUs are the CPUs of the host that aren't kept for machines with CPUs of their own, for example
+	// 0-3,16-19. Empty when the host keeps none.
+	SharedCPUs string
 }
 
 // Disk is a volume that is a disk.
@@ -122,7 +128,7 @@ func (m Machine) Domain() (*libvirtxml.Domain, error) {
 		domain.Features.APIC = &libvirtxml.DomainFeatureAPIC{}
 	}
 	for _, add := range []func(*libvirtxml.Domain, platform) error{
-		m.addProcessors, m.addMemory, m.addFirmware, m.addTPM, m.addDisks, m.addBootstrap, m.addInterfaces, m.addHostDevices,
+		m.addProcessors, m.addPinning, m.addMemory, m.addFirmware, m.addTPM, m.addDisks, m.addBootstrap, m.addInterfaces, m.addHostDevices,
 	} {
 		if err := add(domain, target); err != nil {
 			return nil, err

@@ -89,6 +89,43 @@ func TestGolden(t *testing.T) {
 			m.Spec.CPU.Architecture = infrav1.ArchitectureS390x
 			return m
 		},
+		"maximum": func() domainxml.Machine {
+			m := small()
+			m.Spec.CPU.Mode = infrav1.CPUModeMaximum
+			return m
+		},
+		"passthrough": func() domainxml.Machine {
+			m := small()
+			m.Spec.CPU.Mode = infrav1.CPUModeHostPassthrough
+			return m
+		},
+		"hugepages-2Mi": func() domainxml.Machine {
+			m := small()
+			m.Spec.Hugepages = &infrav1.HugepagesSpec{PageSize: infrav1.Hugepages2Mi}
+			return m
+		},
+		"hugepages-1Gi": func() domainxml.Machine {
+			m := small()
+			m.Spec.Hugepages = &infrav1.HugepagesSpec{PageSize: infrav1.Hugepages1Gi}
+			return m
+		},
+		"dedicated": func() domainxml.Machine {
+			m := small()
+			m.Spec.CPU.Dedicated = ptr.To(true)
+			m.DedicatedCPUs, m.SharedCPUs = []int{5, 20}, "0-3,16-19"
+			return m
+		},
+		"dedicated-all": func() domainxml.Machine { // on a host that keeps all of its CPUs
+			m := small()
+			m.Spec.CPU.Dedicated = ptr.To(true)
+			m.DedicatedCPUs = []int{0, 1}
+			return m
+		},
+		"beside-dedicated": func() domainxml.Machine {
+			m := small()
+			m.SharedCPUs = "0-3,16-19"
+			return m
+		},
 	}
 	for name, machine := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,6 +151,12 @@ func TestGolden(t *testing.T) {
 			owner := machine().Owner
 			g.Expect(read.Owner).To(Equal(&owner))
 			g.Expect(read.CPUs).To(Equal(machine().Spec.CPUs))
+			g.Expect(read.PinnedCPUs).To(Equal(machine().DedicatedCPUs))
+			var devices []string
+			for _, addresses := range machine().HostDevices {
+				devices = append(devices, addresses...)
+			}
+			g.Expect(read.HostDevices).To(ConsistOf(devices))
 			memory := machine().Spec.Memory
 			g.Expect(read.MemoryBytes).To(And(BeNumerically(">=", memory.Value()), BeNumerically("<", memory.Value()+1024)))
 		})
@@ -180,6 +223,10 @@ func TestRefuses(t *testing.T) {
 			m.Spec.HostDevices = []infrav1.HostDeviceSpec{{Name: "gpu", Count: 1}}
 			m.HostDevices = map[string][]string{"gpu": {"3b:00.0"}}
 		}, "isn't the address of a PCI device"},
+		"CPUs missing": {func(m *domainxml.Machine) { m.Spec.CPU.Dedicated, m.DedicatedCPUs = ptr.To(true), []int{4} },
+			"cpu.dedicated: there are 1 CPUs of the host for it, and cpus is 2"},
+		"CPU twice":                 {func(m *domainxml.Machine) { m.Spec.CPU.Dedicated, m.DedicatedCPUs = ptr.To(true), []int{4, 4} }, "in use by the machine already"},
+		"CPUs that nobody asks for": {func(m *domainxml.Machine) { m.DedicatedCPUs = []int{4, 5} }, "cpu.dedicated is false"},
 		"address twice": {func(m *domainxml.Machine) {
 			m.Spec.HostDevices = []infrav1.HostDeviceSpec{{Name: "gpu", Count: 2}}
 			m.HostDevices = map[string][]string{"gpu": {"0000:3b:00.0", "0000:3b:00.0"}}

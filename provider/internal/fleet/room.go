@@ -42,8 +42,8 @@ func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) pl
 		Maintenance:   host.Spec.Maintenance,
 		Architecture:  infrav1.Architecture(snapshot.Facts.Architecture),
 		Pools:         host.Spec.StoragePools.Disks,
-		Room:          placement.Room(Capacity(snapshot), &host.Spec),
-		Foreign:       Foreign(snapshot, bound),
+		Room:          placement.Room(Lendable(&host.Spec, snapshot), &host.Spec),
+		Foreign:       Foreign(&host.Spec, snapshot, bound),
 	}
 	out.Connecting = connecting(host, snapshot)
 	if !out.Connecting {
@@ -130,14 +130,15 @@ func (b Bound) isOf(volume string) bool {
 //
 // A domain of others counts while it is active. One that is shut off takes nothing, and hosts have old
 // ones; when somebody starts it, news of it come at once. A domain that was made for a LibvirtMachine
-// counts always: this manager may not see the machine, which is being made or is stopped for a while.
-func Foreign(snapshot Snapshot, bound Bound) placement.Resources {
-	foreign := placement.Resources{}
+// counts always: this manager may not see the machine, which is being made or is stopped for a while. What
+// only one domain can have counts always, too.
+func Foreign(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bound) placement.Resources {
+	foreign := foreignExclusive(spec, snapshot, bound)
 	ownDisks := map[string]map[string]bool{}
 	for uuid, domain := range snapshot.Domains {
 		if !bound[uuid] {
 			if domain.State.Active() || domain.Owner != nil {
-				foreign[placement.Resource{Kind: placement.CPU}] += int64(domain.CPUs)
+				foreign[placement.Resource{Kind: placement.CPU}] += sharedCPUs(spec, snapshot, domain)
 				foreign[placement.Resource{Kind: placement.Memory}] += domain.MemoryBytes
 			}
 			continue

@@ -70,8 +70,8 @@ func TestForeign(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(boundMachines()).To(Equal(fleet.Bound{boundUUID: true, madeUUID: true}))
 	// Of 300 bytes that are used, 100 and 20 are those of bound machines.
-	g.Expect(fleet.Foreign(busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
-	g.Expect(fleet.Foreign(fleet.Snapshot{}, nil)).To(BeEmpty())
+	g.Expect(fleet.Foreign(&infrav1.LibvirtHostSpec{}, busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
+	g.Expect(fleet.Foreign(&infrav1.LibvirtHostSpec{}, fleet.Snapshot{}, nil)).To(BeEmpty())
 }
 
 func TestPlacementHost(t *testing.T) {

@@ -7,6 +7,8 @@ type diskElement struct {
 		Volume string `xml:"volume,attr"`
 		File   string `xml:"file,attr"`
 		Device string `xml:"dev,attr"`
+		// Address is that of the PCI device that a disk of type nvme is.
+		Address *pciElement `xml:"address"`
 	} `xml:"source"`
 	Backing *diskElement `xml:"backingStore"`
 }

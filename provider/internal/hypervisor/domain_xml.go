@@ -21,8 +21,11 @@ type domainElement struct {
 	Metadata struct {
 		Content string `xml:",innerxml"`
 	} `xml:"metadata"`
-	Disks      []diskElement `xml:"devices>disk"`
-	Interfaces []struct {
+	Pins        []pinElement        `xml:"cputune>vcpupin"`
+	Disks       []diskElement       `xml:"devices>disk"`
+	HostDevices []hostDeviceElement `xml:"devices>hostdev"`
+	Interfaces  []struct {
+		hostDeviceElement
 		MAC struct {
 			Address string `xml:"address,attr"`
 		} `xml:"mac"`
@@ -60,20 +63,33 @@ func ReadDomainXML(text string) (Domain, error) {
 	if owner, err := ReadOwner(element.Metadata.Content); err == nil {
 		domain.Owner = owner
 	}
+	var devices []*pciElement
 	for i := range element.Disks {
 		disk := &element.Disks[i]
+		devices = append(devices, disk.Source.Address)
 		domain.Files = append(domain.Files, disk.files()...)
 		if disk.Source.Pool != "" && disk.Source.Volume != "" {
 			domain.Disks = append(domain.Disks, VolumeRef{Pool: disk.Source.Pool, Name: disk.Source.Volume})
 		}
 	}
+	for _, device := range element.HostDevices {
+		devices = append(devices, device.pciAddress())
+	}
 	for _, nic := range element.Interfaces {
+		devices = append(devices, nic.pciAddress())
 		if nic.MAC.Address != "" {
 			domain.MACs = append(domain.MACs, strings.ToLower(nic.MAC.Address))
 		}
 	}
 	slices.Sort(domain.Files)
 	domain.Files = slices.Compact(domain.Files)
+	var err error
+	if domain.PinnedCPUs, err = pinnedCPUs(element.Pins); err != nil {
+		return Domain{}, fmt.Errorf("reading a domain's XML: %w", err)
+	}
+	if domain.HostDevices, err = hostDevices(devices); err != nil {
+		return Domain{}, fmt.Errorf("reading a domain's XML: %w", err)
+	}
 	return domain, nil
 }
 

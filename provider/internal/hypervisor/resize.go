@@ -33,6 +33,13 @@ func ResizeDomainXML(text string, size Size) (string, error) {
 	if size.CPUs < 1 || size.MemoryBytes < 1 {
 		return "", fmt.Errorf("a domain can't have %d CPUs and %d bytes of memory", size.CPUs, size.MemoryBytes)
 	}
+	domain, err := ReadDomainXML(text)
+	if err != nil {
+		return "", err
+	}
+	if len(domain.PinnedCPUs) > 0 && domain.CPUs != size.CPUs {
+		return "", errors.New("changing a domain's XML: its virtual CPUs are pinned to CPUs of the host, and another number of them would have to be")
+	}
 	found, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
 	if err != nil {
 		return "", fmt.Errorf("reading a domain's XML: %w", err)

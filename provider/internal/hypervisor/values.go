@@ -17,6 +17,8 @@ type Facts struct {
 	Architecture string
 	// CPUs is the number of logical CPUs.
 	CPUs int32
+	// CPUNumbers are the numbers of the logical CPUs, ordered, as far as the host says.
+	CPUNumbers []int
 	// MemoryBytes is the memory of the host, in bytes.
 	MemoryBytes int64
 	// HugepageBytes is how much of the memory is set aside as huge pages, in bytes by the size of a page.
@@ -24,6 +26,18 @@ type Facts struct {
 	HugepageBytes map[infrav1.HugepageSize]int64
 	// Features are what machines can ask for and the host has, ordered by name.
 	Features []Feature
+}
+
+// AllCPUs returns the numbers of the logical CPUs. Of a host that doesn't say they begin with 0.
+func (f Facts) AllCPUs() []int {
+	if len(f.CPUNumbers) > 0 {
+		return f.CPUNumbers
+	}
+	var numbers []int
+	for number := range int(f.CPUs) {
+		numbers = append(numbers, number)
+	}
+	return numbers
 }
 
 // Feature is something that machines can ask for and not every host has.
@@ -190,6 +204,11 @@ type Domain struct {
 	// Files are the paths of disks that are given by one, and of what disks are overlays of, as far as
 	// the host says: it does for domains that are active. Ordered, each once.
 	Files []string
+	// PinnedCPUs are the numbers of the host's CPUs that virtual CPUs of the domain are pinned to one by one,
+	// and HostDevices the addresses of the host's PCI devices that the domain has, such as 0000:3b:00.0:
+	// those of the running domain if it is active. Both ordered, each once.
+	PinnedCPUs  []int
+	HostDevices []string
 }
 
 // Definition is a domain to be made.

@@ -130,6 +130,13 @@ func TestFilters(t *testing.T) {
 		{name: "huge pages", host: func(h *placement.Host) { h.Features = append(h.Features, "hugepages-1Gi") },
 			spec:   func(s *infrav1.LibvirtMachineSpec) { s.Hugepages = &infrav1.HugepagesSpec{PageSize: "1Gi"} },
 			reason: placement.NoRoom, message: "no room (huge pages of 1Gi: 4Gi needed, 0 free)"},
+		{name: "dedicated CPUs", host: func(h *placement.Host) { h.Room[placement.Resource{Kind: placement.DedicatedCPU}] = 1 },
+			spec:   func(s *infrav1.LibvirtMachineSpec) { s.CPU.Dedicated = &yes },
+			reason: placement.NoRoom, message: "no room (dedicated CPUs: 2 needed, 1 free)"},
+		{name: "dedicated CPUs need no others", host: func(h *placement.Host) {
+			h.Room[placement.Resource{Kind: placement.DedicatedCPU}] = 2
+			delete(h.Room, placement.Resource{Kind: placement.CPU})
+		}, spec: func(s *infrav1.LibvirtMachineSpec) { s.CPU.Dedicated = &yes }},
 		{name: "devices", host: func(h *placement.Host) { h.Room[placement.DeviceResource("10de", "20b5")] = 1 },
 			spec: func(s *infrav1.LibvirtMachineSpec) {
 				s.HostDevices = []infrav1.HostDeviceSpec{{VendorID: "10de", ProductID: "20b5"}, {VendorID: "10de", ProductID: "20b5", Count: 2}}

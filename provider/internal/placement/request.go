@@ -70,9 +70,13 @@ func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
 	if spec.Hugepages != nil {
 		memory = Resource{Kind: Hugepages, Name: string(pageSize(spec.Hugepages))}
 	}
+	cpus := Resource{Kind: CPU}
+	if spec.CPU.Dedicated != nil && *spec.CPU.Dedicated {
+		cpus.Kind = DedicatedCPU
+	}
 	needs := Resources{
-		{Kind: CPU}: int64(spec.CPUs),
-		memory:      spec.Memory.Value(),
+		cpus:   int64(spec.CPUs),
+		memory: spec.Memory.Value(),
 	}
 	needs[Resource{Kind: Disk, Name: spec.RootDisk.Pool}] += spec.RootDisk.Size.Value()
 	for _, disk := range spec.ExtraDisks {

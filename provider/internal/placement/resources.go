@@ -17,6 +17,8 @@ type Kind string
 const (
 	// CPU is virtual CPUs, by number. Its resource has no name.
 	CPU Kind = "CPU"
+	// DedicatedCPU is CPUs that a machine has to itself, by number. Its resource has no name.
+	DedicatedCPU Kind = "dedicated CPU"
 	// Memory is ordinary memory, in bytes: without what a host has set aside as huge pages. Its
 	// resource has no name.
 	Memory Kind = "memory"
@@ -48,13 +50,15 @@ func (r Resource) String() string {
 		return fmt.Sprintf("devices %s", r.Name)
 	case CPU:
 		return "CPUs"
+	case DedicatedCPU:
+		return "dedicated CPUs"
 	}
 	return string(r.Kind)
 }
 
 // amount returns an amount of the resource in words, for messages.
 func (r Resource) amount(value int64) string {
-	if r.Kind == CPU || r.Kind == Device {
+	if r.Kind == CPU || r.Kind == DedicatedCPU || r.Kind == Device {
 		return fmt.Sprint(value)
 	}
 	return resource.NewQuantity(value, resource.BinarySI).String()
@@ -95,8 +99,8 @@ func (r Resources) shortages(needs Resources) []string {
 }
 
 // Room returns how much of a host may be promised to machines, from what it has and what its spec
-// keeps back and promises twice. Huge pages and devices are neither reserved nor promised twice,
-// nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
+// keeps back and promises twice. Huge pages, dedicated CPUs and devices are neither reserved nor
+// promised twice, nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
 func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
 	room := maps.Clone(capacity)
 	if room == nil {

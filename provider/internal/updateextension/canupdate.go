@@ -65,7 +65,7 @@ type operation struct {
 }
 
 // changes returns a patch that makes of an object the one that is wanted, as far as that is done in
-// place: other CPUs, other memory, larger disks. The patch isn't defined when nothing is. Objects of
+// place: other CPUs if they aren't dedicated, other memory, larger disks. The patch isn't defined when nothing is. Objects of
 // other kinds are other providers'.
 func changes(current, desired runtime.RawExtension, kind string, path ...string) (runtimehooksv1.Patch, error) {
 	before, ours, err := specOf(current, kind, path)
@@ -82,6 +82,9 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 		at += "/" + field
 	}
 	for _, field := range []string{"cpus", "memory"} {
+		if field == "cpus" && (dedicated(before) || dedicated(after)) {
+			continue // which CPUs of the host the machine has to itself is chosen when it is made
+		}
 		if wanted, set := after[field]; set && !reflect.DeepEqual(before[field], wanted) {
 			operations = append(operations, operation{Op: "add", Path: at + "/" + field, Value: wanted})
 		}
@@ -99,6 +102,12 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 		return runtimehooksv1.Patch{}, fmt.Errorf("writing the changes of %s: %w", kind, err)
 	}
 	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
+}
+
+// dedicated says whether a machine asks for CPUs of its own.
+func dedicated(spec map[string]any) bool {
+	asks, _, err := unstructured.NestedBool(spec, "cpu", "dedicated")
+	return err == nil && asks
 }
 
 // growth is the patch of a disk that becomes larger, or says the same in another way. A disk of another

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -82,6 +83,12 @@ func TestCanUpdate(t *testing.T) {
 			s.ExtraDisks[0], s.ExtraDisks[1] = s.ExtraDisks[1], s.ExtraDisks[0]
 		}},
 		"another image": {change: func(s *infrav1.LibvirtMachineSpec) { s.Image.Volume = "other" }},
+		"more CPUs, which are to be dedicated": {
+			change: func(s *infrav1.LibvirtMachineSpec) {
+				s.CPUs, s.CPU.Dedicated, s.Memory = 4, ptr.To(true), resource.MustParse("8Gi")
+			},
+			patch: `[{"op":"add","path":"AT/memory","value":"8Gi"}]`,
+		},
 		"more CPUs and another image": {
 			change: func(s *infrav1.LibvirtMachineSpec) { s.CPUs, s.Image.Volume = 4, "other" },
 			patch:  `[{"op":"add","path":"AT/cpus","value":4}]`,
@@ -112,6 +119,17 @@ func TestCanUpdate(t *testing.T) {
 			check(t, set, set.InfrastructureMachineTemplatePatch, "/spec/template/spec", "")
 		})
 	}
+}
+
+// TestDedicatedCPUsAreReplaced: which CPUs a machine has to itself isn't changed in place, its memory is.
+func TestDedicatedCPUsAreReplaced(t *testing.T) {
+	dedicated := func(s *infrav1.LibvirtMachineSpec) { s.CPU.Dedicated = ptr.To(true) }
+	request, response := &runtimehooksv1.CanUpdateMachineRequest{}, &runtimehooksv1.CanUpdateMachineResponse{}
+	request.Current.InfrastructureMachine = raw(t, newMachine(dedicated))
+	request.Desired.InfrastructureMachine = raw(t, newMachine(dedicated, func(s *infrav1.LibvirtMachineSpec) { s.CPUs, s.Memory = 4, resource.MustParse("8Gi") }))
+	request.Desired.Machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: "x"}
+	canUpdateMachine(t.Context(), request, response)
+	check(t, response, response.InfrastructureMachinePatch, "/spec", `[{"op":"add","path":"AT/memory","value":"8Gi"}]`)
 }
 
 func check(t *testing.T, response runtimehooksv1.ResponseObject, patch runtimehooksv1.Patch, at, want string) {

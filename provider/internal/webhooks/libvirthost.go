@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
 )
 
@@ -40,7 +41,7 @@ func libvirtHostValidator() validator[*infrav1.LibvirtHost] {
 }
 
 func hostSpecErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {
-	errs := hostURIErrors(spec, path)
+	errs := append(hostURIErrors(spec, path), dedicatedErrors(spec, path)...)
 
 	disksPath := path.Child("storagePools", "disks")
 	seen := map[string]bool{}
@@ -51,6 +52,13 @@ func hostSpecErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.Error
 		seen[pool] = true
 	}
 	return errs
+}
+
+func dedicatedErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {
+	if _, err := exclusive.ReadCPUs(spec.DedicatedCPUs); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("dedicatedCPUs"), spec.DedicatedCPUs, err.Error())}
+	}
+	return nil
 }
 
 func hostURIErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {

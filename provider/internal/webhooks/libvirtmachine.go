@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 )
 
 // +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirtmachine,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines,versions=v1alpha1,name=validation.libvirtmachine.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -25,13 +26,16 @@ func libvirtMachineValidator() validator[*infrav1.LibvirtMachine] {
 	}
 }
 
-// machineChangeErrors lists the changes that a machine can't follow. cpus and memory may change,
-// disks may grow, providerID and hostName may be set; all else stays.
+// machineChangeErrors lists the changes that a machine can't follow. cpus, unless they are dedicated,
+// and memory may change, disks may grow, providerID and hostName may be set; all else stays.
 func machineChangeErrors(before, after *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, unchangedOnceSet(path.Child("providerID"), before.ProviderID, after.ProviderID)...)
 	errs = append(errs, unchangedOnceSet(path.Child("hostName"), before.HostName, after.HostName)...)
 	errs = append(errs, unchanged(path.Child("cpu"), before.CPU, after.CPU, replaceMachine)...)
+	if exclusive.Dedicated(before) || exclusive.Dedicated(after) {
+		errs = append(errs, unchanged(path.Child("cpus"), before.CPUs, after.CPUs, "the machine has CPUs of the host to itself: "+replaceMachine)...)
+	}
 	errs = append(errs, unchanged(path.Child("firmware"), before.Firmware, after.Firmware, replaceMachine)...)
 	errs = append(errs, unchanged(path.Child("tpm"), before.TPM, after.TPM, replaceMachine)...)
 	errs = append(errs, unchanged(path.Child("image"), before.Image, after.Image, replaceMachine)...)

@@ -120,6 +120,18 @@ func TestLibvirtMachineUpdate(t *testing.T) {
 	})
 }
 
+// TestDedicatedCPUsAreOfOneSize: which CPUs a machine has to itself is chosen when it is made.
+func TestDedicatedCPUsAreOfOneSize(t *testing.T) {
+	machine := &infrav1.LibvirtMachine{ObjectMeta: named("machine"), Spec: machineSpec()}
+	machine.Spec.CPU.Dedicated = ptr.To(true)
+	testChanges(t, libvirtMachineValidator(), machine, []change[*infrav1.LibvirtMachine]{
+		{name: "memory", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("2Gi") }},
+		{name: "cpus", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 8 },
+			refused: "spec.cpus: Forbidden: the machine has CPUs of the host to itself: is immutable"},
+		{name: "dedicated", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPU.Dedicated = nil }, refused: "spec.cpu: Forbidden: is immutable"},
+	})
+}
+
 func TestLibvirtMachineIsBoundOnce(t *testing.T) {
 	g := NewWithT(t)
 	before := &infrav1.LibvirtMachine{ObjectMeta: named("machine"), Spec: machineSpec()}

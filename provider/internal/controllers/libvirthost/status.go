@@ -125,7 +125,7 @@ func problem(err error, active bool) string {
 // setCounts sets how much is promised, to how many machines.
 func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) {
 	host.Status.Machines = ptr.To(int32(len(machines))) //nolint:gosec // a host has no 2 billion machines
-	promised := fleet.Foreign(snapshot, fleet.BoundTo(host.Name, machines))
+	promised := fleet.Foreign(&host.Spec, snapshot, fleet.BoundTo(host.Name, machines))
 	for i := range machines {
 		promised.AddOnHost(placement.Needs(&machines[i].Spec), host.Spec.StoragePools.Disks)
 	}
@@ -136,7 +136,9 @@ func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []in
 		}
 	}
 	before := host.Status.Allocated.Storage
-	host.Status.Allocated = counted(promised[placement.Resource{Kind: placement.CPU}], memory, storage(host, promised))
+	cpus := promised[placement.Resource{Kind: placement.CPU}] + promised[placement.Resource{Kind: placement.DedicatedCPU}]
+	host.Status.Allocated = counted(cpus, memory, storage(host, promised))
+	setExclusive(host, snapshot, promised)
 	if about(before, host.Status.Allocated.Storage, host.Status.Capacity.Storage) {
 		host.Status.Allocated.Storage = before
 	}

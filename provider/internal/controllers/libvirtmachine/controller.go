@@ -104,6 +104,7 @@ type Reconciler struct {
 	places     places
 	newHosts   newHosts
 	copies     copies
+	choosing   choosing
 	controller capicontrollerutil.Controller
 }
 

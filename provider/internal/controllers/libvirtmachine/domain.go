@@ -3,6 +3,7 @@ package libvirtmachine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -10,12 +11,21 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // ensureDomain defines the domain, as it should be now. To define the same again changes nothing.
 func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
-	definition, err := s.definition()
+	if requests := s.exclusiveRequests(); len(requests) > 0 {
+		return s.ensureExclusive(ctx, requests)
+	}
+	return s.define(ctx, nil)
+}
+
+// define defines the domain with what was chosen for it alone.
+func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing) (verdict, error) {
+	definition, err := s.definition(chosen)
 	if err != nil {
 		// To try again won't help: the spec, or the host's, has to change.
 		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, "spec: %s", err.Error())
@@ -33,12 +43,16 @@ func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-func (s *scope) definition() (hypervisor.Definition, error) {
+func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Definition, error) {
+	cpus := exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts)
+	if len(cpus.Dedicated) > 0 && cpus.Shared == "" && !exclusive.Dedicated(&s.infra.Spec) {
+		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host, and none is left for machines without cpu.dedicated", s.host.Name)
+	}
 	return domainxml.Machine{
 		UUID: s.uuid, Name: s.domainName(), Owner: s.owner(), Spec: &s.infra.Spec,
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
-		Networks: s.host.Spec.Networks,
+		Networks: s.host.Spec.Networks, DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
 	}.Definition()
 }
 

@@ -242,6 +242,10 @@ func (k *killable) Domain(ctx context.Context, uuid string) (hypervisor.Domain, 
 	return call(k.process, "libvirt: look up domain", func() (hypervisor.Domain, error) { return k.Hypervisor.Domain(ctx, uuid) })
 }
 
+func (k *killable) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
+	return call(k.process, "libvirt: list domains", func() ([]hypervisor.Domain, error) { return k.Hypervisor.ListDomains(ctx) })
+}
+
 func (k *killable) DefineDomain(ctx context.Context, definition hypervisor.Definition) error {
 	return run(k.process, "libvirt: define", func() error { return k.Hypervisor.DefineDomain(ctx, definition) })
 }

@@ -96,7 +96,11 @@ func (s *scope) defineWithoutIgnition(ctx context.Context) error {
 			s.rootDisk.Format = s.imageFormat()
 		}
 	}
-	definition, err := s.definition()
+	chosen, err := s.recallExclusive(ctx)
+	if err != nil {
+		return err
+	}
+	definition, err := s.definition(chosen)
 	if err == nil && s.domain.CPUs > 0 {
 		// A size that the spec asks for, and that there may be no room for, isn't for here.
 		definition.XML, err = hypervisor.ResizeDomainXML(definition.XML, hypervisor.Size{CPUs: s.domain.CPUs, MemoryBytes: s.domain.MemoryBytes})

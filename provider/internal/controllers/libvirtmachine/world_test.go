@@ -228,9 +228,11 @@ func (w *world) newManager(killAt int) *manager {
 	return m
 }
 
-func (m *manager) reconcile() (ctrl.Result, error) {
+func (m *manager) reconcile() (ctrl.Result, error) { return m.reconcileThis(key) }
+
+func (m *manager) reconcileThis(machine client.ObjectKey) (ctrl.Result, error) {
 	ctx := klog.NewContext(context.Background(), m.world.log.logger())
-	return m.Reconcile(ctrl.LoggerInto(ctx, m.world.log.logger()), ctrl.Request{NamespacedName: key})
+	return m.Reconcile(ctrl.LoggerInto(ctx, m.world.log.logger()), ctrl.Request{NamespacedName: machine})
 }
 
 // infra returns the LibvirtMachine, or nil when it is gone.

@@ -116,6 +116,7 @@ func (c *connection) Facts(ctx context.Context) (hypervisor.Facts, error) {
 	return do(ctx, c, "asking for the host's facts", Facts, "", func() (hypervisor.Facts, error) {
 		facts := c.host.facts
 		facts.Features, facts.HugepageBytes = slices.Clone(facts.Features), maps.Clone(facts.HugepageBytes)
+		facts.CPUNumbers = slices.Clone(facts.CPUNumbers)
 		return facts, nil
 	})
 }
@@ -180,6 +181,7 @@ func (h *Host) list() []hypervisor.Domain {
 func (d *domain) snapshot() hypervisor.Domain {
 	out := d.Domain
 	out.Disks, out.MACs = slices.Clone(d.Disks), slices.Clone(d.MACs)
+	out.PinnedCPUs, out.HostDevices = slices.Clone(d.PinnedCPUs), slices.Clone(d.HostDevices)
 	if d.Owner != nil {
 		owner := *d.Owner
 		out.Owner = &owner

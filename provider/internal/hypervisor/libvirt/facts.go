@@ -21,6 +21,10 @@ type capabilities struct {
 		Size  int64  `xml:"size,attr"`
 		Count int64  `xml:",chardata"`
 	} `xml:"host>topology>cells>cell>pages"`
+	// CPUs are those of each NUMA node.
+	CPUs []struct {
+		Number int `xml:"id,attr"`
+	} `xml:"host>topology>cells>cell>cpus>cpu"`
 	Guests []struct {
 		Arch struct {
 			Name    string `xml:"name,attr"`
@@ -87,11 +91,22 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 			facts.Architecture = name
 		}
 		facts.HugepageBytes = caps.hugepages()
+		facts.CPUNumbers = caps.cpus()
 		ofDomains, err := domainFeatures(client, caps)
 		facts.Features = append(caps.features(), ofDomains...)
 		slices.Sort(facts.Features)
 		return facts, err
 	})
+}
+
+// cpus returns the numbers of the logical CPUs.
+func (c capabilities) cpus() []int {
+	var numbers []int
+	for _, cpu := range c.CPUs {
+		numbers = append(numbers, cpu.Number)
+	}
+	slices.Sort(numbers)
+	return numbers
 }
 
 // virtualization returns how the host runs machines of its own architecture: kvm, or what it has else.

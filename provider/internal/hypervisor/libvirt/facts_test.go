@@ -16,6 +16,7 @@ func TestCapabilities(t *testing.T) {
 		virtualization string
 		want           []hypervisor.Feature
 		hugepages      map[infrav1.HugepageSize]int64
+		cpus           []int
 	}{
 		"KVM and huge pages": {
 			xml: `<capabilities><host><cpu><arch>x86_64</arch><pages unit='KiB' size='2048'/></cpu><topology><cells num='2'>
@@ -35,6 +36,12 @@ func TestCapabilities(t *testing.T) {
 <guest><arch name='x86_64'><domain type='qemu'/></arch></guest></capabilities>`,
 			virtualization: "qemu",
 		},
+		"CPUs of two nodes": {
+			xml: `<capabilities><host><cpu><arch>x86_64</arch></cpu><topology><cells num='2'>
+<cell id='0'><cpus num='2'><cpu id='0' socket_id='0'/><cpu id='2' socket_id='0'/></cpus></cell>
+<cell id='1'><cpus num='2'><cpu id='1' socket_id='1'/><cpu id='3' socket_id='1'/></cpus></cell></cells></topology></host></capabilities>`,
+			cpus: []int{0, 1, 2, 3},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +50,7 @@ func TestCapabilities(t *testing.T) {
 			g.Expect(xml.Unmarshal([]byte(test.xml), &caps)).To(Succeed())
 			g.Expect(caps.virtualization()).To(Equal(test.virtualization))
 			g.Expect(caps.features()).To(Equal(test.want))
+			g.Expect(caps.cpus()).To(Equal(test.cpus))
 			g.Expect(caps.hugepages()).To(Equal(test.hugepages))
 		})
 	}

@@ -1,0 +1,156 @@
+package libvirtmachine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// cpuRequest is the name of the request for CPUs that the machine has to itself.
+const cpuRequest = "cpu.dedicated"
+
+// exclusiveTries is how many times a choice is made in one reconcile, when other managers make theirs.
+const exclusiveTries = 3
+
+// exclusiveRequests lists what of the host the machine is to have to itself.
+func (s *scope) exclusiveRequests() []exclusive.Request {
+	var requests []exclusive.Request
+	if exclusive.Dedicated(&s.infra.Spec) {
+		request := exclusive.Request{Name: cpuRequest, Kind: exclusive.KindCPU, Count: int(s.infra.Spec.CPUs)}
+		for _, cpu := range exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts).Dedicated {
+			request.From = append(request.From, exclusive.CPU(cpu))
+		}
+		requests = append(requests, request)
+	}
+	return requests
+}
+
+// dedicatedCPUs are the numbers of the CPUs among what was chosen.
+func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
+	var numbers []int
+	for _, thing := range chosen[cpuRequest] {
+		if number, err := strconv.Atoi(thing.Name); err == nil { // it was made of a number
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// ensureExclusive defines the domain of a machine that has something of the host to itself, in the steps that
+// the package exclusive tells of. It goes on only when no other domain has anything of it.
+//
+// In this manager one machine at a time chooses on a host, so that machines which are made together don't
+// take the same and then have to choose again; the others don't wait for it, they come again.
+func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
+	if !s.choosing.begin(s.host.Name) {
+		s.lookAgain(conflictDelay)
+		return stop, nil
+	}
+	defer s.choosing.end(s.host.Name)
+	domains, err := s.connection.ListDomains(ctx)
+	if err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	for range exclusiveTries {
+		if s.isActive(domains) {
+			return goOn, nil // the snapshot doesn't know it so far; what it runs with was seen to be its own
+		}
+		chosen, err := exclusive.Choose(s.uuid, requests, domains)
+		var notFree *exclusive.NotFreeError
+		if errors.As(err, &notFree) {
+			return s.notFree(ctx, notFree, domains)
+		}
+		if err != nil {
+			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+		}
+		if verdict, err := s.define(ctx, chosen); err != nil || verdict == stop {
+			return verdict, err
+		}
+		if domains, err = s.connection.ListDomains(ctx); err != nil {
+			return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+		}
+		rivals := exclusive.Rivals(s.uuid, domains)
+		if len(rivals) == 0 {
+			ctrl.LoggerFrom(ctx).Info("Chose what the machine has to itself", "LibvirtHost", s.host.Name, "chosen", chosen)
+			return goOn, nil
+		}
+		if !exclusive.Yields(s.uuid, rivals) {
+			break // they give way; who doesn't, because nobody makes it any more, keeps what it has: see Choose
+		}
+	}
+	s.lookAgain(conflictDelay)
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
+		"Another machine was given the same CPUs or devices of host %s at the same moment: one of the two chooses again", s.host.Name)
+}
+
+// recallExclusive returns what a domain that was made has to itself.
+func (s *scope) recallExclusive(ctx context.Context) (map[string][]exclusive.Thing, error) {
+	requests := s.exclusiveRequests()
+	if len(requests) == 0 {
+		return nil, nil
+	}
+	domain, err := s.connection.Domain(ctx, s.uuid) // the snapshot may lag behind
+	if err != nil {
+		return nil, err
+	}
+	return exclusive.Recall(domain, requests)
+}
+
+// isActive says whether the machine's own domain is active.
+func (s *scope) isActive(domains []hypervisor.Domain) bool {
+	for _, domain := range domains {
+		if domain.UUID == s.uuid {
+			return domain.State.Active()
+		}
+	}
+	return false
+}
+
+// notFree says that the host has too little of something. A definition that is in the way of others then
+// goes: it wasn't started, and there is nothing in it that isn't made again.
+func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domains []hypervisor.Domain) (verdict, error) {
+	s.lookAgain(noFitDelay)
+	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
+		s.lookAgain(conflictDelay)
+		if exclusive.Yields(s.uuid, rivals) {
+			if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+				return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+			}
+		}
+	}
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason, "spec.%s on host %s", why.Error(), s.host.Name)
+}
+
+// choosing are the hosts on which a machine is being given what it has to itself. The zero value is ready to
+// use.
+type choosing struct {
+	lock  sync.Mutex
+	hosts map[string]bool
+}
+
+// begin says whether nobody else is choosing on a host, and that the caller is now.
+func (c *choosing) begin(host string) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.hosts[host] {
+		return false
+	}
+	if c.hosts == nil {
+		c.hosts = map[string]bool{}
+	}
+	c.hosts[host] = true
+	return true
+}
+
+func (c *choosing) end(host string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.hosts, host)
+}

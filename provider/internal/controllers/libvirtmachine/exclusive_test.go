@@ -1,0 +1,290 @@
+package libvirtmachine
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+var exclusiveSeeds = flag.Uint64("exclusive.seeds", 10, "how many times managers choose at once in each way")
+
+// pins makes a machine with two CPUs of its own.
+func pins(infra *infrav1.LibvirtMachine) { infra.Spec.CPU.Dedicated = ptr.To(true) }
+
+// held lists what the domains on a host have of it, by their UUIDs, each as text.
+func (w *world) held(host string, which func(hypervisor.Domain) bool) map[string][]string {
+	connected, err := w.hosts[host].Connect(context.Background())
+	w.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = connected.Close() }()
+	domains, err := connected.ListDomains(context.Background())
+	w.Expect(err).ToNot(HaveOccurred())
+	held := map[string][]string{}
+	for _, domain := range domains {
+		if which != nil && !which(domain) {
+			continue
+		}
+		for thing := range exclusive.Held(domain) {
+			held[domain.UUID] = append(held[domain.UUID], thing.Name)
+		}
+		slices.Sort(held[domain.UUID])
+	}
+	return held
+}
+
+// foreign defines a domain of somebody else's that has CPUs or devices of the host.
+func (w *world) foreign(host, uuid, inside string) {
+	connected, err := w.hosts[host].Connect(context.Background())
+	w.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = connected.Close() }()
+	w.Expect(connected.DefineDomain(context.Background(), hypervisor.Definition{UUID: uuid, Name: uuid,
+		XML: fmt.Sprintf("<domain><name>%s</name><uuid>%s</uuid><memory>1</memory><vcpu>1</vcpu>%s</domain>", uuid, uuid, inside)})).To(Succeed())
+}
+
+const foreignUUID = "00000000-0000-4000-8000-00000000000f"
+
+// TestDedicatedCPUs: a machine has CPUs to itself that no other domain has, those of others too, keeps them
+// after a restart, and gives them back. Other machines keep off all of them.
+func TestDedicatedCPUs(t *testing.T) {
+	w := newWorld(t, pins, "a")
+	m := w.newManager(0)
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: no room (dedicated CPUs: 2 needed, 0 free)"))
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-10" })
+	w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='8-9'/></cputune>")
+	m = w.until(m, func() bool {
+		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.HostBoundCondition), "a: no room (dedicated CPUs: 2 needed, 1 free)")
+	})
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
+	m = w.until(m, w.isProvisioned)
+	w.Expect(w.held("a", nil)[w.uuid()]).To(Equal([]string{"10", "11"}))
+	xml, _ := w.hosts["a"].DomainXML(w.uuid())
+	w.Expect(xml).To(And(ContainSubstring(`<vcpupin vcpu="0" cpuset="10">`), ContainSubstring(`<vcpupin vcpu="1" cpuset="11">`),
+		ContainSubstring(`<emulatorpin cpuset="0-7,12-15">`)))
+	w.delete()
+	w.until(m, w.isGone)
+	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"8", "9"}}))
+}
+
+// TestDedicatedCPUsTakenByOthers: the CPUs go after the machine was bound.
+func TestDedicatedCPUsTakenByOthers(t *testing.T) {
+	w := newWorld(t, pins, "a")
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-9" })
+	m := w.newManager(0)
+	w.until(m, func() bool { return w.infra().Spec.HostName != "" })
+	w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='9'/></cputune>")
+	w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.NotFreeReason)).To(Equal("spec.cpu.dedicated: 2 needed, and 1 are free on host a"))
+	w.hosts["a"].RemoveDomain(foreignUUID)
+	w.until(m, w.isProvisioned)
+	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{w.uuid(): {"8", "9"}}))
+}
+
+// TestMachinesBesideDedicatedCPUs: they run on the other CPUs.
+func TestMachinesBesideDedicatedCPUs(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "0-15" })
+	m := w.newManager(0)
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: no room (CPUs: 2 needed, 0 free)"))
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
+	w.until(m, w.isProvisioned)
+	xml, _ := w.hosts["a"].DomainXML(w.uuid())
+	w.Expect(xml).To(ContainSubstring(`<vcpu placement="static" cpuset="0-7,12-15">2</vcpu>`))
+	w.Expect(w.held("a", nil)).To(BeEmpty())
+}
+
+// TestDedicatedCPUsAndKills kills the manager after each of its calls. The machine's CPUs stay the same
+// once they are defined, and nothing is left of them.
+func TestDedicatedCPUsAndKills(t *testing.T) {
+	life := func(t *testing.T, killAt int) int {
+		w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+			pins(infra)
+			infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition // which defines the running domain once more
+		}, "a")
+		w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
+		first := w.newManager(killAt)
+		var chosen []string
+		w.everyReconcile = func() {
+			if infra := w.infra(); infra == nil || infra.Spec.HostName == "" || !infra.DeletionTimestamp.IsZero() {
+				return
+			}
+			if held := w.held("a", nil)[w.uuid()]; held != nil && chosen != nil {
+				w.Expect(held).To(Equal(chosen))
+			} else if held != nil {
+				chosen = held
+				w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='10-11'/></cputune>")
+			}
+		}
+		m := w.until(first, w.isProvisioned)
+		w.joinNode()
+		m = w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
+		xml, _ := w.hosts["a"].DomainXML(w.uuid())
+		w.Expect(xml).To(And(ContainSubstring(`<vcpupin vcpu="0" cpuset="8">`), ContainSubstring(`<vcpupin vcpu="1" cpuset="9">`)))
+		w.delete()
+		w.until(m, w.isGone)
+		w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"10", "11"}}))
+		return len(first.calls())
+	}
+	calls := life(t, 0)
+	for killAt := 1; killAt <= calls; killAt++ {
+		t.Run(fmt.Sprint(killAt), func(t *testing.T) { life(t, killAt) })
+	}
+}
+
+// actor is a manager that makes one machine, and takes a turn at a time.
+type actor struct {
+	*manager
+	key  client.ObjectKey
+	uuid string
+	// waits gets something before each call that the package exclusive is about, and turn lets it be made.
+	waits, turn chan struct{}
+	// over is closed when the actor has ended.
+	over chan struct{}
+}
+
+var turns = []string{"libvirt: list domains", "libvirt: define", "libvirt: start", "libvirt: undefine"}
+
+// newActor makes a machine that is bound to host a with a UUID, and a manager for it that waits for its turns.
+func (w *world) newActor(number int, change func(*infrav1.LibvirtMachine), uuid string) *actor {
+	a := &actor{key: client.ObjectKey{Namespace: key.Namespace, Name: fmt.Sprintf("pinned-%d", number)}, uuid: uuid}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name},
+		Spec: clusterv1.MachineSpec{ClusterName: "blue", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("blue-1")}}}
+	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: a.key.Name, UID: "1"}},
+		Labels:          map[string]string{clusterv1.ClusterNameLabel: "blue"}, Finalizers: []string{infrav1.MachineFinalizer}}, Spec: newSpec()}
+	change(infra)
+	infra.Spec.HostName, infra.Spec.ProviderID = "a", infrav1.ProviderIDPrefix+uuid
+	w.Expect(w.api.Create(context.Background(), machine)).To(Succeed())
+	w.Expect(w.api.Create(context.Background(), infra)).To(Succeed())
+	return a
+}
+
+// begin lets a manager make the machine, until it runs or has found too little free several times. It is
+// killed after so many turns, or never when killAt is 0.
+func (a *actor) begin(w *world, killAt int) {
+	a.manager = w.newManager(0)
+	a.waits, a.turn, a.over = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	waits, turn, over, taken := a.waits, a.turn, a.over, 0
+	a.before = func(call string, _ int) {
+		if !slices.Contains(turns, call) {
+			return
+		}
+		waits <- struct{}{}
+		<-turn
+	}
+	a.after = func(call string, _ int) {
+		if !slices.Contains(turns, call) {
+			return
+		}
+		if taken++; taken == killAt {
+			a.kill()
+		}
+	}
+	go func() {
+		defer close(over)
+		for refused := 0; refused < 5 && !a.isDead() && w.hosts["a"].State(a.uuid) != hypervisor.StateRunning; {
+			if result, _ := a.reconcileThis(a.key); result.RequeueAfter == noFitDelay {
+				refused++
+			} else if result.RequeueAfter == 0 {
+				time.Sleep(time.Millisecond) // the image is on its way
+			}
+		}
+	}()
+}
+
+// next waits until the actor has a call to make, and says whether it has.
+func (a *actor) next() bool {
+	select {
+	case <-a.waits:
+		return true
+	case <-a.over:
+		return false
+	}
+}
+
+// play gives turns to actors as chance has it, until all have ended. After each, no two domains that run have
+// the same.
+func (w *world) play(chance *rand.Rand, actors []*actor, killed func() int) {
+	var playing []*actor
+	advance := func(a *actor) {
+		for !a.next() {
+			if !a.isDead() {
+				return
+			}
+			a.begin(w, killed())
+		}
+		playing = append(playing, a)
+	}
+	for _, a := range actors {
+		a.begin(w, killed())
+		advance(a)
+	}
+	for deadline := time.Now().Add(patience); len(playing) > 0; {
+		w.Expect(time.Now().Before(deadline)).To(BeTrue(), "it doesn't come to an end:\n%s", w.log)
+		i := chance.IntN(len(playing))
+		a := playing[i]
+		playing = slices.Delete(playing, i, i+1)
+		a.turn <- struct{}{}
+		advance(a)
+		w.expectNothingShared()
+	}
+}
+
+func (w *world) expectNothingShared() {
+	owners := map[string]string{}
+	for uuid, things := range w.held("a", func(d hypervisor.Domain) bool { return d.State.Active() }) {
+		for _, thing := range things {
+			w.Expect(owners).ToNot(HaveKey(thing), "it is in two domains that run")
+			owners[thing] = uuid
+		}
+	}
+}
+
+// TestManagersChooseAtOnce: several managers, which know nothing of each other, make machines on one host.
+// Whatever comes between their calls, and whenever one is killed, no two machines run on the same CPU; all
+// run when there are enough, and as many as there is room for if there aren't.
+func TestManagersChooseAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name, set string
+		run       int
+	}{{"enough", "4-9", 3}, {"too few", "4-7", 2}} {
+		for seed := range *exclusiveSeeds {
+			t.Run(fmt.Sprintf("%s/%d", tc.name, seed), func(t *testing.T) {
+				w := newWorld(t, nil, "a")
+				w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = tc.set })
+				chance := rand.New(rand.NewPCG(seed, 1))
+				var actors []*actor
+				for i := range 3 {
+					actors = append(actors, w.newActor(i, pins, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)))
+				}
+				kills := 2 * len(actors)
+				w.play(chance, actors, func() int {
+					if kills--; kills < 0 {
+						return 0
+					}
+					return chance.IntN(8) // a machine is made in five calls or more
+				})
+				running := w.held("a", func(d hypervisor.Domain) bool { return d.State.Active() })
+				w.Expect(running).To(HaveLen(tc.run), "%v\n%s", w.held("a", nil), w.log)
+				for _, things := range running {
+					w.Expect(things).To(HaveLen(2))
+				}
+				w.Expect(w.held("a", nil)).To(Equal(running), "who has nothing to run with is in nobody's way")
+			})
+		}
+	}
+}

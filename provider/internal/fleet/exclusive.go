@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+)
+
+// Lendable is Capacity with what the spec keeps for machines that have it to themselves told apart: CPUs
+// that are dedicated aren't among those that are shared.
+func Lendable(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) placement.Resources {
+	capacity := Capacity(snapshot)
+	if dedicated := int64(len(exclusive.CPUsOf(spec, snapshot.Facts).Dedicated)); dedicated > 0 {
+		capacity[placement.Resource{Kind: placement.DedicatedCPU}] = dedicated
+		shared := placement.Resource{Kind: placement.CPU}
+		capacity[shared] = max(capacity[shared]-dedicated, 0)
+	}
+	return capacity
+}
+
+// lent are the things of a host that one machine at a time can have, with what placement counts each as.
+func lent(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) map[exclusive.Thing]placement.Resource {
+	things := map[exclusive.Thing]placement.Resource{}
+	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
+		things[exclusive.CPU(cpu)] = placement.Resource{Kind: placement.DedicatedCPU}
+	}
+	return things
+}
+
+// foreignExclusive counts what is lent to machines and is taken by domains that aren't those of bound
+// machines, each thing once.
+func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bound) placement.Resources {
+	foreign := placement.Resources{}
+	things := lent(spec, snapshot)
+	if len(things) == 0 {
+		return foreign
+	}
+	taken := map[exclusive.Thing]bool{}
+	for uuid, domain := range snapshot.Domains {
+		if bound[uuid] {
+			continue
+		}
+		for thing := range exclusive.Held(domain) {
+			if resource, is := things[thing]; is && !taken[thing] {
+				taken[thing] = true
+				foreign[resource]++
+			}
+		}
+	}
+	return foreign
+}
+
+// sharedCPUs is how many of a domain's virtual CPUs run on CPUs that are shared.
+func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, domain hypervisor.Domain) int64 {
+	shared := int64(domain.CPUs)
+	if len(domain.PinnedCPUs) == 0 {
+		return shared
+	}
+	held := exclusive.Held(domain)
+	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
+		if held[exclusive.CPU(cpu)] {
+			shared--
+		}
+	}
+	return max(shared, 0)
+}
