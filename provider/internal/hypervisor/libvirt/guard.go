@@ -28,7 +28,9 @@ const (
 var listProcedures = map[uint32]uint32{
 	66:  4,  // the ways to authenticate
 	273: 24, // domains
+	281: 20, // storage pools
 	282: 12, // volumes
+	285: 4,  // node devices
 	353: 12, // interfaces with addresses
 }
 
