@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
@@ -56,7 +57,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirthost-evacuation-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-evacuation-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-evacuation")
 	toEvacuated := handler.EnqueueRequestsFromMapFunc(r.evacuatedHosts)
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).

@@ -20,8 +20,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// shownNames is how many machines a message names at most, and maxNote how long an event may be, in bytes.
-const shownNames, maxNote = 10, 1000
+// shownNames is how many machines a message names at most.
+const shownNames = 10
 
 // mark is the value of the annotation that asks for a replacement. By it, it can be taken back.
 func mark(host string) string { return "evacuating LibvirtHost " + host }
@@ -265,7 +265,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 	if is.Reason == infrav1.EvacuationBlockedReason {
 		kind = corev1.EventTypeWarning
 	}
-	r.recorder.Eventf(after, nil, kind, is.Reason, "Evacuate", "%s", is.Message[:min(len(is.Message), maxNote)])
+	r.recorder.Eventf(after, nil, kind, is.Reason, "Evacuate", "%s", is.Message)
 }
 
 func sameMachine(a, b *infrav1.EvacuatedMachine) bool {

@@ -32,6 +32,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -86,7 +87,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder(name + "-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder(name + "-controller"))
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
@@ -50,7 +51,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirtcluster-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtcluster-controller"))
 	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtClusters: %w", err)
 	}

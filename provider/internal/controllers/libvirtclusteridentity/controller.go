@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
 // Secrets are read one by one, and never listed or watched: the manager can read the ones that it is
@@ -64,7 +65,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirtclusteridentity-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtclusteridentity-controller"))
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtclusteridentity")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtClusterIdentity{}, builder.WithPredicates(

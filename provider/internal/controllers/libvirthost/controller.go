@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
 // Secrets are read one by one, and never listed or watched.
@@ -64,7 +65,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirthost-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-controller"))
 	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtHosts: %w", err)
 	}

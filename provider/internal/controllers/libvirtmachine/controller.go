@@ -30,6 +30,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -110,7 +111,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirtmachine-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachine-controller"))
 	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtMachines: %w", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
 // Machines are deleted by their Machines, so that Cluster API drains their nodes first.
@@ -54,7 +55,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirtmachinepool-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtmachinepool-controller"))
 	if err := r.build(ctx, mgr, options); err != nil {
 		return fmt.Errorf("building the controller of LibvirtMachinePools: %w", err)
 	}

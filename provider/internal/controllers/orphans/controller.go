@@ -43,6 +43,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
 
@@ -56,8 +57,8 @@ const (
 	// shownNames is how many orphans a message names at most, and maxOrphans how many the status has.
 	shownNames = 10
 	maxOrphans = 64
-	// maxKept and maxNote are how long a status's reason and an event may be, in bytes.
-	maxKept, maxNote = 1024, 1000
+	// maxKept is how long a status's reason may be, in bytes.
+	maxKept = 1024
 	// maxDomain and maxMachine are how long names in the status may be.
 	maxDomain, maxMachine = 255, 317
 )
@@ -118,7 +119,7 @@ type Reconciler struct {
 
 // SetupWithManager registers the reconciler with a manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	r.recorder = mgr.GetEventRecorder("libvirthost-orphans-controller")
+	r.recorder = notes.Short(mgr.GetEventRecorder("libvirthost-orphans-controller"))
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost-orphans")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named("libvirthost-orphans").
@@ -291,5 +292,5 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 	if is.Status != metav1.ConditionTrue || was != nil && was.Status == is.Status && was.Message == is.Message {
 		return
 	}
-	r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "LookForOrphans", "%s", is.Message[:min(len(is.Message), maxNote)])
+	r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "LookForOrphans", "%s", is.Message)
 }

@@ -1,0 +1,54 @@
+package notes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+)
+
+func TestShort(t *testing.T) {
+	for name, tc := range map[string]struct {
+		note   string
+		values []any
+		want   string
+	}{
+		"short":                 {note: "Host %s fits", values: []any{"a"}, want: "Host a fits"},
+		"as long as it may be":  {note: "%s", values: []any{strings.Repeat("x", MaxBytes)}, want: strings.Repeat("x", MaxBytes)},
+		"too long":              {note: "%s", values: []any{strings.Repeat("x", MaxBytes+1)}, want: strings.Repeat("x", MaxBytes-4) + " ..."},
+		"not within a letter":   {note: strings.Repeat("ä", MaxBytes), want: strings.Repeat("ä", (MaxBytes-4)/2) + " ..."},
+		"between two of those":  {note: "x" + strings.Repeat("ä", MaxBytes), want: "x" + strings.Repeat("ä", (MaxBytes-5)/2) + " ..."},
+		"percents in its value": {note: "%s", values: []any{"100 %s of %d"}, want: "100 %s of %d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			recorder := events.NewFakeRecorder(1)
+			Short(recorder).Eventf(&corev1.Pod{}, nil, corev1.EventTypeNormal, "Reason", "Act", tc.note, tc.values...)
+			said := <-recorder.Events
+			g.Expect(said).To(Equal("Normal Reason " + tc.want))
+			g.Expect(utf8.ValidString(said)).To(BeTrue())
+			g.Expect(len(tc.want)).To(BeNumerically("<=", MaxBytes))
+		})
+	}
+}
+
+// TestAllRecordersAreShort: nobody records events past this package.
+func TestAllRecordersAreShort(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob("../controllers/*/*.go")
+	g.Expect(err).ToNot(HaveOccurred())
+	all := 0
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		g.Expect(err).ToNot(HaveOccurred())
+		asked, short := strings.Count(string(content), ".GetEventRecorder("), strings.Count(string(content), "notes.Short(mgr.GetEventRecorder(")
+		g.Expect(asked).To(Equal(short), "%s: put notes.Short around the recorder", file)
+		all += short
+	}
+	g.Expect(all).To(BeNumerically(">=", 8))
+}
