@@ -66,13 +66,28 @@ func (s *scope) writeAhead(ctx context.Context, host, domain string) error {
 	}
 	s.infra.Labels[infrav1.HostLabel] = format.MustFormatValue(host)
 	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		s.Ledger.Release(s.infra.UID) // it is certain that it wasn't written
-	}
+	s.releaseUnlessWritten(ctx, err, func(now *infrav1.LibvirtMachine) bool { return now.Spec.HostName != "" })
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("Bound the machine to a host", "LibvirtHost", host, "providerID", s.infra.Spec.ProviderID)
 	}
 	return wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
+}
+
+// releaseUnlessWritten gives up what the ledger has reserved for the machine when it is certain that it hasn't
+// been written. A conflict alone doesn't say that: the answer to an earlier write may have been lost, and
+// the cache not show it so far. The API server itself says what is written.
+func (s *scope) releaseUnlessWritten(ctx context.Context, err error, isWritten func(*infrav1.LibvirtMachine) bool) {
+	switch {
+	case apierrors.IsConflict(err):
+		now := &infrav1.LibvirtMachine{}
+		err := s.APIReader.Get(ctx, s.key(), now)
+		if client.IgnoreNotFound(err) != nil || err == nil && now.UID == s.infra.UID && isWritten(now) {
+			return
+		}
+	case !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err):
+		return
+	}
+	s.Ledger.Release(s.infra.UID)
 }
 
 // hostSelector returns which hosts the LibvirtCluster selects. One that is left out selects all.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,8 +130,11 @@ func (s *scope) writeStarted(ctx context.Context, when string) error {
 		s.infra.Annotations[infrav1.UpdateStartedAnnotation] = when // there is another annotation, which asked for it
 	}
 	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if when != "" && (apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)) {
-		s.Ledger.Release(s.infra.UID) // it is certain that it wasn't written
+	if when != "" {
+		s.releaseUnlessWritten(ctx, err, func(now *infrav1.LibvirtMachine) bool {
+			_, started := isChanging(now)
+			return started
+		})
 	}
 	return wrap(client.IgnoreNotFound(err), doing)
 }

@@ -152,3 +152,31 @@ func TestReservationsEnd(t *testing.T) {
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(m.Ledger.Reserved()).To(BeZero())
 }
+
+// TestReservationOutlivesAConflict: a host was written, the answer was lost, and the cache doesn't show it. The
+// next try meets its own write, and until that is seen nobody else may take the room.
+func TestReservationOutlivesAConflict(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	var old *infrav1.LibvirtMachine
+	w.functions.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		before := w.infra()
+		err := c.Patch(ctx, object, patch, options...)
+		if err == nil && old == nil && w.infra().Spec.HostName != "" {
+			old = before
+			return apierrors.NewTimeoutError("the answer is lost", 1)
+		}
+		return err
+	}
+	m := w.until(w.newManager(0), func() bool { return old != nil })
+	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+
+	machine, cluster, err := m.owners(t.Context(), old)
+	w.Expect(err).ToNot(HaveOccurred())
+	result, err := m.Reconciler.reconcile(t.Context(), &scope{Reconciler: m.Reconciler, infra: old, machine: machine, cluster: cluster})
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(result.RequeueAfter).To(Equal(conflictDelay))
+	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	m.told.see(m.Reconciler, w.infra())
+	w.Expect(m.Ledger.Reserved()).To(BeZero())
+	w.Expect(m.Ledger.Domains("a")).To(HaveKey(w.uuid()))
+}
