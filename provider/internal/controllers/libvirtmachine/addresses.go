@@ -36,14 +36,14 @@ const (
 // while a machine doesn't run or doesn't say.
 func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	if err := s.findClaims(ctx); err != nil {
-		return s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
+		return s.addressesFailed(err)
 	}
 	var found []hypervisor.InterfaceAddress
 	asked := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
 	if asked {
 		var err error
 		if found, err = s.askForAddresses(ctx); err != nil {
-			return s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
+			return s.addressesFailed(err)
 		}
 	}
 	s.setAddresses(found)
@@ -64,6 +64,17 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 		return goOn, nil
 	}
 	return stop, nil
+}
+
+// addressesFailed says why the addresses aren't known. A machine that was provisioned goes on: an agent in the
+// guest may fail for ever, and the removal of the seed with its secrets doesn't need it.
+func (s *scope) addressesFailed(err error) (verdict, error) {
+	next, err := s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
+	if err == nil || !s.isProvisioned() {
+		return next, err
+	}
+	s.errs = append(s.errs, err)
+	return goOn, nil
 }
 
 // setAddresses sets the addresses in the status from those that were found and those from pools.

@@ -565,6 +565,20 @@ func TestAddressesChange(t *testing.T) {
 	w.Expect(is("192.0.2.21")()).To(BeTrue(), "what was known stays")
 }
 
+// TestAddressesCannotBeAskedFor: an agent in the guest that fails keeps no secrets on the host.
+func TestAddressesCannotBeAskedFor(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	m := w.until(w.newManager(0), w.isProvisioned)
+	w.hosts["a"].Inject(fake.Fault{Operation: fake.DomainAddresses, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrOther})
+	w.joinNode()
+	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
+	w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.InternalErrorReason))
+	w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("seed")))
+	w.Expect(w.infra().Status.Addresses).ToNot(BeEmpty(), "what was known stays")
+	_, err := m.reconcile()
+	w.Expect(err).To(MatchError(hypervisor.ErrOther), "it is tried again")
+}
+
 // TestMachinesSpread: those of one owner go to different hosts, and a host that is lost keeps none from
 // a place.
 func TestMachinesSpread(t *testing.T) {
