@@ -19,6 +19,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
@@ -29,6 +30,7 @@ import (
 // the domain. A provider ID that is there is never changed. Whatever goes wrong here is no fault of the machine.
 func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	if s.Workload == nil {
+		conditions.Delete(s.infra, infrav1.NodeProviderIDSetCondition) // of a manager that looked after nodes
 		return goOn, nil
 	}
 	if s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {

@@ -104,6 +104,8 @@ func TestNodeProviderID(t *testing.T) {
 			}
 			w.joinNode()
 			w.until(m, func() bool { return conditions.IsTrue(w.infra(), infrav1.NodeProviderIDSetCondition) })
+			m.Workload = nil // the feature was turned off
+			w.until(m, func() bool { return !conditions.Has(w.infra(), infrav1.NodeProviderIDSetCondition) })
 		})
 	}
 }
