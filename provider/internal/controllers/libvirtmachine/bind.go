@@ -30,21 +30,17 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	if len(hosts) == 0 {
 		return s.notAllowed()
 	}
-	if taken, err := s.takenMAC(ctx, hosts, snapshots); err != nil || taken != "" {
-		if err == nil {
-			s.lookAgain(noFitDelay)
-			return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", taken)
-		}
-		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
-	}
 	machine := s.placed()
 	machine.Domain = string(uuid.NewUUID())
 	request := placement.NewRequest(machine, &s.infra.Spec, cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
 	if s.awaitHosts(request, hosts) {
 		return stop, nil
 	}
-	s.told.again(s.Reconciler)
-	host, err := s.Ledger.Place(request, hosts)
+	host, taken, err := s.place(ctx, request, hosts, snapshots)
+	if taken != "" {
+		s.lookAgain(noFitDelay)
+		return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", taken)
+	}
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		return s.noHostFits(noFit)

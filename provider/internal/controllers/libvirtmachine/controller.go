@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,10 +101,12 @@ type Reconciler struct {
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
-	recorder   events.EventRecorder
-	told       told
-	places     places
-	newHosts   newHosts
+	recorder events.EventRecorder
+	told     told
+	places   places
+	newHosts newHosts
+	// macs is held while a machine that asks for a MAC address is placed.
+	macs       sync.Mutex
 	copies     copies
 	choosing   choosing
 	controller capicontrollerutil.Controller

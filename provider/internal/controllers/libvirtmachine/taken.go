@@ -6,24 +6,49 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// takenMAC says which of the MAC addresses that the spec asks for another machine has, or a domain on a
-// host that isn't ours. Those that are derived from UUIDs don't clash. hosts are those that the namespace
-// may use, and snapshots what was last seen of all hosts.
-func (s *scope) takenMAC(ctx context.Context, hosts []placement.Host, snapshots map[string]fleet.Snapshot) (string, error) {
+// place chooses a host for the machine, or says which of the MAC addresses that its spec asks for is taken.
+// Of machines that ask for the same one at once, the first that has a reservation gets it: those that ask for
+// any are placed one after the other.
+func (s *scope) place(ctx context.Context, request placement.Request, hosts []placement.Host, snapshots map[string]fleet.Snapshot) (host, taken string, err error) {
+	if wanted := s.wantedMACs(); len(wanted) > 0 {
+		s.macs.Lock()
+		defer s.macs.Unlock()
+		if taken, err := s.takenMAC(ctx, wanted, hosts, snapshots); err != nil || taken != "" {
+			return "", taken, err
+		}
+	}
+	s.told.again(s.Reconciler)
+	host, err = s.Ledger.Place(request, hosts)
+	return host, "", err
+}
+
+// wantedMACs are the MAC addresses that the spec asks for, with the indexes of their interfaces. Those that
+// are derived from UUIDs don't clash.
+func (s *scope) wantedMACs() map[string]int {
 	wanted := map[string]int{}
 	for i, nic := range s.infra.Spec.Interfaces {
 		if nic.MACAddress != "" {
 			wanted[nic.MACAddress] = i
 		}
 	}
-	if len(wanted) == 0 {
-		return "", nil
+	return wanted
+}
+
+// takenMAC says which of some MAC addresses another machine has, or a domain on a host that isn't ours. hosts
+// are those that the namespace may use, and snapshots what was last seen of all hosts.
+func (s *scope) takenMAC(ctx context.Context, wanted map[string]int, hosts []placement.Host, snapshots map[string]fleet.Snapshot) (string, error) {
+	// Reservations first: one that has ended by now is of a machine that the list shows to be bound.
+	reserved := map[types.UID]bool{}
+	for _, machine := range s.Ledger.Reservations() {
+		reserved[machine.UID] = true
 	}
 	machines, err := s.allMachines(ctx)
 	if err != nil {
@@ -31,7 +56,7 @@ func (s *scope) takenMAC(ctx context.Context, hosts []placement.Host, snapshots 
 	}
 	for i := range machines {
 		other := &machines[i]
-		if other.UID == s.infra.UID || other.Spec.HostName == "" {
+		if other.UID == s.infra.UID || other.Spec.HostName == "" && !reserved[other.UID] {
 			continue
 		}
 		for _, nic := range other.Spec.Interfaces {

@@ -1,10 +1,14 @@
 package libvirtmachine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -49,4 +53,32 @@ func TestWhoHasAMACAddress(t *testing.T) {
 			w.until(m, w.isProvisioned)
 		})
 	}
+}
+
+// TestTwoWantOneMACAddress at once: while the first one's host is being written, and before anybody sees it,
+// the second one hears that the address is taken.
+func TestTwoWantOneMACAddress(t *testing.T) {
+	const mac = "52:54:00:00:00:01"
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = mac }, "a")
+	m := w.until(w.newManager(0), func() bool { return len(w.infra().Finalizers) > 0 })
+	second := w.infra()
+	second.Name, second.UID, second.ResourceVersion = "second", "uid-2", ""
+	w.Expect(w.api.Create(t.Context(), second)).To(Succeed())
+	machine, cluster, err := m.owners(t.Context(), second)
+	w.Expect(err).ToNot(HaveOccurred())
+
+	var meanwhile *scope
+	w.functions.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		if infra, is := object.(*infrav1.LibvirtMachine); is && infra.Name == key.Name && infra.Spec.HostName != "" && meanwhile == nil {
+			meanwhile = &scope{Reconciler: m.Reconciler, infra: second, machine: machine, cluster: cluster}
+			_, err := m.Reconciler.reconcile(ctx, meanwhile)
+			w.Expect(err).ToNot(HaveOccurred())
+		}
+		return c.Patch(ctx, object, patch, options...)
+	}
+	m = w.newManager(0)
+	w.until(m, func() bool { return w.infra().Spec.HostName != "" })
+	w.Expect(conditions.GetReason(second, infrav1.HostBoundCondition)).To(Equal(infrav1.MACAddressTakenReason))
+	w.Expect(conditions.GetMessage(second, infrav1.HostBoundCondition)).To(ContainSubstring("LibvirtMachine team/blue-1 has " + mac))
+	w.Expect(second.Spec.HostName).To(BeEmpty())
 }
