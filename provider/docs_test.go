@@ -1,0 +1,81 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+)
+
+// docs are the pages about the provider.
+var docs = []string{"addresses.md", "images-and-hardware.md", "in-place-updates.md", "machine-pools.md", "operations.md"}
+
+// ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
+var ofOthers = []string{
+	"HealthCheckSucceeded", "OnDelete", "OwnerRemediated", "RuntimeSDK",
+	"--cascade",
+}
+
+var (
+	// code is inline code of one word, and number what is in brackets behind it if that is a number.
+	code = regexp.MustCompile("`([^`\\s]+)`(?: \\(([0-9]+)\\))?")
+	// name is that of a condition, reason, feature or value: several words in one.
+	name   = regexp.MustCompile(`^[A-Z]+[a-z]+(?:[A-Z]+[a-z]*)+$`)
+	option = regexp.MustCompile(`^(--[a-z][a-z-]*)(?:=.*)?$`)
+	ours   = regexp.MustCompile(`^(?:caplv_[a-z_]+|libvirt\.infrastructure\.cluster\.x-k8s\.io/[a-z-]+)$`)
+	// word is a text in Go's sources, or a constant of Cluster API that one of ours is.
+	word = regexp.MustCompile(`"([^"\s]+)"|clusterv1\.(\w+?)(?:Reason|Condition)\b`)
+)
+
+// TestDocsNameWhatThereIs: each condition, reason, feature, annotation, metric and flag that the docs name is in
+// the code, and flags have the defaults that the docs say.
+func TestDocsNameWhatThereIs(t *testing.T) {
+	g := NewWithT(t)
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	newOptions().addFlags(flags)
+	known, checked := words(g), 0
+	for _, page := range docs {
+		content, err := os.ReadFile(filepath.Join("..", "docs", page))
+		g.Expect(err).ToNot(HaveOccurred())
+		for _, found := range code.FindAllStringSubmatch(string(content), -1) {
+			text, number := found[1], found[2]
+			if is := option.FindStringSubmatch(text); is != nil && !slices.Contains(ofOthers, is[1]) {
+				checked++
+				defined := flags.Lookup(strings.TrimPrefix(is[1], "--"))
+				g.Expect(defined).ToNot(BeNil(), "%s: the manager has no flag %s", page, is[1])
+				if number != "" {
+					g.Expect(defined.DefValue).To(Equal(number), "%s: the default of %s", page, is[1])
+				}
+			}
+			if (name.MatchString(text) || ours.MatchString(text)) && !slices.Contains(ofOthers, text) {
+				checked++
+				g.Expect(known[text]).To(BeTrue(), "%s names %s, which isn't in the code", page, text)
+			}
+		}
+	}
+	g.Expect(checked).To(BeNumerically(">=", 45))
+}
+
+// words are all words in the sources of the provider that are texts by themselves.
+func words(g *WithT) map[string]bool {
+	known := map[string]bool{}
+	for _, folder := range []string{"api", "feature", "internal/controllers"} {
+		g.Expect(filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(file)
+			for _, found := range word.FindAllStringSubmatch(string(content), -1) {
+				known[found[1]+found[2]] = true
+			}
+			return err
+		})).To(Succeed())
+	}
+	return known
+}
