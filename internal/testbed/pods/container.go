@@ -134,7 +134,7 @@ func (c *container) command(object *corev1.Pod, spec *corev1.Container) (sandbox
 	if err := os.Chmod(filepath.Join(root, "tmp"), 0o1777); err != nil {
 		return sandbox.Command{}, err
 	}
-	if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("127.0.0.1 localhost\n"), 0o644); err != nil {
+	if err := c.pod.runner.services.keep(root); err != nil {
 		return sandbox.Command{}, err
 	}
 	env, err := c.environment(object, spec)

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,8 @@ type Runner struct {
 
 	client client.Client
 	events chan event.GenericEvent
+	// services are the names by which pods find Services.
+	services *names
 
 	mutex sync.Mutex
 	pods  map[types.UID]*pod
@@ -72,6 +75,10 @@ func (r *Runner) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	if err := r.makeNode(ctx, direct); err != nil {
 		return fmt.Errorf("making the node %s: %w", r.Node, err)
+	}
+	r.services = &names{client: mgr.GetClient()}
+	if err := ctrl.NewControllerManagedBy(mgr).Named("service-names").For(&discoveryv1.EndpointSlice{}).Complete(r.services); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("pods").For(&corev1.Pod{}).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.podsThatWait)).
