@@ -21,10 +21,10 @@ import (
 )
 
 // modules are the drivers that a guest needs. What they depend on comes along.
-var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs"}
+var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev"}
 
 // format counts changes of what is made, so that a cache has no image of the older kind.
-const format = "1"
+const format = "2"
 
 // Image returns the path of the guest's image, a qcow2, in a folder for it, where it is made once. It
 // is made of Debian's packages of the kernel and of systemd-boot, which apt-get downloads, and of the

@@ -32,8 +32,8 @@ const domain = `<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory unit='
 <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
 </devices></domain>`
 
-// TestHosts: hosts side by side start guests, which get addresses and report; a daemon that is killed
-// and started again finds its guest, its pool and its network.
+// TestHosts: hosts side by side start guests, which get addresses, report and listen to their power
+// button; a daemon that is killed and started again finds its guest, its pool and its network.
 func TestHosts(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -84,6 +84,14 @@ func TestHosts(t *testing.T) {
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(addresses).To(HaveLen(1))
 		g.Expect(addresses[0].Addrs).To(ConsistOf(HaveField("Addr", got.Address)))
+		g.Expect(got.Size).To(And(HaveField("CPUs", 1), HaveField("RootDiskBytes", BeEquivalentTo(48<<20)),
+			HaveField("MemoryBytes", And(BeNumerically(">", 96<<20), BeNumerically("<", 192<<20)))))
+		g.Expect(client.DomainShutdownFlags(found, golibvirt.DomainShutdownAcpiPowerBtn)).To(Succeed())
+		g.Eventually(func() (int32, error) {
+			state, _, err := client.DomainGetState(found, 0)
+			return state, err
+		}).WithTimeout(time.Minute).Should(BeEquivalentTo(golibvirt.DomainShutoff), "the guest listens to the power button")
+		g.Expect(host.Ends("guest")).To(Equal([]string{"shutdown"}))
 		g.Expect(client.Disconnect()).To(Succeed())
 	}
 }

@@ -28,17 +28,24 @@ func findDisks(folder string) (map[string]int64, error) {
 		if serial == "" {
 			continue
 		}
-		size, err := readLine(filepath.Join(device, "size"))
-		if err != nil {
+		if found[serial], err = readDiskSize(device); err != nil {
 			return nil, err
 		}
-		sectors, err := strconv.ParseInt(size, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("reading the size of %s: %w", filepath.Base(device), err)
-		}
-		found[serial] = sectors * sector
 	}
 	return found, nil
+}
+
+// readDiskSize reads the size of a disk in bytes.
+func readDiskSize(device string) (int64, error) {
+	size, err := readLine(filepath.Join(device, "size"))
+	if err != nil {
+		return 0, err
+	}
+	sectors, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the size of %s: %w", filepath.Base(device), err)
+	}
+	return sectors * sector, nil
 }
 
 func readLine(file string) (string, error) {

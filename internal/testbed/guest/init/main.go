@@ -51,6 +51,9 @@ func boot() error {
 		return err
 	}
 	go powerOff()
+	if err := powerButtons("/dev/input"); err != nil {
+		return err
+	}
 	result, network, err := readSeed()
 	if err != nil {
 		return err
@@ -61,6 +64,9 @@ func boot() error {
 	}
 	result.SystemUUID = strings.ToLower(strings.TrimSpace(string(uuid)))
 	if result.Disks, err = findDisks("/sys/block"); err != nil {
+		return err
+	}
+	if result.Size, err = readSize("/proc", "/sys/block"); err != nil {
 		return err
 	}
 	if result.TPM, err = readLine("/sys/class/tpm/tpm0/tpm_version_major"); err != nil && !errors.Is(err, os.ErrNotExist) {

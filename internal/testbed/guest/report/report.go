@@ -15,6 +15,8 @@ type Report struct {
 	UserDataSHA256 string
 	// SystemUUID is that of the domain, as the firmware tells it.
 	SystemUUID string
+	// Size is how large the machine is.
+	Size Size
 	// Disks are the sizes in bytes of the disks that have a serial number, by that.
 	Disks map[string]int64
 	// TPM is the major version of the TPM's specification, such as 2. Empty where there is none.
@@ -31,4 +33,12 @@ type Report struct {
 type MetaData struct {
 	InstanceID    string `yaml:"instance-id"`
 	LocalHostname string `yaml:"local-hostname"`
+}
+
+// Size is how large a machine is, as its guest sees it.
+type Size struct {
+	CPUs int
+	// MemoryBytes are what the kernel has to give, which is less than the machine has.
+	MemoryBytes   int64
+	RootDiskBytes int64
 }
