@@ -125,7 +125,7 @@ func TestVariablesHaveDefaults(t *testing.T) {
 	args := strings.Join(one[appsv1.Deployment](t, build(t), "Deployment").Spec.Template.Spec.Containers[0].Args, "\n")
 	variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap([]byte(args))
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(variables).To(HaveLen(6))
+	g.Expect(variables).To(HaveLen(8))
 	for name, value := range variables {
 		g.Expect(value).ToNot(BeNil(), name)
 		g.Expect(name).To(Or(HavePrefix("CAPLV_"), HavePrefix("EXP_")))
