@@ -48,6 +48,9 @@ type HostSpec struct {
 	FailureDomain string
 	// SSH is the way to the host, and else it is TLS.
 	SSH bool
+	// Namespace is the only one that may use the host, which has a LibvirtClusterIdentity of its own
+	// then, of the host's name. Empty for all.
+	Namespace string
 }
 
 // DefaultHosts are three hosts in two failure domains, one of them reached by SSH.
@@ -117,13 +120,20 @@ func (h *Hosts) stop() error {
 }
 
 // Register makes the hosts known to the provider, which has to be installed: a LibvirtHost each, and
-// one LibvirtClusterIdentity for them.
+// one LibvirtClusterIdentity for those that all namespaces may use.
 func (h *Hosts) Register(ctx context.Context) error {
 	if err := h.testbed.CreateIdentity(ctx, Identity, h.credentials); err != nil {
 		return fmt.Errorf("making the credentials of the hosts: %w", err)
 	}
 	for i, spec := range h.specs {
-		if err := h.testbed.CreateHost(ctx, spec, h.All[i].URI(), Identity); err != nil {
+		identity := Identity
+		if spec.Namespace != "" {
+			identity = spec.Name
+			if err := h.testbed.CreateIdentity(ctx, identity, h.credentials, spec.Namespace); err != nil {
+				return fmt.Errorf("making the credentials of the host %s: %w", spec.Name, err)
+			}
+		}
+		if err := h.testbed.CreateHost(ctx, spec, h.All[i].URI(), identity); err != nil {
 			return err
 		}
 	}
@@ -153,14 +163,22 @@ func (t *Testbed) CreateHost(ctx context.Context, spec HostSpec, uri, identity s
 	return nil
 }
 
-// CreateIdentity makes a LibvirtClusterIdentity that every namespace may use, and its Secret, which has
-// the same name.
-func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials map[string][]byte) error {
+// CreateIdentity makes a LibvirtClusterIdentity that these namespaces may use, or every one if there are
+// none, and its Secret, which has the same name.
+func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials map[string][]byte, namespaces ...string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: providerNamespace, Name: name}, Data: credentials}
+	allowed := map[string]any{}
+	if len(namespaces) > 0 {
+		list := make([]any, len(namespaces))
+		for i, namespace := range namespaces {
+			list[i] = namespace
+		}
+		allowed["list"] = list
+	}
 	identity := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtClusterIdentity",
 		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{"secretRef": map[string]any{"name": name, "namespace": providerNamespace}, "allowedNamespaces": map[string]any{}},
+		"spec":     map[string]any{"secretRef": map[string]any{"name": name, "namespace": providerNamespace}, "allowedNamespaces": allowed},
 	}}
 	if err := t.Client.Create(ctx, secret); err != nil {
 		return err

@@ -275,9 +275,10 @@ func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args .
 }
 
 // Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this
-// project, and waits until all of them are available.
-func (t *Testbed) Init(ctx context.Context) error {
-	_, err := t.Clusterctl(ctx, "init", "--infrastructure=libvirt", "--ipam=in-cluster", "--wait-providers")
+// project, and waits until all of them are available. Variables, each as NAME=value, go before those of
+// Options.
+func (t *Testbed) Init(ctx context.Context, variables ...string) error {
+	_, err := t.ClusterctlWith(ctx, variables, "init", "--infrastructure=libvirt", "--ipam=in-cluster", "--wait-providers")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, t.Logs())
 	}

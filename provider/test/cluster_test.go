@@ -30,6 +30,8 @@ type cluster struct {
 	key    client.ObjectKey
 	// endpoint is the address of its API server.
 	endpoint netip.Addr
+	// failureDomains are those of the hosts that the cluster may use.
+	failureDomains []string
 	// guests are all that were seen whole, by UUID.
 	guests map[string]goneGuest
 }
@@ -41,7 +43,7 @@ func (w *world) newCluster(ctx context.Context, g *WithT, name string) *cluster 
 	endpoint := testbed.EndpointIP(10 + w.clusters)
 	w.mutex.Unlock()
 	g.Expect(w.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	return &cluster{world: w, client: w.Client, key: client.ObjectKey{Namespace: name, Name: name}, endpoint: endpoint, guests: map[string]goneGuest{}}
+	return &cluster{world: w, client: w.Client, key: client.ObjectKey{Namespace: name, Name: name}, endpoint: endpoint, failureDomains: []string{"a", "b"}, guests: map[string]goneGuest{}}
 }
 
 // make makes the cluster from one of the provider's templates, with one control plane machine, and waits
@@ -63,7 +65,7 @@ func (c *cluster) make(ctx context.Context, g *WithT, workers int, flags ...stri
 		for _, domain := range object.Status.FailureDomains {
 			domains = append(domains, domain.Name)
 		}
-		g.Expect(domains).To(ConsistOf("a", "b"))
+		g.Expect(domains).To(ConsistOf(c.failureDomains))
 	})
 	eventually(g, func(g Gomega) {
 		g.Expect(c.machines(ctx, g, client.MatchingLabels{clusterv1.MachineControlPlaneLabel: ""})).To(HaveLen(1))

@@ -18,7 +18,7 @@ func secondStarted(ctx context.Context, g *WithT, w *world) {
 	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Beside: w.Testbed})
 	g.Expect(err).ToNot(HaveOccurred())
 	w.second = bed
-	g.Expect(bed.Init(ctx)).To(Succeed())
+	g.Expect(bed.Init(ctx, "CAPLV_COLLECT_ORPHANS=false")).To(Succeed())
 	g.Expect(bed.JoinWorkloads(ctx, w.player)).To(Succeed())
 }
 

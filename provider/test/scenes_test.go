@@ -19,8 +19,11 @@ type scene struct {
 // run at the same time, the longest one first.
 var beside = []scene{
 	{"a deployment's life", deploymentLife},
+	{"a host is maintained", hostMaintained},
 	{"a machine pool's life", poolLife},
 	{"a topology's life", topologyLife},
+	{"a machine is updated in place", updatedInPlace},
+	{"orphans are collected", orphansCollected},
 	{"hardware", hardware},
 	{"a host's key is pinned", hostKeyPinned},
 	{"a second management cluster is started", secondStarted},
@@ -30,7 +33,9 @@ var beside = []scene{
 // cluster of the first scene until the last of them deletes it.
 var alone = []scene{
 	{"libvirtd is killed and started again", daemonKilled},
+	{"nothing else was taken for an orphan", nothingElseOrphaned},
 	{"a cluster is moved", moved},
+	{"what was moved stays", movedStays},
 	{"deletion leaves nothing", func(ctx context.Context, g *WithT, w *world) { w.demo.delete(ctx, g) }},
 }
 

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -35,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(prepare, m.Run))
 }
 
-// world is a management cluster with the provider, and three hosts in two failure domains. Scenes share
-// it.
+// world is a management cluster with the provider, three hosts in two failure domains, and some that
+// only one scene uses. Scenes share it.
 type world struct {
 	*testbed.Testbed
 	registered *testbed.Hosts
@@ -50,6 +53,8 @@ type world struct {
 	gone []goneGuest
 	// demo is the cluster of the scenes that are played alone.
 	demo *cluster
+	// suspects is what was taken for an orphan.
+	suspects *suspects
 	// second is another management cluster, which demo is moved to.
 	second *testbed.Testbed
 }
@@ -62,16 +67,20 @@ type goneGuest struct {
 
 func newScheme(g *WithT) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme, runtimev1.AddToScheme, infrav1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
 	return scheme
 }
 
+// options are clusterctl's variables for what is off by default.
+var options = map[string]string{"CAPLV_COLLECT_ORPHANS": "true", "EXP_RUNTIME_SDK": "true", "EXP_IN_PLACE_UPDATES": "true"}
+
 func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	t.Helper()
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())
+	maps.Copy(variables, options)
 	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Variables: variables})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() {
@@ -92,15 +101,17 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	// Both wait more than they work.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bed.Init(groupCtx) })
-	w.registered, err = bed.StartHosts(ctx, testbed.DefaultHosts)
+	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts)
+	w.registered, err = bed.StartHosts(ctx, specs)
 	g.Expect(errors.Join(err, group.Wait())).To(Succeed())
 	g.Expect(bed.ServeGuest(ctx)).To(Succeed())
 	g.Expect(w.registered.Register(ctx)).To(Succeed())
-	for i, spec := range testbed.DefaultHosts {
+	for i, spec := range specs {
 		w.hosts[spec.Name] = w.registered.All[i]
 	}
 	w.player, err = bed.PlayWorkloads(ctx, w.registered.All)
 	g.Expect(err).ToNot(HaveOccurred())
+	w.suspects = w.watchSuspects(ctx, g)
 	return w
 }
 

@@ -1,0 +1,102 @@
+package test
+
+import (
+	"context"
+	"os"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// updatedInPlace: with the update extension a machine of a MachineDeployment gets more CPUs, memory and
+// disk and stays the machine that it is: its guest shuts down when it is asked to, and is started once.
+func updatedInPlace(ctx context.Context, g *WithT, w *world) {
+	c := w.newCluster(ctx, g, "inplace")
+	extension := c.extend(ctx, g)
+	c.make(ctx, g, 1)
+	d := &deployment{cluster: c, key: client.ObjectKey{Namespace: c.key.Namespace, Name: c.key.Name + "-md-0"}}
+	before := d.available(ctx, g, 1)[0]
+	g.Expect(before.report.Size).To(And(HaveField("CPUs", 1), HaveField("RootDiskBytes", BeEquivalentTo(1<<30)), HaveField("MemoryBytes", BeNumerically("<", 256<<20))))
+
+	var template infrav1.LibvirtMachineTemplate
+	g.Expect(c.client.Get(ctx, d.key, &template)).To(Succeed())
+	larger := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: d.key.Namespace, Name: d.key.Name + "-larger"}, Spec: template.Spec}
+	spec := &larger.Spec.Template.Spec
+	spec.CPUs, spec.Memory, spec.RootDisk.Size = 2, resource.MustParse("384Mi"), resource.MustParse("2Gi")
+	g.Expect(c.client.Create(ctx, larger)).To(Succeed())
+	patch(ctx, g, c.client, d.key, &clusterv1.MachineDeployment{}, func(o *clusterv1.MachineDeployment) {
+		o.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+		o.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
+		o.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
+		o.Spec.Template.Spec.InfrastructureRef.Name = larger.Name
+	})
+	eventually(g, func(g Gomega) {
+		g.Expect(c.starts(before)).To(HaveLen(2))
+		after := d.availableNow(ctx, g, 1)[0]
+		g.Expect(after.infra.Spec.CPUs).To(BeEquivalentTo(2))
+		g.Expect(after.machine.UID).To(Equal(before.machine.UID))
+		g.Expect(after.infra.UID).To(Equal(before.infra.UID))
+		g.Expect(placesOf([]machine{after})).To(Equal(placesOf([]machine{before})))
+		g.Expect(after.infra.Status.Conditions).To(ContainElements(isCondition(infrav1.UpdatedInPlaceCondition, "True"), isCondition(infrav1.ReadyCondition, "True")))
+		g.Expect(after.infra.Annotations).ToNot(Or(HaveKey(infrav1.UpdateStartedAnnotation), HaveKey(clusterv1.UpdateInProgressAnnotation)))
+		g.Expect(after.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineUpdatingCondition, "False")))
+	})
+	starts := c.starts(before)
+	g.Expect(starts).To(HaveLen(2), "it was started again once")
+	g.Expect(starts[1].Size).To(And(HaveField("CPUs", 2), HaveField("RootDiskBytes", BeEquivalentTo(2<<30)),
+		HaveField("MemoryBytes", And(BeNumerically(">", 256<<20), BeNumerically("<", 384<<20)))))
+	g.Expect(starts[1].MetaData).To(BeZero(), "it has no seed any more")
+	g.Expect(starts[1].MACAddress).To(Equal(before.report.MACAddress))
+	g.Expect(c.hosts[before.infra.Spec.HostName].Ends(c.domainName(g, before))).To(Equal([]string{"shutdown"}), "it shuts down by itself, and the power isn't taken from it")
+	d.exactly(ctx, g)
+	c.delete(ctx, g)
+	g.Expect(c.client.Delete(ctx, extension)).To(Succeed())
+}
+
+// extend turns updates in place on for the cluster, by the manifest that users apply.
+func (c *cluster) extend(ctx context.Context, g *WithT) *runtimev1.ExtensionConfig {
+	content, err := os.ReadFile("../config/inplaceupdates/extensionconfig.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	config := &runtimev1.ExtensionConfig{}
+	g.Expect(yaml.UnmarshalStrict(content, config)).To(Succeed())
+	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: c.key.Namespace}}
+	g.Expect(c.client.Create(ctx, config)).To(Succeed())
+	eventually(g, func(g Gomega) {
+		g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		g.Expect(config.Status.Conditions).To(ContainElement(isCondition(runtimev1.ExtensionConfigDiscoveredCondition, "True")))
+		g.Expect(config.Status.Handlers).To(HaveLen(3))
+	})
+	return config
+}
+
+// starts are what the guest of a machine has told each time that it was started.
+func (c *cluster) starts(m machine) (starts []report.Report) {
+	reports, _ := c.hosts[m.infra.Spec.HostName].Reports()
+	for _, one := range reports {
+		if one.SystemUUID == m.uuid() {
+			starts = append(starts, one)
+		}
+	}
+	return starts
+}
+
+// domainName is the name of a machine's domain.
+func (c *cluster) domainName(g Gomega, m machine) string {
+	for _, domain := range c.domains(g, m.infra.Spec.HostName) {
+		if domain.UUID == m.uuid() {
+			return domain.Name
+		}
+	}
+	return ""
+}
