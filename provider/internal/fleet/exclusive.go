@@ -16,6 +16,11 @@ func Lendable(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) placement.Resour
 		shared := placement.Resource{Kind: placement.CPU}
 		capacity[shared] = max(capacity[shared]-dedicated, 0)
 	}
+	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
+		if device.Problem == "" {
+			capacity[placement.DeviceResource(device.VendorID, device.ProductID)]++
+		}
+	}
 	return capacity
 }
 
@@ -24,6 +29,11 @@ func lent(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) map[exclusive.Thing]
 	things := map[exclusive.Thing]placement.Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
 		things[exclusive.CPU(cpu)] = placement.Resource{Kind: placement.DedicatedCPU}
+	}
+	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
+		if device.Problem == "" {
+			things[exclusive.Device(device.Address)] = placement.DeviceResource(device.VendorID, device.ProductID)
+		}
 	}
 	return things
 }

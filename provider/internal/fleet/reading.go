@@ -81,6 +81,12 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 		}
 		snapshot.Interfaces[name] = Interface{There: there, Err: err}
 	}
+	if s.target.Devices {
+		snapshot.Devices, snapshot.DevicesErr = limited(ctx, s, connection.PCIDevices)
+		if hypervisor.Uncertain(snapshot.DevicesErr) {
+			return Snapshot{}, snapshot.DevicesErr
+		}
+	}
 	return snapshot, nil
 }
 

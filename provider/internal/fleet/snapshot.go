@@ -26,6 +26,10 @@ type Snapshot struct {
 	Networks map[string]Network
 	// Interfaces are the bridges and devices that the target names, by name, each with an entry.
 	Interfaces map[string]Interface
+	// Devices are the PCI devices of the host, if the target wants them, and DevicesErr says why nothing is
+	// known of them.
+	Devices    []hypervisor.PCIDevice
+	DevicesErr error
 	// Domains are all domains of the host by UUID, those of others too.
 	Domains map[string]hypervisor.Domain
 }
@@ -78,7 +82,8 @@ func compare(before, after Snapshot) change {
 	c := change{reachability: before.Reachable != after.Reachable}
 	c.host = c.reachability || text(before.Err) != text(after.Err) || before.Taken.IsZero() != after.Taken.IsZero() ||
 		!reflect.DeepEqual(before.Facts, after.Facts) || !samePools(before.Pools, after.Pools) || !sameNetworks(before.Networks, after.Networks) ||
-		!sameInterfaces(before.Interfaces, after.Interfaces)
+		!sameInterfaces(before.Interfaces, after.Interfaces) || !reflect.DeepEqual(before.Devices, after.Devices) ||
+		text(before.DevicesErr) != text(after.DevicesErr)
 	returned := after.Reachable && c.reachability
 	for uuid, domain := range after.Domains {
 		old, there := before.Domains[uuid]

@@ -25,6 +25,8 @@ type Target struct {
 	Pools, Networks []string
 	// Interfaces are the names of the bridges and devices to look for.
 	Interfaces []string
+	// Devices says whether PCI devices are looked at.
+	Devices bool
 }
 
 // Connect opens a connection to a host. It ends when its context does, and its errors are of type
@@ -58,7 +60,7 @@ func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, 
 	}
 	return Target{URI: uri, Credentials: credentials(uri.Transport, secret),
 		Pools: slices.Sorted(maps.Keys(pools)), Networks: slices.Sorted(maps.Keys(networks)),
-		Interfaces: slices.Sorted(maps.Keys(interfaces))}, nil
+		Interfaces: slices.Sorted(maps.Keys(interfaces)), Devices: len(spec.HostDevices) > 0}, nil
 }
 
 // credentials reads a Secret of a LibvirtClusterIdentity as spec.secretRef there documents it: of a
@@ -80,5 +82,6 @@ func (t Target) equal(other Target) bool {
 
 // samePlace says whether the same is looked at, with whatever credentials.
 func (t Target) samePlace(other Target) bool {
-	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces)
+	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces) &&
+		t.Devices == other.Devices
 }

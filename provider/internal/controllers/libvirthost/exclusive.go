@@ -1,6 +1,8 @@
 package libvirthost
 
 import (
+	"strings"
+
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -15,6 +17,7 @@ func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised p
 	if snapshot.Taken.IsZero() {
 		return
 	}
+	host.Status.HostDevices = devices(host, snapshot, promised)
 	host.Status.DedicatedCPUs = nil
 	if host.Spec.DedicatedCPUs != "" {
 		cpus := exclusive.CPUsOf(&host.Spec, snapshot.Facts)
@@ -24,6 +27,49 @@ func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised p
 			host.Status.DedicatedCPUs.Message = "The host has no CPUs " + cpus.Missing + ": correct spec.dedicatedCPUs"
 		}
 	}
+}
+
+// devices counts the devices of each model that the host lends.
+func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised placement.Resources) []infrav1.HostDevices {
+	var models []infrav1.HostDevices
+	lent := exclusive.LentOf(&host.Spec, snapshot.Devices)
+	for _, model := range host.Spec.HostDevices {
+		var problems []string
+		usable, found := 0, map[string]bool{}
+		for _, device := range lent {
+			if device.VendorID != model.VendorID || device.ProductID != model.ProductID {
+				continue
+			}
+			found[device.Address] = true
+			if device.Problem == "" {
+				usable++
+				continue
+			}
+			problems = append(problems, device.Address+" "+device.Problem)
+		}
+		for _, address := range model.Addresses {
+			if !found[address] && snapshot.DevicesErr == nil {
+				problems = append(problems, address+" isn't there, or is of another model")
+			}
+		}
+		if snapshot.DevicesErr != nil {
+			problems = append(problems, "the devices can't be listed: "+snapshot.DevicesErr.Error())
+		}
+		count, left := free(usable, promised[placement.DeviceResource(model.VendorID, model.ProductID)])
+		models = append(models, infrav1.HostDevices{VendorID: model.VendorID, ProductID: model.ProductID,
+			Count: count, Free: left, Message: shortened(problems)})
+	}
+	return models
+}
+
+// shortened joins messages, and cuts off what is too much for a status.
+func shortened(messages []string) string {
+	const most = 1024
+	text := strings.Join(messages, "; ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
+	}
+	return text
 }
 
 // free returns how many there are of something, and how many of them aren't promised.

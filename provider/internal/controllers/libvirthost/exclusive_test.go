@@ -1,6 +1,7 @@
 package libvirthost
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,4 +33,24 @@ func TestDedicatedCPUsInTheStatus(t *testing.T) {
 	host.Spec.DedicatedCPUs = ""
 	setCounts(host, snapshot, nil)
 	g.Expect(host.Status.DedicatedCPUs).To(BeNil())
+}
+
+func TestHostDevicesInTheStatus(t *testing.T) {
+	g := NewWithT(t)
+	host := &infrav1.LibvirtHost{Spec: infrav1.LibvirtHostSpec{HostDevices: []infrav1.LentDevices{
+		{VendorID: "10de", ProductID: "20b5", Addresses: []string{"0000:3b:00.0", "0000:3c:00.0", "0000:3f:00.0"}}, {VendorID: "8086", ProductID: "0001"}}}}
+	host.Name = "h"
+	machine := infrav1.LibvirtMachine{Spec: infrav1.LibvirtMachineSpec{HostName: "h", HostDevices: []infrav1.HostDeviceSpec{{VendorID: "10de", ProductID: "20b5", Count: 1}}}}
+	snapshot := fleet.Snapshot{Taken: time.Now(), Devices: []hypervisor.PCIDevice{
+		{Address: "0000:3b:00.0", VendorID: "10de", ProductID: "20b5", IOMMUGroup: ptr.To(1)}, {Address: "0000:3c:00.0", VendorID: "10de", ProductID: "20b5"}}}
+	setCounts(host, snapshot, []infrav1.LibvirtMachine{machine})
+	g.Expect(host.Status.HostDevices).To(Equal([]infrav1.HostDevices{
+		{VendorID: "10de", ProductID: "20b5", Count: ptr.To[int32](1), Free: ptr.To[int32](0),
+			Message: "0000:3c:00.0 has no IOMMU group: switch the IOMMU of the host on; 0000:3f:00.0 isn't there, or is of another model"},
+		{VendorID: "8086", ProductID: "0001", Count: ptr.To[int32](0), Free: ptr.To[int32](0)}}))
+
+	snapshot.Devices, snapshot.DevicesErr = nil, hypervisor.ErrDenied
+	setCounts(host, snapshot, nil)
+	g.Expect(host.Status.HostDevices[1].Message).To(Equal("the devices can't be listed: " + hypervisor.ErrDenied.Error()))
+	g.Expect(shortened([]string{strings.Repeat("x", 2000)})).To(HaveLen(1024))
 }

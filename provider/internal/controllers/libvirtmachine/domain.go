@@ -52,7 +52,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Defi
 		UUID: s.uuid, Name: s.domainName(), Owner: s.owner(), Spec: &s.infra.Spec,
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
-		Networks: s.host.Spec.Networks, DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
+		Networks: s.host.Spec.Networks, HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
 	}.Definition()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,6 +16,9 @@ import (
 
 // cpuRequest is the name of the request for CPUs that the machine has to itself.
 const cpuRequest = "cpu.dedicated"
+
+// deviceRequest, with its name in the spec behind it, is the name of a request for devices.
+const deviceRequest = "hostDevices "
 
 // exclusiveTries is how many times a choice is made in one reconcile, when other managers make theirs.
 const exclusiveTries = 3
@@ -29,7 +33,29 @@ func (s *scope) exclusiveRequests() []exclusive.Request {
 		}
 		requests = append(requests, request)
 	}
+	for _, spec := range s.infra.Spec.HostDevices {
+		request := exclusive.Request{Name: deviceRequest + spec.Name, Kind: exclusive.KindDevice, Count: int(spec.Count)}
+		for _, device := range exclusive.LentOf(&s.host.Spec, s.snapshot.Devices) {
+			if device.Problem == "" && device.VendorID == spec.VendorID && device.ProductID == spec.ProductID {
+				request.From = append(request.From, exclusive.Device(device.Address))
+			}
+		}
+		requests = append(requests, request)
+	}
 	return requests
+}
+
+// hostDevices are the addresses of the devices among what was chosen, by the names of spec.hostDevices.
+func hostDevices(chosen map[string][]exclusive.Thing) map[string][]string {
+	devices := map[string][]string{}
+	for request, things := range chosen {
+		if name, is := strings.CutPrefix(request, deviceRequest); is {
+			for _, thing := range things {
+				devices[name] = append(devices[name], thing.Name)
+			}
+		}
+	}
+	return devices
 }
 
 // dedicatedCPUs are the numbers of the CPUs among what was chosen.

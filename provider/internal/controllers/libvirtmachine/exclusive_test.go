@@ -145,6 +145,51 @@ func TestDedicatedCPUsAndKills(t *testing.T) {
 	}
 }
 
+const gpuCount = 6
+
+// gpus are the devices of a host, each in an IOMMU group of its own.
+func gpus() []hypervisor.PCIDevice {
+	var devices []hypervisor.PCIDevice
+	for i := range gpuCount {
+		devices = append(devices, hypervisor.PCIDevice{Address: fmt.Sprintf("0000:3b:0%d.0", i), VendorID: "10de", ProductID: "20b5", IOMMUGroup: ptr.To(i)})
+	}
+	return devices
+}
+
+// lends lets a host lend some of its devices.
+func lends(addresses ...string) func(*infrav1.LibvirtHost) {
+	return func(h *infrav1.LibvirtHost) {
+		h.Spec.HostDevices = []infrav1.LentDevices{{VendorID: "10de", ProductID: "20b5", Addresses: addresses}}
+	}
+}
+
+// wantsGPUs makes a machine with two devices of the host.
+func wantsGPUs(infra *infrav1.LibvirtMachine) {
+	infra.Spec.HostDevices = []infrav1.HostDeviceSpec{{Name: "gpu", VendorID: "10de", ProductID: "20b5", Count: 2}}
+}
+
+// TestHostDevices: a machine has devices that no other domain has, that the host lends and that can be lent, and
+// gives them back.
+func TestHostDevices(t *testing.T) {
+	w := newWorld(t, wantsGPUs, "a")
+	devices := gpus()
+	devices[0].IOMMUGroup = nil
+	w.hosts["a"].SetPCIDevices(devices...)
+	m := w.newManager(0)
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: no room (devices 10de:20b5: 2 needed, 0 free)"))
+	w.foreign("a", foreignUUID, "<devices><hostdev type='pci'><source><address bus='0x3b' slot='0x01'/></source></hostdev></devices>")
+	w.changeHost("a", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0"))
+	m = w.until(m, func() bool {
+		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.HostBoundCondition), "a: no room (devices 10de:20b5: 2 needed, 1 free)")
+	})
+	w.changeHost("a", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:05.0"))
+	m = w.until(m, w.isProvisioned)
+	w.Expect(w.held("a", nil)[w.uuid()]).To(Equal([]string{"0000:3b:02.0", "0000:3b:05.0"}))
+	w.delete()
+	w.until(m, w.isGone)
+	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"0000:3b:01.0"}}))
+}
+
 // actor is a manager that makes one machine, and takes a turn at a time.
 type actor struct {
 	*manager
@@ -255,21 +300,32 @@ func (w *world) expectNothingShared() {
 }
 
 // TestManagersChooseAtOnce: several managers, which know nothing of each other, make machines on one host.
-// Whatever comes between their calls, and whenever one is killed, no two machines run on the same CPU; all
+// Whatever comes between their calls, and whenever one is killed, no two machines run with the same CPU or device; all
 // run when there are enough, and as many as there is room for if there aren't.
 func TestManagersChooseAtOnce(t *testing.T) {
-	for _, tc := range []struct {
-		name, set string
-		run       int
-	}{{"enough", "4-9", 3}, {"too few", "4-7", 2}} {
+	type way struct {
+		name   string
+		host   func(*infrav1.LibvirtHost)
+		change func(*infrav1.LibvirtMachine)
+		run    int
+	}
+	dedicated := func(set string) func(*infrav1.LibvirtHost) {
+		return func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = set }
+	}
+	for _, tc := range []way{
+		{"enough CPUs", dedicated("4-9"), pins, 3}, {"too few CPUs", dedicated("4-7"), pins, 2},
+		{"enough devices", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:03.0", "0000:3b:04.0", "0000:3b:05.0"), wantsGPUs, 3},
+		{"too few devices", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:03.0"), wantsGPUs, 2},
+	} {
 		for seed := range *exclusiveSeeds {
 			t.Run(fmt.Sprintf("%s/%d", tc.name, seed), func(t *testing.T) {
 				w := newWorld(t, nil, "a")
-				w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = tc.set })
+				w.hosts["a"].SetPCIDevices(gpus()...)
+				w.changeHost("a", tc.host)
 				chance := rand.New(rand.NewPCG(seed, 1))
 				var actors []*actor
 				for i := range 3 {
-					actors = append(actors, w.newActor(i, pins, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)))
+					actors = append(actors, w.newActor(i, tc.change, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)))
 				}
 				kills := 2 * len(actors)
 				w.play(chance, actors, func() int {

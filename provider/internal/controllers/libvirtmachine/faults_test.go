@@ -124,7 +124,7 @@ func TestCallsThatFail(t *testing.T) {
 		calls := w.hosts["a"].Calls()
 		for i, call := range calls {
 			switch call.Operation {
-			case fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes:
+			case fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes, fake.PCIDevices:
 				continue // of the fixture, for the most part
 			}
 			for name, fault := range map[string]fake.Fault{

@@ -179,6 +179,7 @@ func (h *hosts) Snapshot(host string) (fleet.Snapshot, bool) {
 		return fleet.Snapshot{Err: err}, true
 	}
 	snapshot.Facts = facts
+	snapshot.Devices, snapshot.DevicesErr = connected.PCIDevices(ctx)
 	for _, domain := range domains {
 		snapshot.Domains[domain.UUID] = domain
 	}

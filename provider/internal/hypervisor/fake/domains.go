@@ -91,6 +91,9 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 				return false, refuse(hypervisor.ErrInvalid, "there is no volume "+disk.String())
 			}
 		}
+		if address := c.host.deviceInUse(d); address != "" {
+			return false, refuse(hypervisor.ErrInvalid, "PCI device "+address+" is in use")
+		}
 		d.State = hypervisor.StateRunning
 		return true, d.readSize()
 	})

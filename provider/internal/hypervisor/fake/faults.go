@@ -16,6 +16,7 @@ const (
 	Facts           Operation = "Facts"
 	Network         Operation = "Network"
 	HasInterface    Operation = "HasInterface"
+	PCIDevices      Operation = "PCIDevices"
 	NewWatch        Operation = "Watch"
 	Pools           Operation = "Pools"
 	Pool            Operation = "Pool"

@@ -19,6 +19,7 @@ type Host struct {
 	pools       map[string]hypervisor.Pool
 	networks    map[string]hypervisor.Network
 	interfaces  []string
+	devices     []hypervisor.PCIDevice
 	volumes     map[hypervisor.VolumeRef]*volume
 	domains     map[string]*domain
 	connections map[*connection]bool
