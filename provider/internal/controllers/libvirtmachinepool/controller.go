@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -29,6 +30,7 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinepools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinepools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinepools/status,verbs=patch
@@ -51,6 +53,16 @@ type Reconciler struct {
 	WatchFilterValue string
 
 	recorder events.EventRecorder
+	pace     pace
+	// clock tells the time in tests.
+	clock func() time.Time
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.clock != nil {
+		return r.clock()
+	}
+	return time.Now()
 }
 
 // SetupWithManager registers the reconciler with a manager.
@@ -78,10 +90,13 @@ type scope struct {
 // Reconcile does what Cluster API's contract for InfraMachinePool says, with machines that have
 // Machines ("MachinePoolMachines support").
 //
-// What is written before the status is a reconcile of its own: the change brings the object here again.
-// The status, with all conditions, is one write, and only over what was read.
+// The finalizer and the Paused condition are reconciles of their own: the change brings the object here
+// again. The status, with all conditions, is one write, and only over what was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.Client, req.NamespacedName)
+	if err == nil && s == nil {
+		r.pace.forget(req.NamespacedName)
+	}
 	if err != nil || s == nil {
 		return again(err)
 	}
@@ -107,10 +122,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || written {
 		return again(wrap(err, "setting the Paused condition"))
 	}
+	do := s.reconcileNormal
 	if !s.infra.DeletionTimestamp.IsZero() {
-		return again(s.reconcileDelete(ctx))
+		do = s.reconcileDelete
 	}
-	return again(s.reconcileNormal(ctx))
+	if wait := r.pace.wait(req.NamespacedName, s.size(), r.now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	defer func() { r.pace.looked(req.NamespacedName, r.now()) }()
+	return again(do(ctx))
+}
+
+// size is about how many machines there are to look at.
+func (s *scope) size() int {
+	size := int(ptr.Deref(s.infra.Status.Replicas, 0))
+	if s.owner != nil {
+		size = max(size, s.replicas())
+	}
+	return size
 }
 
 // reconcileNormal brings the machines nearer to what is asked for, and writes what there is. A machine
@@ -131,10 +160,8 @@ func (s *scope) reconcileNormal(ctx context.Context) error {
 		}
 		problem = s.scale(ctx, seen)
 	}
-	if err := s.keepMetadata(ctx, seen); err != nil {
-		problem = errors.Join(problem, err)
-	}
-	if written, err := s.writeSpec(ctx, seen); err != nil || written {
+	problem = errors.Join(problem, s.forgetRecovered(ctx, seen), s.keepMetadata(ctx, seen))
+	if err := s.writeSpec(ctx, seen); err != nil {
 		return errors.Join(problem, err)
 	}
 	return errors.Join(problem, s.writeStatus(ctx, func() { s.observe(seen, problem) }))

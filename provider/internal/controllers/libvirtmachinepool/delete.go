@@ -16,17 +16,30 @@ import (
 
 // reconcileDelete deletes the machines, and lets the pool go when all are gone. The last one that goes
 // brings the object here again.
+//
+// All machines are read from the API server itself only where the cache may not show one, or the Machine of
+// one, yet: with a look for each machine that goes, that would be too much of a large pool.
 func (s *scope) reconcileDelete(ctx context.Context) error {
-	seen, err := s.machines(ctx, s.APIReader)
+	seen, err := s.machines(ctx, s.Client)
+	if err == nil && (len(seen.all) == 0 || seen.count(func(m member) bool { return m.machine == nil && !m.isDeleting() }) > 0) {
+		seen, err = s.machines(ctx, s.APIReader)
+	}
 	if err != nil {
 		return err
 	}
 	var problem error
+	changes := 0
 	for _, m := range seen.all {
-		problem = errors.Join(problem, s.deleteMember(ctx, m))
+		if m.object().GetDeletionTimestamp().IsZero() && changes < changesAtOnce {
+			changes++
+			problem = errors.Join(problem, s.deleteMember(ctx, m))
+		}
 	}
 	for _, machine := range seen.dangling {
-		problem = errors.Join(problem, s.deleteDangling(ctx, machine))
+		if machine.DeletionTimestamp.IsZero() && changes < changesAtOnce {
+			changes++
+			problem = errors.Join(problem, s.deleteDangling(ctx, machine))
+		}
 	}
 	if problem == nil && len(seen.all) == 0 {
 		before := s.infra.DeepCopy()

@@ -40,6 +40,14 @@ func (m member) isReady() bool {
 		m.machine != nil && conditions.IsTrue(m.machine, clusterv1.MachineAvailableCondition)
 }
 
+// object is what to delete so that the machine goes.
+func (m member) object() client.Object {
+	if m.machine != nil {
+		return m.machine
+	}
+	return m.infra
+}
+
 func (m member) isDeleting() bool {
 	return !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero()
 }

@@ -32,13 +32,14 @@ func (s *scope) isManagedElsewhere() bool {
 }
 
 // desired is how many machines there are to be. Where somebody else decides, it is how many there are:
-// those that are deleted aren't replaced. Machines that a rollout adds don't count.
+// those that are deleted aren't replaced. Machines that a rollout adds don't count, and neither do those
+// that come in place of unhealthy ones.
 func (s *scope) desired(seen *members) int {
 	if !s.isManagedElsewhere() {
 		return s.replicas()
 	}
 	alive := seen.count(func(m member) bool { return !m.isDeleting() })
-	if seen.count(func(m member) bool { return !m.isDeleting() && m.outdated }) > 0 {
+	if seen.count(func(m member) bool { return !m.isDeleting() && (m.outdated || m.isUnhealthy()) }) > 0 {
 		return min(alive, s.replicas())
 	}
 	return alive
@@ -66,10 +67,27 @@ func (s *scope) decide(seen *members) plan {
 		b = bounds{surge: max(1, b.surge)}
 	}
 	p := makePlan(desired, b, seen.planned())
+	if missing := s.inPlaceOfUnhealthy(seen, desired); missing > 0 {
+		p = plan{creates: missing}
+	}
 	if reason, _ := s.waitsFor(); reason != "" {
 		p.creates = 0
 	}
 	return p
+}
+
+// inPlaceOfUnhealthy is how many machines have to be made before unhealthy ones are deleted. That is so
+// where somebody else decides how many there are: that a health check has a machine replaced isn't scaling,
+// which is all that spec.replicas is to follow ("Externally Managed Autoscaler" of Cluster API's page about
+// MachinePools), and one that is gone couldn't be told from one that the autoscaler has taken. Everywhere
+// else spec.replicas says how many are missing.
+func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
+	if !s.isManagedElsewhere() {
+		return 0
+	}
+	unhealthy := seen.count(func(m member) bool { return !m.isDeleting() && m.isUnhealthy() })
+	healthy := seen.count(func(m member) bool { return !m.isDeleting() && !m.isUnhealthy() })
+	return min(unhealthy, desired-healthy)
 }
 
 // waitsFor says why no machine can be made now, if so.
@@ -107,6 +125,9 @@ func (s *scope) scale(ctx context.Context, seen *members) error {
 		}
 	}
 	todo := s.decide(seen)
+	// What is left is planned anew, when these show.
+	todo.creates = min(todo.creates, changesAtOnce)
+	todo.deletes = todo.deletes[:min(len(todo.deletes), changesAtOnce)]
 	if len(todo.deletes) > 0 {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "DeletingMachines", "Scale", "Deleting %s", shorten(todo.deletes))
 	}
@@ -124,10 +145,7 @@ func (s *scope) scale(ctx context.Context, seen *members) error {
 // deleteMember deletes a machine: its Machine, so that Cluster API drains the node first, or the
 // LibvirtMachine where there is no Machine.
 func (s *scope) deleteMember(ctx context.Context, m member) error {
-	var object client.Object = m.infra
-	if m.machine != nil {
-		object = m.machine
-	}
+	object := m.object()
 	if !object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}

@@ -61,14 +61,14 @@ func clusterChanged() predicate.Predicate {
 }
 
 // machineChanged lets pass what matters here of a Machine: its deletion, its annotations and version,
-// whether it is available, and whether a health check wants it to be replaced.
+// whether it is available, and whether a health check wants it to be replaced, or no longer.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return before.Generation != after.Generation || !reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.DeletionTimestamp, after.DeletionTimestamp) ||
 			conditions.IsTrue(before, clusterv1.MachineAvailableCondition) != conditions.IsTrue(after, clusterv1.MachineAvailableCondition) ||
-			collections.IsUnhealthyAndOwnerRemediated(before) != collections.IsUnhealthyAndOwnerRemediated(after)
+			collections.IsUnhealthyAndOwnerRemediated(before) != collections.IsUnhealthyAndOwnerRemediated(after) || hasRecovered(before) != hasRecovered(after)
 	}}
 }
 

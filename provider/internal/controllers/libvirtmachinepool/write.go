@@ -36,11 +36,12 @@ func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
 	return nil
 }
 
-// writeSpec writes the provider IDs, and says whether they have changed.
+// writeSpec writes the provider IDs if they have changed. The status comes after it, over what this write has
+// made: in a pool where something happens all the time, it would never be written otherwise.
 //
 // A machine that is being deleted keeps its place in the list until it is gone, and is drained so long:
 // Cluster API deletes nodes that aren't in the list.
-func (s *scope) writeSpec(ctx context.Context, seen *members) (bool, error) {
+func (s *scope) writeSpec(ctx context.Context, seen *members) error {
 	before := s.infra.DeepCopy()
 	if s.infra.Spec.ProviderID == "" {
 		s.infra.Spec.ProviderID = infrav1.ProviderIDPrefix + s.infra.Namespace + "/" + s.infra.Name
@@ -54,11 +55,11 @@ func (s *scope) writeSpec(ctx context.Context, seen *members) (bool, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	if s.infra.Spec.ProviderID == before.Spec.ProviderID && slices.Equal(ids, before.Spec.ProviderIDList) {
-		return false, nil
+		return nil
 	}
 	s.infra.Spec.ProviderIDList = ids
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return true, wrap(s.Client.Patch(ctx, s.infra, patch), "writing spec.providerIDList")
+	return wrap(s.Client.Patch(ctx, s.infra, patch), "writing spec.providerIDList")
 }
 
 // isProvisioned says whether there is, or was, a domain that a machine's provider ID speaks of.

@@ -1,0 +1,120 @@
+package libvirtmachinepool
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// large is a pool of many machines, and the time.
+type large struct {
+	*management
+	*process
+	clock time.Time
+	lists int
+}
+
+func newLarge(t *testing.T, replicas int32) *large {
+	t.Helper()
+	l := &large{management: newManagement(t), clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	owner := &clusterv1.MachinePool{}
+	l.Expect(l.api.Get(t.Context(), poolKey, owner)).To(Succeed())
+	owner.Spec.Replicas = ptr.To(replicas)
+	l.Expect(l.api.Update(t.Context(), owner)).To(Succeed())
+	l.process = l.management.process(0)
+	l.APIReader = interceptor.NewClient(l.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		l.lists++
+		return c.List(ctx, list, options...)
+	}})
+	l.Reconciler.clock = func() time.Time { return l.clock }
+	return l
+}
+
+// look lets the controller look, and returns what it has written and when it wants to look again.
+func (l *large) look() (calls []string, after time.Duration) {
+	l.calls = nil
+	result, err := l.Reconcile(context.Background(), ctrl.Request{NamespacedName: poolKey})
+	l.Expect(err).ToNot(HaveOccurred())
+	return l.calls, result.RequeueAfter
+}
+
+// TestLargePool: the machines of a large pool are made and deleted by and by, with names one after the
+// other, and the pool isn't looked at for each change of each machine.
+func TestLargePool(t *testing.T) {
+	const size = 450
+	l := newLarge(t, size)
+	for range 2 { // the finalizer, the Paused condition
+		l.look()
+	}
+	l.look()
+	for _, made := range []int{200, 400, 450} {
+		l.Expect(l.machines()).To(HaveLen(made))
+		calls, after := l.look()
+		l.Expect(calls).To(BeEmpty())
+		l.Expect(after).To(Equal(size * pauseForEach))
+		l.clock = l.clock.Add(after)
+		calls, _ = l.look()
+		l.Expect(len(calls)).To(BeNumerically("<=", changesAtOnce+3))
+	}
+	var names []string
+	for i := range size {
+		names = append(names, fmt.Sprintf("workers-%d", i+1))
+	}
+	var made []string
+	for _, machine := range l.machines() {
+		made = append(made, machine.Name)
+	}
+	l.Expect(made).To(ConsistOf(names), "no name is left out")
+
+	// All of them are provisioned: that is one write of the spec and one of the status.
+	l.others()
+	l.clock, l.lists = l.clock.Add(time.Minute), 0
+	calls, _ := l.look()
+	l.Expect(calls).To(Equal([]string{"patch", "patch status"}))
+	l.Expect(l.lists).To(BeZero(), "nothing is asked of the API server itself when nothing is to be made or deleted")
+
+	infra := &infrav1.LibvirtMachinePool{}
+	l.Expect(l.api.Get(t.Context(), poolKey, infra)).To(Succeed())
+	l.Expect(infra.Spec.ProviderIDList).To(HaveLen(size))
+	l.Expect(*infra.Status.Ready).To(BeTrue())
+	l.Expect(l.api.Delete(t.Context(), infra)).To(Succeed())
+	for _, left := range []int{250, 50, 0} {
+		l.clock = l.clock.Add(time.Minute)
+		l.look()
+		l.others()
+		l.Expect(l.machines()).To(HaveLen(left))
+	}
+	l.Expect(l.lists).To(BeZero(), "each of them and its Machine were to be seen without")
+	l.clock = l.clock.Add(time.Minute)
+	l.look()
+	l.Expect(client.IgnoreNotFound(l.api.Get(t.Context(), poolKey, infra))).To(Succeed())
+	l.Expect(l.lists).To(BeNumerically(">", 0), "before the pool goes, the API server itself is asked")
+	l.look()
+	l.Expect(l.pace.last).To(BeEmpty())
+}
+
+// TestPace: small pools are looked at each time.
+func TestPace(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for machines, want := range map[int]time.Duration{0: 0, smallPool: 0, smallPool + 1: 50500 * time.Microsecond, 4000: 2 * time.Second, 10000: 5 * time.Second} {
+		p := &pace{}
+		g := NewWithT(t)
+		g.Expect(p.wait(poolKey, machines, now)).To(BeZero(), "%d, for the first time", machines)
+		p.looked(poolKey, now)
+		g.Expect(p.wait(poolKey, machines, now)).To(Equal(want), "%d", machines)
+		g.Expect(p.wait(poolKey, machines, now.Add(want))).To(BeZero(), "%d", machines)
+		p.forget(poolKey)
+		g.Expect(p.wait(poolKey, machines, now)).To(BeZero(), "%d, of another pool", machines)
+	}
+}
