@@ -73,12 +73,21 @@ const (
 	// ControlPlaneEndpointMismatchReason: the endpoint isn't the one that the Cluster has. Change one of them.
 	ControlPlaneEndpointMismatchReason = "ControlPlaneEndpointMismatch"
 
-	// LoadBalancerNotSupportedReason: this version can't do what controlPlaneLoadBalancer asks for; the
-	// message says what to use.
-	LoadBalancerNotSupportedReason = "LoadBalancerNotSupported"
-
-	// LoadBalancerNotRunningReason: the virtual machine with HAProxy doesn't run.
+	// LoadBalancerNotRunningReason: the virtual machine with HAProxy isn't there or isn't Ready; the message
+	// says what it waits for.
 	LoadBalancerNotRunningReason = "LoadBalancerNotRunning"
+
+	// LoadBalancerBeingReplacedReason: the virtual machine with HAProxy is being deleted, and another one is
+	// made when it is gone.
+	LoadBalancerBeingReplacedReason = "LoadBalancerBeingReplaced"
+
+	// LoadBalancerNameTakenReason: there is a LibvirtMachine of the load balancer's name that isn't this
+	// cluster's load balancer.
+	LoadBalancerNameTakenReason = "LoadBalancerNameTaken"
+
+	// LoadBalancerAddressChangedReason: DHCP has given the virtual machine with HAProxy another address than
+	// the control plane endpoint, which is in every kubeconfig and can't be changed.
+	LoadBalancerAddressChangedReason = "LoadBalancerAddressChanged"
 )
 
 // Conditions of a LibvirtMachine, one for each phase of its life, in their order.
@@ -201,6 +210,17 @@ const (
 
 	// SeedInUseReason: the guest hasn't let go of the seed so far.
 	SeedInUseReason = "SeedInUse"
+
+	// LoadBalancerConfiguredCondition is there on the load balancer of a LibvirtCluster only. It is True
+	// when the virtual machine was given the configuration that it is to have.
+	LoadBalancerConfiguredCondition = "LoadBalancerConfigured"
+
+	// LoadBalancerConfiguredReason: the host has the configuration, and the guest takes it from there.
+	LoadBalancerConfiguredReason = "LoadBalancerConfigured"
+
+	// LoadBalancerConfigurationFailedReason: the configuration can't be made or brought to the host; the
+	// message says why.
+	LoadBalancerConfigurationFailedReason = "LoadBalancerConfigurationFailed"
 
 	// UpdatedInPlaceCondition is there once cpus, memory or disks of a machine have been changed in place.
 	// It is True when the machine has what its spec asks for, False when it can't be given that, and

@@ -27,6 +27,22 @@ const (
 
 	// PoolLabel names, on a LibvirtMachine, the LibvirtMachinePool that made it.
 	PoolLabel = "libvirt.infrastructure.cluster.x-k8s.io/machine-pool"
+
+	// LoadBalancerLabel says, on a LibvirtMachine, that it is the load balancer of the LibvirtCluster that
+	// it names, which is its controller. There is no Machine for it.
+	LoadBalancerLabel = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer"
+)
+
+// Annotations that the provider sets for the load balancer of a LibvirtCluster.
+const (
+	// LoadBalancerConfigurationAnnotation on a load balancer says, in JSON, where it listens and which
+	// servers are behind it.
+	LoadBalancerConfigurationAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer-configuration"
+
+	// LoadBalancerMACAddressAnnotation on a LibvirtCluster is the MAC address that all of its load
+	// balancers have, one after the other, so that DHCP gives each the same address. It is there when the
+	// endpoint is the address that DHCP gives the load balancer, and is written before one is made.
+	LoadBalancerMACAddressAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer-mac-address"
 )
 
 // Annotations that the provider sets on what belongs to a LibvirtMachinePool.

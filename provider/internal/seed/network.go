@@ -67,8 +67,8 @@ func networkConfig(interfaces []Interface) ([]byte, error) {
 }
 
 func (i Interface) ethernet() (ethernet, error) {
-	one := ethernet{DHCP4: len(i.Addresses) == 0}
-	if one.DHCP4 && len(i.Gateways) > 0 {
+	one := ethernet{DHCP4: i.DHCP || len(i.Addresses) == 0}
+	if len(i.Addresses) == 0 && len(i.Gateways) > 0 {
 		return one, errors.New("it has a gateway and no address")
 	}
 	for _, address := range i.Addresses {

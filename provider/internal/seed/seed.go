@@ -38,6 +38,8 @@ type Interface struct {
 	MAC string
 	// Addresses are the interface's own addresses with the length of their networks. DHCP when there are none.
 	Addresses []netip.Prefix
+	// DHCP asks for another address by DHCP besides those.
+	DHCP bool
 	// Gateways are where everything else goes, at most one for each address family.
 	Gateways []netip.Addr
 	// Metric of the routes to the gateways: the lower it is, the sooner they are used. The image decides when it is 0.

@@ -40,6 +40,9 @@ func controlPlane(m *resident) { m.machine.Labels[clusterv1.MachineControlPlaneL
 func standalone(m *resident)   { m.owner = nil }
 func unchecked(m *resident)    { m.check = nil }
 func bare(m *resident)         { m.machine = nil }
+func balancer(m *resident) {
+	m.machine, m.infra.Labels = nil, map[string]string{infrav1.LoadBalancerLabel: "blue"}
+}
 func pausedCluster(m *resident) {
 	m.cluster.Spec.Paused = ptr.To(true)
 }
@@ -76,6 +79,8 @@ func TestChoose(t *testing.T) {
 			blocked: []string{"team/a: it has no Machine", "team/b: no MachineHealthCheck has its Machine as a target",
 				"team/c: nothing owns its Machine that would replace it: delete it by hand",
 				"team/d: its Machine has the annotation cluster.x-k8s.io/skip-remediation", "team/e: no MachineHealthCheck has its Machine as a target"}},
+		{name: "a load balancer is its cluster's matter", residents: []resident{newResident("a", balancer), newResident("b")}, next: "team/b",
+			waiting: []string{"team/a: its LibvirtCluster replaces it as soon as another host is Ready"}},
 		{name: "external remediation replaces what nothing owns", residents: []resident{newResident("a", external)}, next: "team/a"},
 		{name: "waiting", next: "team/z", residents: []resident{newResident("a", pausedCluster), newResident("b", pausedCheck), newResident("c", degraded), newResident("z")},
 			waiting: []string{"team/a: it or its Cluster is paused", "team/b: MachineHealthCheck check is paused",

@@ -46,17 +46,24 @@ func (m *resident) isControlPlane() bool {
 	return m.machine != nil && util.IsControlPlaneMachine(m.machine)
 }
 
+// isBalancer says whether the machine is the load balancer of a LibvirtCluster, which looks after it by itself.
+func (m *resident) isBalancer() bool {
+	return m.machine == nil && m.infra.Labels[infrav1.LoadBalancerLabel] != ""
+}
+
 // isLeaving says whether the machine is on its way out already, whoever wanted it.
 func (m *resident) isLeaving() bool {
 	if !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero() {
 		return true
 	}
-	return m.blockedBy() == "" && (annotations.HasRemediateMachine(m.machine) || collections.IsUnhealthyAndOwnerRemediated(m.machine))
+	return m.machine != nil && m.blockedBy() == "" && (annotations.HasRemediateMachine(m.machine) || collections.IsUnhealthyAndOwnerRemediated(m.machine))
 }
 
 // blockedBy says what somebody has to do before the machine can be replaced, if so.
 func (m *resident) blockedBy() string {
 	switch {
+	case m.isBalancer():
+		return ""
 	case m.machine == nil:
 		return "it has no Machine"
 	case annotations.HasSkipRemediation(m.machine):
@@ -72,6 +79,8 @@ func (m *resident) blockedBy() string {
 // waitsFor says what has to pass by itself before the machine can be replaced, if so.
 func (m *resident) waitsFor() string {
 	switch {
+	case m.isBalancer():
+		return "its LibvirtCluster replaces it as soon as another host is Ready"
 	case m.cluster != nil && annotations.IsPaused(m.cluster, m.machine), annotations.HasPaused(m.infra):
 		return "it or its Cluster is paused"
 	case annotations.HasPaused(m.check):

@@ -43,8 +43,7 @@ func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCl
 	}
 	after := infra.DeepCopy()
 	after.Spec.ControlPlaneEndpoint.Host = address.Addr().String()
-	after.Spec.ControlPlaneEndpoint.Port = cmp.Or(infra.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ControlPlaneEndpoint.Port,
-		cluster.Spec.ClusterNetwork.APIServerPort, defaultPort)
+	after.Spec.ControlPlaneEndpoint.Port = endpointPort(infra, cluster)
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, nil, err
 	}
@@ -53,6 +52,11 @@ func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCl
 	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "ClaimEndpoint",
 		"%s was given for IPAddressClaim %s", endpoint, claimName(infra))
 	return true, nil, nil
+}
+
+// endpointPort is that of an endpoint that may have none so far.
+func endpointPort(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) int32 {
+	return cmp.Or(infra.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ClusterNetwork.APIServerPort, defaultPort)
 }
 
 // claimCondition says why there is no address for the endpoint.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,7 +33,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters/finalizers,verbs=update
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirthosts;libvirtmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirthosts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines,verbs=get;list;watch;create;patch;delete
 
 // Reconciler reconciles LibvirtClusters.
 type Reconciler struct {
@@ -66,6 +68,10 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// noAddress is why the endpoint has no address from the pool that is named for it, or nil.
 	noAddress error
+	// hosts are those that the cluster can use. Nil as long as nobody has looked.
+	hosts *hosts
+	// balancer is what is wrong with the virtual machine with HAProxy, or nil.
+	balancer *metav1.Condition
 }
 
 // Reconcile does what "Typical InfraCluster reconciliation workflow" of Cluster API's contract for
@@ -107,11 +113,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	written, problem, err := r.claimEndpoint(ctx, infra, cluster)
+	if err == nil && !written {
+		written, err = r.takeBalancersEndpoint(ctx, infra, cluster)
+	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil
 	}
 	if err != nil || written {
-		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
+		return ctrl.Result{}, wrap(err, "writing the control plane endpoint")
 	}
 
 	before := infra.DeepCopy()
@@ -131,8 +140,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
 // keep the other from being looked at.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
-	err := r.reconcileHosts(ctx, s)
-	setEndpointCondition(s.infra, s.cluster, s.noAddress)
+	err := errors.Join(r.reconcileHosts(ctx, s), r.reconcileBalancer(ctx, s))
+	setEndpointCondition(s)
 	setProvisioned(s.infra)
 	if claims.NotGiven(s.noAddress) == nil {
 		err = errors.Join(err, s.noAddress) // to be tried again; otherwise the claim's change brings the object here

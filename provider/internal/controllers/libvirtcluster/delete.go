@@ -19,28 +19,33 @@ import (
 
 // reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
 // know which hosts are theirs. Cluster API deletes them first; somebody else may not. The last
-// machine that goes brings the object here again. The endpoint's address goes back to its pool then, and
-// the object waits for that too: an IPAM provider leaves claims alone whose Cluster is gone. It says
-// whether nothing is left to wait for.
+// machine that goes brings the object here again. The load balancer goes after them, and the endpoint's
+// address goes back to its pool then. The object waits for that too: an IPAM provider leaves claims alone
+// whose Cluster is gone. It says whether nothing is left to wait for.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
 	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
 	names, err := r.machineNames(ctx, s.infra)
 	switch {
 	case err != nil:
-		ready.Message = err.Error()
 	case len(names) > 0:
 		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), shorten(names))
 	default:
+		ready.Message, err = r.deleteBalancer(ctx, s)
+		if err != nil || ready.Message != "" {
+			break
+		}
 		var left []string
 		left, err = r.claimer(s.infra).Release(ctx, []string{claimName(s.infra)})
 		switch {
 		case err != nil:
-			ready.Message = err.Error()
 		case len(left) > 0:
 			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + shorten(left)
 		default:
 			return true, nil
 		}
+	}
+	if err != nil {
+		ready.Message = err.Error()
 	}
 	conditions.Set(s.infra, ready)
 	return false, err
@@ -59,7 +64,7 @@ func (r *Reconciler) letGo(ctx context.Context, infra *infrav1.LibvirtCluster) (
 	return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "removing the finalizer")
 }
 
-// machineNames lists the LibvirtMachines of the cluster.
+// machineNames lists the LibvirtMachines of the cluster, but for its load balancer.
 func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtCluster) ([]string, error) {
 	name := clusterName(infra)
 	if name == "" {
@@ -70,8 +75,10 @@ func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtClu
 		return nil, fmt.Errorf("listing the LibvirtMachines of the cluster: %w", err)
 	}
 	var names []string
-	for _, machine := range list.Items {
-		names = append(names, machine.Name)
+	for i := range list.Items {
+		if !isBalancerOf(&list.Items[i], infra) {
+			names = append(names, list.Items[i].Name)
+		}
 	}
 	return names, nil
 }

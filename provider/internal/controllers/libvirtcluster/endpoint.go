@@ -43,21 +43,23 @@ func contradicts(own, theirs clusterv1.APIEndpoint) bool {
 	return own.Host != "" && own.Host != theirs.Host || own.Port != 0 && own.Port != theirs.Port
 }
 
-// setEndpointCondition says whether the control plane endpoint is known.
-func setEndpointCondition(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster, noAddress error) {
-	condition := endpointCondition(&infra.Spec, cluster.Spec.ControlPlaneEndpoint, noAddress)
+// setEndpointCondition says whether the control plane endpoint is known, and its load balancer runs.
+func setEndpointCondition(s *scope) {
+	condition := endpointCondition(&s.infra.Spec, s.cluster.Spec.ControlPlaneEndpoint, s.noAddress)
+	// Without an address of its own the endpoint waits for the load balancer's, and nothing else.
+	if s.balancer != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == infrav1.WaitingForControlPlaneEndpointReason) {
+		condition = *s.balancer
+	}
 	condition.Type = infrav1.ControlPlaneEndpointReadyCondition
-	conditions.Set(infra, condition)
+	conditions.Set(s.infra, condition)
 }
 
 func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.APIEndpoint, noAddress error) metav1.Condition {
-	own, loadBalancer := spec.ControlPlaneEndpoint, spec.ControlPlaneLoadBalancer
+	own := spec.ControlPlaneEndpoint
 	no := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
 	switch {
-	case loadBalancer.Type == infrav1.LoadBalancerHAProxy:
-		return no(infrav1.LoadBalancerNotSupportedReason, "This version runs no HAProxy: use type KubeVIP or External")
 	case ofCluster.IsValid() && contradicts(own, ofCluster):
 		return no(infrav1.ControlPlaneEndpointMismatchReason, fmt.Sprintf(
 			"spec.controlPlaneEndpoint is %s:%d, and that of the Cluster is %s: nodes and kubeconfigs use the Cluster's", own.Host, own.Port, ofCluster.String()))

@@ -36,6 +36,7 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 			Reason: infrav1.InternalErrorReason, Message: err.Error()})
 		return err
 	}
+	s.hosts = usable
 	domains := failureDomains(usable.allowed)
 	conditions.Set(s.infra, usable.condition(s.infra.Namespace, len(domains)))
 	s.infra.Status.FailureDomains = domains[:min(len(domains), maxFailureDomains)]

@@ -135,7 +135,7 @@ func TestEndpointCondition(t *testing.T) {
 		{name: "a pool is waited for", noAddress: &claims.NotGivenError{}, reason: infrav1.WaitingForAddressReason},
 		{name: "a pool is exhausted", noAddress: &claims.NotGivenError{Failed: true}, reason: infrav1.AddressClaimFailedReason},
 		{name: "a claim is refused", noAddress: errors.New("forbidden"), reason: infrav1.AddressClaimFailedReason},
-		{name: "haproxy", own: here, loadBalancer: infrav1.LoadBalancerHAProxy, reason: infrav1.LoadBalancerNotSupportedReason},
+		{name: "haproxy", own: here, loadBalancer: infrav1.LoadBalancerHAProxy, reason: infrav1.ControlPlaneEndpointSetReason},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -3,10 +3,12 @@ package libvirtcluster
 import (
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +51,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceToClusters), predicate.LabelChangedPredicate{}).
 		Watches(&ipamv1.IPAddressClaim{}, toClaimer).
 		Watches(&ipamv1.IPAddress{}, toClaimer).
-		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters), onlyDeleted()).
+		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters), machineChanged()).
 		Complete(ctx, r)
 }
 
@@ -63,11 +65,26 @@ func hostChanged() predicate.Predicate {
 	}}
 }
 
-// onlyDeleted lets pass that an object is gone.
-func onlyDeleted() predicate.Predicate {
+// machineChanged lets pass that a machine is gone, and what load balancers need to know: how they are
+// themselves, and where the control plane machines are.
+func machineChanged() predicate.Predicate {
+	matters := func(object client.Object) bool {
+		_, balancer := object.GetLabels()[infrav1.LoadBalancerLabel]
+		_, controlPlane := object.GetLabels()[clusterv1.MachineControlPlaneLabel]
+		return balancer || controlPlane
+	}
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		CreateFunc: func(e event.CreateEvent) bool { return matters(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*infrav1.LibvirtMachine), e.ObjectNew.(*infrav1.LibvirtMachine)
+			ready := func(machine *infrav1.LibvirtMachine) metav1.Condition {
+				return ptr.Deref(conditions.Get(machine, infrav1.ReadyCondition), metav1.Condition{})
+			}
+			return matters(after) && (before.Generation != after.Generation || // also when the deletion begins
+				!slices.Equal(before.Status.Addresses, after.Status.Addresses) || before.Status.InstanceState != after.Status.InstanceState ||
+				!maps.Equal(before.Annotations, after.Annotations) || ready(before) != ready(after) ||
+				ptr.Deref(before.Status.Initialization.Provisioned, false) != ptr.Deref(after.Status.Initialization.Provisioned, false))
+		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
@@ -85,14 +102,15 @@ func (r *Reconciler) namespaceToClusters(ctx context.Context, namespace client.O
 	return r.requests(ctx, func(*infrav1.LibvirtCluster) bool { return true }, client.InNamespace(namespace.GetName()))
 }
 
-// machineToClusters returns the LibvirtClusters that are being deleted and wait for a machine.
+// machineToClusters returns the LibvirtClusters that are being deleted and wait for a machine, or have a load
+// balancer that needs to know of it.
 func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Object) []ctrl.Request {
 	name := machine.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {
 		return nil
 	}
 	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool {
-		return !infra.DeletionTimestamp.IsZero() && clusterName(infra) == name
+		return clusterName(infra) == name && (!infra.DeletionTimestamp.IsZero() || hasBalancer(infra))
 	}, client.InNamespace(machine.GetNamespace()))
 }
 

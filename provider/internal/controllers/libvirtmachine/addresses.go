@@ -127,10 +127,15 @@ func (s *scope) interfaces() map[string]int {
 	return index
 }
 
+// isStatic says whether an interface has addresses that are known without asking anybody.
+func (s *scope) isStatic(nic int) bool {
+	return len(s.infra.Spec.Interfaces[nic].AddressesFromPools) > 0 || nic == 0 && s.balancer.Address.IsValid()
+}
+
 // dynamicInterfaces are those of the interfaces that have no addresses from pools.
 func (s *scope) dynamicInterfaces() map[string]int {
 	index := s.interfaces()
-	maps.DeleteFunc(index, func(_ string, i int) bool { return len(s.infra.Spec.Interfaces[i].AddressesFromPools) > 0 })
+	maps.DeleteFunc(index, func(_ string, i int) bool { return s.isStatic(i) })
 	return index
 }
 
@@ -166,7 +171,7 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 // plane isn't that of one machine.
 func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
 	var endpoint netip.Addr
-	if s.cluster != nil {
+	if s.cluster != nil && !s.hasOwnEndpoint() {
 		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
 	}
 	dynamic := s.dynamicInterfaces()

@@ -32,7 +32,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	machine := s.placed()
 	machine.Domain = string(uuid.NewUUID())
-	request := placement.NewRequest(machine, &s.infra.Spec, cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation]))
+	request := placement.NewRequest(machine, &s.infra.Spec, s.failureDomain())
 	if s.awaitHosts(request, hosts) {
 		return stop, nil
 	}
@@ -49,6 +49,14 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
 	return stop, s.writeAhead(ctx, host, machine.Domain)
+}
+
+// failureDomain is the one that the machine must be in, or "". A load balancer may be in any.
+func (s *scope) failureDomain() string {
+	if s.machine == nil {
+		return ""
+	}
+	return cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation])
 }
 
 // writeAhead writes what a host was chosen for, over what was read and nothing else.

@@ -29,10 +29,10 @@ func (s *scope) claimer() claims.Claimer {
 	return claims.Claimer{Client: s.Client, APIReader: s.APIReader, Owner: s.infra, Cluster: s.clusterName()}
 }
 
-// claimsAddresses says whether any interface has addresses from pools.
+// claimsAddresses says whether any interface has addresses from pools: its own, or those of the endpoint.
 func (s *scope) claimsAddresses() bool {
-	for _, nic := range s.infra.Spec.Interfaces {
-		if len(nic.AddressesFromPools) > 0 {
+	for i := range s.infra.Spec.Interfaces {
+		if s.isStatic(i) {
 			return true
 		}
 	}
@@ -75,6 +75,9 @@ func (s *scope) findClaims(ctx context.Context) error {
 // readClaims brings what was given into claimed, and what wasn't into notGiven.
 func (s *scope) readClaims(ctx context.Context, read func(context.Context, string, ipamv1.IPPoolReference) (claims.Address, error)) error {
 	s.claimed, s.notGiven = map[int][]claims.Address{}, nil
+	if s.balancer.Address.IsValid() {
+		s.claimed[0] = []claims.Address{{Prefix: s.balancer.Address, Gateway: s.balancer.Gateway}}
+	}
 	for i, nic := range s.infra.Spec.Interfaces {
 		for j, pool := range nic.AddressesFromPools {
 			address, err := read(ctx, claimName(s.infra, i, j), pool)
@@ -140,8 +143,11 @@ func (s *scope) seedInterfaces() []seed.Interface {
 	var all []seed.Interface
 	asked := false
 	for i, nic := range s.infra.Spec.Interfaces {
-		asked = asked || len(nic.AddressesFromPools)+len(nic.Nameservers) > 0
+		asked = asked || s.isStatic(i) || len(nic.Nameservers) > 0
 		one := seed.Interface{MAC: s.mac(i)}
+		if virtual := s.balancer.VirtualAddress; i == 0 && virtual.IsValid() {
+			asked, one.DHCP, one.Addresses = true, true, []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
+		}
 		if i > 0 {
 			one.Metric = laterMetric + i
 		}

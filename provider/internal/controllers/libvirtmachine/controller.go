@@ -109,6 +109,7 @@ type Reconciler struct {
 	macs       sync.Mutex
 	copies     copies
 	choosing   choosing
+	configured configured
 	controller capicontrollerutil.Controller
 }
 
@@ -141,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if infra.DeletionTimestamp.IsZero() && (machine == nil || cluster == nil) {
+	if infra.DeletionTimestamp.IsZero() && (machine == nil && !isLoadBalancer(infra) || cluster == nil) {
 		ctrl.LoggerFrom(ctx).Info("Waiting for the Machine controller to set the owner reference, and for the Machine and its Cluster")
 		return ctrl.Result{}, nil
 	}
@@ -251,6 +252,7 @@ func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) 
 func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.Images.Forget(machine)
 	r.copies.forget(machine)
+	r.configured.forget(machine)
 }
 
 func wrap(err error, doing string) error {

@@ -49,8 +49,15 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	case s.isProvisioned():
 		s.infra.Status.Initialization.Provisioned = ptr.To(true)
 		s.infra.Status.InstanceState = infrav1.InstanceNotFound
+		next := "delete the Machine, or let a MachineHealthCheck do it"
+		if s.isLoadBalancer() {
+			next = "its LibvirtCluster replaces it"
+		}
 		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotFoundReason,
-			"The host %s has no domain %s any more; it is not made again: delete the Machine, or let a MachineHealthCheck do it", s.host.Name, s.uuid)
+			"The host %s has no domain %s any more; it is not made again: %s", s.host.Name, s.uuid, next)
+		if s.isLoadBalancer() {
+			return stop, nil // its seed has no secrets, and goes with it
+		}
 		return s.removeSeedOfLost(ctx)
 	}
 	if !s.isCreating() {

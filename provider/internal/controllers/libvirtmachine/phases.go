@@ -18,12 +18,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
 )
 
 // phases are the life of a machine, in their order. Each looks at what is there, compares it with what
 // is asked for, and then makes or changes it: the controller may be killed after any call, and goes on
 // after a restart. A phase that stops is where the machine is; it has said why in its condition.
 var phases = []phase{
+	{when: (*scope).isLoadBalancer, do: (*scope).readConfiguration},
 	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
 	{when: (*scope).isUnbound, do: (*scope).bind},
 	{when: (*scope).isUnproven, do: (*scope).checkAllowed},
@@ -38,12 +40,14 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).ensureSeed},
 	{when: (*scope).isCreating, do: (*scope).ensureDomain},
 	{when: (*scope).isCreating, do: (*scope).startDomain},
+	{when: (*scope).isLoadBalancer, do: (*scope).startAgain},
 	{do: (*scope).findAddresses},
 	{when: (*scope).wantsLateCopiesRemoved, do: (*scope).removeLateCopies},
 	{do: (*scope).finishProvisioning},
-	{do: (*scope).setNodeProviderID},
+	{when: (*scope).isLoadBalancer, do: (*scope).configure},
+	{when: (*scope).hasMachine, do: (*scope).setNodeProviderID},
 	{when: (*scope).isUpdating, do: (*scope).updateInPlace},
-	{do: (*scope).removeSeed},
+	{when: (*scope).hasMachine, do: (*scope).removeSeed},
 }
 
 // phase is a step in the life of a machine.
@@ -67,9 +71,12 @@ type scope struct {
 	*Reconciler
 	// infra is changed while it is reconciled, and its status written at the end.
 	infra *infrav1.LibvirtMachine
-	// machine owns infra, and cluster is what both belong to. Either may be nil while infra is deleted.
+	// machine owns infra, and cluster is what both belong to. Either may be nil while infra is deleted. A
+	// load balancer has no machine.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
+	// balancer is what infra is to do if it is a load balancer.
+	balancer loadbalancer.Configuration
 
 	// uuid is that of the domain, from spec.providerID. Empty while the machine isn't bound.
 	uuid string

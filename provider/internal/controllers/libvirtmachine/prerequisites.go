@@ -12,6 +12,9 @@ func (s *scope) isUnbound() bool { return s.infra.Spec.HostName == "" }
 
 // checkPrerequisites waits for what a machine needs before it gets a place.
 func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
+	if s.isLoadBalancer() {
+		return goOn, nil // the Cluster's infrastructure waits for it, and its LibvirtCluster makes it when it is to be there
+	}
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero():
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.DeletingReason, "The Machine is being deleted")

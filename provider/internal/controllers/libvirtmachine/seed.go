@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
@@ -74,6 +75,10 @@ func (s *scope) bootstrapSecret(ctx context.Context) (name, problem string, err 
 // bootstrapData reads the Secret that the Machine or its MachinePool names, from the API server itself. problem says what
 // is wrong with it, and never what is in it.
 func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string, err error) {
+	if s.isLoadBalancer() {
+		data, err = loadbalancer.UserData()
+		return data, "", err
+	}
 	name, problem, err := s.bootstrapSecret(ctx)
 	if err != nil || problem != "" {
 		return nil, problem, err
@@ -104,7 +109,11 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 		return data, nil
 	}
-	return seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}.ISO()
+	disk, err := seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}.ISO()
+	if err != nil || !s.isLoadBalancer() {
+		return disk, err
+	}
+	return loadbalancer.Disk(disk, s.balancer.File())
 }
 
 func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volume, error) {

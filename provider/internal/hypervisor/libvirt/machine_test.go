@@ -85,6 +85,17 @@ func TestMachine(t *testing.T) {
 				Files: []string{base.Path},
 			}))
 
+			// A load balancer's disk is written while its guest runs, in place.
+			file := filepath.Join(d.PoolFolder(), seedRef.Name)
+			before, err := os.Stat(file)
+			g.Expect(err).ToNot(HaveOccurred())
+			changed := append(bytes.Clone(image[:len(image)-4]), "next"...)
+			g.Expect(connection.UploadVolume(ctx, seedRef, bytes.NewReader(changed), size)).To(Succeed())
+			g.Expect(os.ReadFile(file)).To(Equal(changed))
+			after, err := os.Stat(file)
+			g.Expect(err).ToNot(HaveOccurred())
+			g.Expect(os.SameFile(before, after)).To(BeTrue(), "it is the file that QEMU has open")
+
 			// There is no operating system in the guest that would let go of the disk.
 			g.Expect(connection.DetachDisk(ctx, uuid, seedRef)).To(MatchError(hypervisor.ErrBusy))
 			g.Expect(connection.DetachDisk(ctx, uuid, seedRef)).To(MatchError(hypervisor.ErrBusy), "again")

@@ -1,0 +1,142 @@
+package libvirtmachine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
+)
+
+// configurationInterval is how long a load balancer's configuration isn't brought to the host again.
+const configurationInterval = 10 * time.Minute
+
+// A load balancer is a machine that a LibvirtCluster makes for itself: it has no Machine, no node and no
+// secrets, its user-data comes from here, and its seed stays, because that is the disk that the guest takes
+// HAProxy's configuration from. Everything else is as for any machine.
+
+// isLoadBalancer says whether a machine is the load balancer of a LibvirtCluster, which then is its controller.
+func isLoadBalancer(infra *infrav1.LibvirtMachine) bool {
+	owner, name := metav1.GetControllerOf(infra), infra.Labels[infrav1.LoadBalancerLabel]
+	return owner != nil && owner.Kind == "LibvirtCluster" && name != ""
+}
+
+func (s *scope) isLoadBalancer() bool { return s.machine == nil && isLoadBalancer(s.infra) }
+
+func (s *scope) hasMachine() bool { return s.machine != nil }
+
+// hasOwnEndpoint says whether the control plane endpoint is the address that the machine has by itself.
+func (s *scope) hasOwnEndpoint() bool {
+	return s.isLoadBalancer() && !s.balancer.VirtualAddress.IsValid()
+}
+
+// readConfiguration reads what the load balancer is to do.
+func (s *scope) readConfiguration(context.Context) (verdict, error) {
+	configuration, err := loadbalancer.Parse(s.infra.Annotations[infrav1.LoadBalancerConfigurationAnnotation])
+	if err != nil { // its LibvirtCluster writes it, and will again
+		return s.waitFor(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason,
+			"The annotation %s: %s", infrav1.LoadBalancerConfigurationAnnotation, err.Error())
+	}
+	s.balancer = configuration
+	return goOn, nil
+}
+
+// startAgain starts a load balancer that was provisioned and doesn't run: no MachineHealthCheck looks after it.
+func (s *scope) startAgain(ctx context.Context) (verdict, error) {
+	if s.domain == nil || s.domain.State.Active() {
+		return goOn, nil
+	}
+	ctrl.LoggerFrom(ctx).Info("The load balancer doesn't run: starting it", "state", s.domain.State)
+	return s.startDomain(ctx)
+}
+
+// configure brings HAProxy's configuration to the host, in place of the one before, while the guest runs. What
+// was brought there is remembered in memory only: a manager that begins brings it there once more, which
+// changes nothing, and so does every manager from time to time: one that had lost its leadership without knowing
+// may have brought an older one. What an upload that was cut off leaves there, the guest doesn't take.
+func (s *scope) configure(ctx context.Context) (verdict, error) {
+	data, err := loadbalancer.UserData()
+	var content []byte
+	if err == nil {
+		content, err = s.seedContent(data)
+	}
+	if err != nil {
+		return s.failed(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason, err)
+	}
+	again, done := s.configured.until(s.key(), s.infra.UID, content)
+	if !done {
+		ref, err := s.diskOfConfiguration(ctx)
+		if err == nil {
+			err = s.connection.UploadVolume(ctx, ref, bytes.NewReader(content), int64(len(content)))
+		}
+		if err != nil {
+			return s.failed(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason, err)
+		}
+		ctrl.LoggerFrom(ctx).Info("Gave the load balancer its configuration", "servers", s.balancer.Servers)
+		again = s.configured.set(s.key(), s.infra.UID, content)
+	}
+	s.lookAgain(max(time.Until(again), time.Second))
+	s.setTrue(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason)
+	return goOn, nil
+}
+
+// diskOfConfiguration finds the seed, wherever it was made: the pool for disks that don't ask for one may have
+// been another one then.
+func (s *scope) diskOfConfiguration(ctx context.Context) (hypervisor.VolumeRef, error) {
+	ref, err := s.seedRef(), error(nil)
+	for _, pool := range append([]string{ref.Pool}, s.pools()...) {
+		if _, err = s.connection.Volume(ctx, s.volume(pool, "seed")); !errors.Is(err, hypervisor.ErrNotFound) {
+			return s.volume(pool, "seed"), err
+		}
+	}
+	return ref, err
+}
+
+// configured remembers which content the disks of load balancers were given. The zero value is ready to use.
+type configured struct {
+	lock  sync.Mutex
+	disks map[client.ObjectKey]given
+}
+
+type given struct {
+	machine types.UID
+	sum     [sha256.Size]byte
+	// until is when it is given once more.
+	until time.Time
+}
+
+// until says until when a disk needn't be given a content that it was given, and whether there is such a time.
+func (c *configured) until(machine client.ObjectKey, uid types.UID, content []byte) (time.Time, bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	has := c.disks[machine]
+	return has.until, has.machine == uid && has.sum == sha256.Sum256(content) && time.Now().Before(has.until)
+}
+
+// set remembers that a disk was given a content, and returns until when.
+func (c *configured) set(machine client.ObjectKey, uid types.UID, content []byte) time.Time {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.disks == nil {
+		c.disks = map[client.ObjectKey]given{}
+	}
+	until := time.Now().Add(configurationInterval)
+	c.disks[machine] = given{machine: uid, sum: sha256.Sum256(content), until: until}
+	return until
+}
+
+func (c *configured) forget(machine client.ObjectKey) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.disks, machine)
+}
