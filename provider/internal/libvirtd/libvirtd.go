@@ -206,29 +206,34 @@ func (d *Daemon) Kill() {
 
 // Guests are the processes of guests that the daemon has started, also those that it has forgotten.
 func (d *Daemon) Guests() ([]int, error) {
+	// Those that libvirt asks for what QEMU can do have no guest.
+	return d.processes(func(arguments string) bool { return strings.Contains(arguments, "guest=") })
+}
+
+// processes are those of QEMU that the daemon has started, and that are wanted.
+func (d *Daemon) processes(wanted func(arguments string) bool) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
 	}
-	var guests []int
+	var found []int
 	for _, file := range files {
 		line, err := os.ReadFile(file) //nolint:gosec // of this machine
 		if err != nil {
 			continue // it has ended
 		}
 		arguments := string(line)
-		// Those that libvirt asks for what QEMU can do have no guest.
-		if !strings.Contains(arguments, "guest=") || !strings.Contains(arguments, d.folder+"/") {
+		if !strings.Contains(arguments, d.folder+"/") || !wanted(arguments) {
 			continue
 		}
 		process, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
 			return nil, err
 		}
-		guests = append(guests, process)
+		found = append(found, process)
 	}
-	slices.Sort(guests)
-	return guests, nil
+	slices.Sort(found)
+	return found, nil
 }
 
 // Stop ends the daemon and removes its folders. Guests that run are the caller's to stop.
@@ -236,6 +241,11 @@ func (d *Daemon) Stop() {
 	if d.command != nil {
 		_ = d.command.Process.Signal(syscall.SIGTERM)
 		_ = d.command.Wait()
+	}
+	// Those that a daemon which was killed has asked for what QEMU can do wait for it for ever.
+	asked, _ := d.processes(func(arguments string) bool { return strings.Contains(arguments, "-machine\x00none") })
+	for _, process := range asked {
+		_ = syscall.Kill(process, syscall.SIGKILL)
 	}
 	_ = os.RemoveAll(d.folder)
 }
