@@ -95,6 +95,10 @@ type Domains interface {
 	// that its volume can be deleted. ErrBusy as long as the guest hasn't let go of it: call again.
 	// Nothing happens when the domain has no such disk.
 	DetachDisk(ctx context.Context, uuid string, ref VolumeRef) error
+	// GrowDisk makes a disk of an active domain larger, which its guest sees at once. Nothing happens to
+	// one that is as large already. ErrInvalid when it would become smaller or the domain has no such
+	// disk, and ErrBusy when the domain isn't active: resize the volume then.
+	GrowDisk(ctx context.Context, uuid string, ref VolumeRef, capacity int64) error
 	// Addresses returns the IP addresses of a domain's interfaces as one source knows them; none is
 	// not an error. ErrUnsupported when the domain has no guest agent or none that answers.
 	Addresses(ctx context.Context, uuid string, source AddressSource) ([]InterfaceAddress, error)

@@ -44,7 +44,7 @@ func (s *scope) isUpdating() bool {
 
 // updateInPlace gives the machine the CPUs, memory and disks that its spec asks for now: when there is
 // room for them the guest is shut down, everything is changed while nothing runs, and the domain is
-// started again. What it has is looked up on the host at each step, so that it goes on after a restart.
+// started again. Where only disks grow it runs on. What it has is looked up on the host at each step, so that it goes on after a restart.
 //
 // Nothing but these phases changes the host. The update extension, which Cluster API calls, reports the
 // condition UpdatedInPlace.
@@ -79,6 +79,13 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if domain.State.Active() {
 		if covered {
 			return stop, s.writeStarted(ctx, "")
+		}
+		if has.hasSize(&s.infra.Spec) {
+			if done, err := s.growRunning(ctx, has, refs); err != nil {
+				return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+			} else if done {
+				return stop, s.writeStarted(ctx, "")
+			}
 		}
 		if domain, err = s.shutDown(ctx); err != nil {
 			return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)

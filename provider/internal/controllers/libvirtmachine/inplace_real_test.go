@@ -21,6 +21,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	before, err := connection.Domain(w.t.Context(), w.uuid())
 	w.Expect(err).ToNot(HaveOccurred())
 	m.InPlaceUpdates = true
+	w.growOnARealHost(m, connection, before)
 	memory := resource.MustParse("393217Ki")
 	w.ask(func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.CPUs, infra.Spec.Memory, infra.Spec.RootDisk.Size = 1, memory, resource.MustParse("4Gi")
@@ -56,4 +57,28 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	_, err = m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(w.isUpdated()).To(BeTrue(), "it isn't updated again and again")
+}
+
+// growOnARealHost makes disks larger while the domain runs. The guest would never shut down, so the
+// machine isn't updated by a restart.
+func (w *world) growOnARealHost(m *manager, connection hypervisor.Hypervisor, before hypervisor.Domain) {
+	w.t.Helper()
+	w.ask(func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.CPUs = before.CPUs
+		infra.Spec.RootDisk.Size = resource.MustParse("3584Mi")
+		for i := range infra.Spec.ExtraDisks {
+			infra.Spec.ExtraDisks[i].Size = resource.MustParse("25Gi")
+		}
+	})
+	w.until(m, w.isUpdated)
+	after, err := connection.Domain(w.t.Context(), w.uuid())
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(after).To(Equal(before))
+	for _, ref := range after.Disks {
+		if name, own := diskName(w.uuid(), ref); own {
+			volume, err := connection.Volume(w.t.Context(), ref)
+			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(volume.CapacityBytes).To(Equal(diskSizes(&w.infra().Spec)[name].Value()), ref.String())
+		}
+	}
 }

@@ -171,6 +171,23 @@ func (c *connection) DetachDisk(ctx context.Context, uuid string, ref hypervisor
 	})
 }
 
+// GrowDisk implements hypervisor.Domains.
+func (c *connection) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
+	return c.change(ctx, "making the disk "+ref.String()+" of the domain larger", GrowDisk, uuid, func(d *domain) (bool, error) {
+		volume, there := c.host.volumes[ref]
+		switch {
+		case !d.State.Active():
+			return false, refuse(hypervisor.ErrBusy, "it isn't active")
+		case !there || !slices.Contains(d.Disks, ref):
+			return false, refuse(hypervisor.ErrInvalid, "it has no such disk")
+		case capacity < volume.CapacityBytes:
+			return false, refuse(hypervisor.ErrInvalid, "it would become smaller")
+		}
+		volume.CapacityBytes = capacity
+		return false, nil
+	})
+}
+
 // Addresses implements hypervisor.Domains.
 func (c *connection) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) ([]hypervisor.InterfaceAddress, error) {
 	return do(ctx, c, "asking for the addresses of the domain", DomainAddresses, uuid, func() ([]hypervisor.InterfaceAddress, error) {

@@ -37,6 +37,7 @@ const (
 	StopDomain      Operation = "StopDomain"
 	UndefineDomain  Operation = "UndefineDomain"
 	DetachDisk      Operation = "DetachDisk"
+	GrowDisk        Operation = "GrowDisk"
 	DomainAddresses Operation = "Addresses"
 )
 

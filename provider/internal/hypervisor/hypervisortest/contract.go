@@ -55,6 +55,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"definitions that clash", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
 		{"size of a domain", sizeOfADomain},
+		{"disks that grow", disksThatGrow},
 		{"addresses", addresses},
 		{"watch", watch},
 		{"ends of contexts and connections", ends},
@@ -154,6 +155,7 @@ func whatIsMissing(t *testing.T, f Fixture) {
 		"stop":      func() error { return host.StopDomain(ctx, missing) },
 		"undefine":  func() error { return host.UndefineDomain(ctx, missing) },
 		"detach":    func() error { return host.DetachDisk(ctx, missing, inPool) },
+		"grow":      func() error { return host.GrowDisk(ctx, missing, inPool, 1<<30) },
 		"addresses": func() error { _, err := host.Addresses(ctx, missing, hypervisor.SourceLease); return err },
 	} {
 		t.Run(name, func(t *testing.T) { gomega.NewWithT(t).Expect(call()).To(failsWith(hypervisor.ErrNotFound)) })

@@ -323,28 +323,37 @@ func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.Volum
 
 // findDisk returns the XML by which libvirt finds a disk of a domain again, or "" if there is no such disk.
 func findDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvirt.DomainXMLFlags, ref hypervisor.VolumeRef) (string, error) {
+	disk, err := readDisk(client, domain, flags, ref)
+	if err != nil || disk == nil {
+		return "", err
+	}
+	short := libvirtxml.DomainDisk{
+		Device: disk.Device, Target: disk.Target,
+		Source: &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: ref.Pool, Volume: ref.Name}},
+	}
+	return short.Marshal()
+}
+
+// readDisk returns a disk of a domain, or nil if there is no such disk.
+func readDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvirt.DomainXMLFlags, ref hypervisor.VolumeRef) (*libvirtxml.DomainDisk, error) {
 	text, err := client.DomainGetXMLDesc(domain, flags)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var read libvirtxml.Domain
 	if err := read.Unmarshal(text); err != nil {
-		return "", fmt.Errorf("%w: reading the XML of domain %s: %w", errNonsense, domain.Name, err)
+		return nil, fmt.Errorf("%w: reading the XML of domain %s: %w", errNonsense, domain.Name, err)
 	}
 	if read.Devices == nil {
-		return "", nil
+		return nil, nil
 	}
-	for _, disk := range read.Devices.Disks {
-		if disk.Source == nil || disk.Source.Volume == nil || disk.Source.Volume.Pool != ref.Pool || disk.Source.Volume.Volume != ref.Name {
-			continue
+	for i := range read.Devices.Disks {
+		disk := &read.Devices.Disks[i]
+		if disk.Source != nil && disk.Source.Volume != nil && disk.Source.Volume.Pool == ref.Pool && disk.Source.Volume.Volume == ref.Name {
+			return disk, nil
 		}
-		short := libvirtxml.DomainDisk{
-			Device: disk.Device, Target: disk.Target,
-			Source: &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: ref.Pool, Volume: ref.Name}},
-		}
-		return short.Marshal()
 	}
-	return "", nil
+	return nil, nil
 }
 
 // Addresses implements hypervisor.Domains.
