@@ -29,29 +29,15 @@ func updatedInPlace(ctx context.Context, g *WithT, w *world) {
 	before := d.available(ctx, g, 1)[0]
 	g.Expect(before.report.Size).To(And(HaveField("CPUs", 1), HaveField("RootDiskBytes", BeEquivalentTo(1<<30)), HaveField("MemoryBytes", BeNumerically("<", 256<<20))))
 
-	var template infrav1.LibvirtMachineTemplate
-	g.Expect(c.client.Get(ctx, d.key, &template)).To(Succeed())
-	larger := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: d.key.Namespace, Name: d.key.Name + "-larger"}, Spec: template.Spec}
-	spec := &larger.Spec.Template.Spec
-	spec.CPUs, spec.Memory, spec.RootDisk.Size = 2, resource.MustParse("384Mi"), resource.MustParse("2Gi")
-	g.Expect(c.client.Create(ctx, larger)).To(Succeed())
 	patch(ctx, g, c.client, d.key, &clusterv1.MachineDeployment{}, func(o *clusterv1.MachineDeployment) {
 		o.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 		o.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
 		o.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
-		o.Spec.Template.Spec.InfrastructureRef.Name = larger.Name
 	})
-	eventually(g, func(g Gomega) {
-		g.Expect(c.starts(before)).To(HaveLen(2))
-		after := d.availableNow(ctx, g, 1)[0]
-		g.Expect(after.infra.Spec.CPUs).To(BeEquivalentTo(2))
-		g.Expect(after.machine.UID).To(Equal(before.machine.UID))
-		g.Expect(after.infra.UID).To(Equal(before.infra.UID))
-		g.Expect(placesOf([]machine{after})).To(Equal(placesOf([]machine{before})))
-		g.Expect(after.infra.Status.Conditions).To(ContainElements(isCondition(infrav1.UpdatedInPlaceCondition, "True"), isCondition(infrav1.ReadyCondition, "True")))
-		g.Expect(after.infra.Annotations).ToNot(Or(HaveKey(infrav1.UpdateStartedAnnotation), HaveKey(clusterv1.UpdateInProgressAnnotation)))
-		g.Expect(after.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineUpdatingCondition, "False")))
+	d.change(ctx, g, "larger", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.CPUs, spec.Memory, spec.RootDisk.Size = 2, resource.MustParse("384Mi"), resource.MustParse("2Gi")
 	})
+	d.isUpdated(ctx, g, before, 2<<30)
 	starts := c.starts(before)
 	g.Expect(starts).To(HaveLen(2), "it was started again once")
 	g.Expect(starts[1].Size).To(And(HaveField("CPUs", 2), HaveField("RootDiskBytes", BeEquivalentTo(2<<30)),
@@ -59,9 +45,47 @@ func updatedInPlace(ctx context.Context, g *WithT, w *world) {
 	g.Expect(starts[1].MetaData).To(BeZero(), "it has no seed any more")
 	g.Expect(starts[1].MACAddress).To(Equal(before.report.MACAddress))
 	g.Expect(c.hosts[before.infra.Spec.HostName].Ends(c.domainName(g, before))).To(Equal([]string{"shutdown"}), "it shuts down by itself, and the power isn't taken from it")
+
+	d.change(ctx, g, "larger-disk", func(spec *infrav1.LibvirtMachineSpec) { spec.RootDisk.Size = resource.MustParse("3Gi") })
+	d.isUpdated(ctx, g, before, 3<<30)
+	g.Expect(c.starts(before)).To(HaveLen(2), "a disk grows while the guest runs")
+	g.Expect(c.hosts[before.infra.Spec.HostName].Ends(c.domainName(g, before))).To(HaveLen(1))
 	d.exactly(ctx, g)
 	c.delete(ctx, g)
 	g.Expect(c.client.Delete(ctx, extension)).To(Succeed())
+}
+
+// change gives the deployment another template, which differs from the one that it has.
+func (d *deployment) change(ctx context.Context, g *WithT, name string, how func(*infrav1.LibvirtMachineSpec)) {
+	patch(ctx, g, d.client, d.key, &clusterv1.MachineDeployment{}, func(o *clusterv1.MachineDeployment) {
+		ref := &o.Spec.Template.Spec.InfrastructureRef
+		var template infrav1.LibvirtMachineTemplate
+		g.Expect(d.client.Get(ctx, client.ObjectKey{Namespace: d.key.Namespace, Name: ref.Name}, &template)).To(Succeed())
+		next := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: d.key.Namespace, Name: d.key.Name + "-" + name}, Spec: template.Spec}
+		how(&next.Spec.Template.Spec)
+		g.Expect(d.client.Create(ctx, next)).To(Succeed())
+		ref.Name = next.Name
+	})
+}
+
+// isUpdated waits until the deployment's only machine has a root disk of that size, and is otherwise done
+// with its update; it is the one that there was before.
+func (d *deployment) isUpdated(ctx context.Context, g *WithT, before machine, rootDisk int64) {
+	eventually(g, func(g Gomega) {
+		after := d.availableNow(ctx, g, 1)[0]
+		g.Expect(after.infra.Spec.CPUs).To(BeEquivalentTo(2))
+		g.Expect(after.infra.Spec.RootDisk.Size.Value()).To(Equal(rootDisk))
+		g.Expect(after.machine.UID).To(Equal(before.machine.UID))
+		g.Expect(after.infra.UID).To(Equal(before.infra.UID))
+		g.Expect(placesOf([]machine{after})).To(Equal(placesOf([]machine{before})))
+		g.Expect(after.infra.Status.Conditions).To(ContainElements(isCondition(infrav1.UpdatedInPlaceCondition, "True"), isCondition(infrav1.ReadyCondition, "True")))
+		g.Expect(after.infra.Annotations).ToNot(Or(HaveKey(infrav1.UpdateStartedAnnotation), HaveKey(clusterv1.UpdateInProgressAnnotation)))
+		g.Expect(after.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineUpdatingCondition, "False")))
+		g.Expect(d.starts(before)).To(HaveLen(2))
+		capacity, err := d.hosts[before.infra.Spec.HostName].Capacity(before.uuid() + "-root")
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(capacity).To(BeEquivalentTo(rootDisk))
+	})
 }
 
 // extend turns updates in place on for the cluster, by the manifest that users apply.

@@ -66,6 +66,25 @@ func (h *Host) Volumes() ([]string, error) {
 	return names, nil
 }
 
+// Capacity is how large a volume of the host's pool is for a guest, in bytes.
+func (h *Host) Capacity(volume string) (uint64, error) {
+	client, err := h.Connect()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = client.Disconnect() }()
+	pool, err := client.StoragePoolLookupByName(Pool)
+	if err != nil {
+		return 0, err
+	}
+	found, err := client.StorageVolLookupByName(pool, volume)
+	if err != nil {
+		return 0, err
+	}
+	_, capacity, _, err := client.StorageVolGetInfo(found)
+	return capacity, err
+}
+
 // Left lists what is on the host that machines have made, but for leases of addresses: domains,
 // volumes, variables of firmware, and states of TPMs.
 func (h *Host) Left() ([]string, error) {
