@@ -49,12 +49,24 @@ func (w *world) newCluster(ctx context.Context, g *WithT, name string) *cluster 
 // make makes the cluster from one of the provider's templates, with one control plane machine, and waits
 // until that is whole.
 func (c *cluster) make(ctx context.Context, g *WithT, workers int, flags ...string) {
+	c.apply(ctx, g, c.generate(ctx, g, workers, flags...), c.failureDomains...)
+}
+
+// generate is the manifest of the cluster from one of the provider's templates, with one control plane
+// machine.
+func (c *cluster) generate(ctx context.Context, g *WithT, workers int, flags ...string) string {
 	args := append([]string{
 		"generate", "cluster", c.key.Name, "--infrastructure=libvirt", "--target-namespace=" + c.key.Namespace,
 		"--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count=" + itoa(workers),
 	}, flags...)
 	manifest, err := c.ClusterctlWith(ctx, []string{"CONTROL_PLANE_ENDPOINT_IP=" + c.endpoint.String()}, args...)
 	g.Expect(err).ToNot(HaveOccurred())
+	return manifest
+}
+
+// apply makes the cluster from such a manifest, and waits until it has some failure domains and a control
+// plane machine that is whole.
+func (c *cluster) apply(ctx context.Context, g *WithT, manifest string, failureDomains ...string) {
 	g.Expect(c.Apply(ctx, manifest)).To(Succeed())
 	eventually(g, func(g Gomega) {
 		var object clusterv1.Cluster
@@ -65,7 +77,7 @@ func (c *cluster) make(ctx context.Context, g *WithT, workers int, flags ...stri
 		for _, domain := range object.Status.FailureDomains {
 			domains = append(domains, domain.Name)
 		}
-		g.Expect(domains).To(ConsistOf(c.failureDomains))
+		g.Expect(domains).To(ConsistOf(failureDomains))
 	})
 	eventually(g, func(g Gomega) {
 		g.Expect(c.machines(ctx, g, client.MatchingLabels{clusterv1.MachineControlPlaneLabel: ""})).To(HaveLen(1))

@@ -17,14 +17,14 @@ import (
 // deploymentLife: workers by a MachineDeployment are spread, scaled, paused and rolled out. The cluster
 // stays.
 func deploymentLife(ctx context.Context, g *WithT, w *world) {
-	w.demo = w.newCluster(ctx, g, "demo")
-	w.demo.make(ctx, g, 3)
+	w.makeDemo(ctx, g)
 	d := &deployment{cluster: w.demo, key: client.ObjectKey{Namespace: "demo", Name: "demo-md-0"}}
 	d.isSpread(ctx, g)
 	d.scale(ctx, g, 4)
 	d.scale(ctx, g, 2)
 	d.isPaused(ctx, g)
 	d.isRolledOut(ctx, g)
+	eventually(g, func(g Gomega) { w.demoClaimed(ctx, g) })
 }
 
 // deployment is a MachineDeployment of a cluster.

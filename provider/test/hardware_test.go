@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -74,6 +75,11 @@ func (c *cluster) makeBare(ctx context.Context, g *WithT) {
 // makeMachine makes a machine that starts from the guest's image, has user-data that nobody reads and
 // belongs to nothing but the cluster.
 func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change func(*infrav1.LibvirtMachineSpec)) {
+	c.makeMachineIn(ctx, g, name, "", change)
+}
+
+// makeMachineIn is makeMachine for a failure domain. None for any.
+func (c *cluster) makeMachineIn(ctx context.Context, g *WithT, name, failureDomain string, change func(*infrav1.LibvirtMachineSpec)) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.key.Name}}
 	secret := &corev1.Secret{ObjectMeta: meta, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config\n")}}
 	g.Expect(c.client.Create(ctx, secret)).To(Succeed())
@@ -81,10 +87,13 @@ func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change
 	change(&infra.Spec)
 	g.Expect(c.client.Create(ctx, infra)).To(Succeed())
 	object := &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
-		ClusterName: c.key.Name, Bootstrap: clusterv1.Bootstrap{DataSecretName: &secret.Name},
+		ClusterName: c.key.Name, FailureDomain: failureDomain, Bootstrap: clusterv1.Bootstrap{DataSecretName: &secret.Name},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtMachine", Name: name},
 	}}
 	g.Expect(c.client.Create(ctx, object)).To(Succeed())
+	// As a bootstrap provider's: clusterctl moves what belongs to something that it moves.
+	g.Expect(controllerutil.SetOwnerReference(object, secret, c.client.Scheme())).To(Succeed())
+	g.Expect(c.client.Update(ctx, secret)).To(Succeed())
 }
 
 // guestSpec is that of a machine of the provider's templates with the testbed's variables.

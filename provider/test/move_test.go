@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -23,9 +24,11 @@ func secondStarted(ctx context.Context, g *WithT, w *world) {
 }
 
 // moved: clusterctl move takes a cluster to another management cluster with its hosts and their
-// credentials. Nothing happens to what runs, and all of it is as it was there.
+// credentials, and with the addresses that were claimed. Nothing happens to what runs, and all of it is
+// as it was there.
 func moved(ctx context.Context, g *WithT, w *world) {
-	before := w.demo.machines(ctx, g, nil)
+	before, claims := w.demo.machines(ctx, g, nil), w.demo.claims(ctx, g)
+	g.Expect(claims).To(HaveLen(2))
 	_, err := w.Clusterctl(ctx, "move", "--namespace="+w.demo.key.Namespace, "--to-kubeconfig="+w.second.Kubeconfig)
 	g.Expect(err).ToNot(HaveOccurred())
 
@@ -33,6 +36,9 @@ func moved(ctx context.Context, g *WithT, w *world) {
 	g.Expect(w.Client.List(ctx, &machines, client.InNamespace(w.demo.key.Namespace))).To(Succeed())
 	g.Expect(machines.Items).To(BeEmpty())
 	g.Expect(w.Client.Get(ctx, w.demo.key, &clusterv1.Cluster{})).To(MatchError(apierrors.IsNotFound, "not found"))
+	var left ipamv1.IPAddressList
+	g.Expect(w.Client.List(ctx, &left, client.InNamespace(w.demo.key.Namespace))).To(Succeed())
+	g.Expect(left.Items).To(BeEmpty())
 	w.demo.client = w.second.Client
 	hostsMoved(ctx, g, w)
 
@@ -48,6 +54,8 @@ func moved(ctx context.Context, g *WithT, w *world) {
 			}
 		}
 		w.demo.exactly(ctx, g)
+		g.Expect(w.demo.claims(ctx, g)).To(Equal(claims))
+		w.demoClaimed(ctx, g)
 	})
 }
 

@@ -20,6 +20,7 @@ type scene struct {
 var beside = []scene{
 	{"a deployment's life", deploymentLife},
 	{"a host is maintained", hostMaintained},
+	{"addresses from pools", addressesLife},
 	{"a machine pool's life", poolLife},
 	{"a topology's life", topologyLife},
 	{"a machine is updated in place", updatedInPlace},
@@ -36,7 +37,7 @@ var alone = []scene{
 	{"nothing else was taken for an orphan", nothingElseOrphaned},
 	{"a cluster is moved", moved},
 	{"what was moved stays", movedStays},
-	{"deletion leaves nothing", func(ctx context.Context, g *WithT, w *world) { w.demo.delete(ctx, g) }},
+	{"deletion leaves nothing", demoDeleted},
 }
 
 // TestScenes plays all scenes in one world, after which hosts have nothing left.

@@ -1,0 +1,202 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// poolKind is that of the in-cluster IPAM provider.
+var poolKind = schema.GroupVersionKind{Group: "ipam.cluster.x-k8s.io", Version: "v1alpha2", Kind: "InClusterIPPool"}
+
+// makePool makes a pool of a cluster, with which it is moved. No gateway where that is empty.
+func (c *cluster) makePool(ctx context.Context, g *WithT, name, gateway string, prefix int64, addresses ...string) ipamv1.IPPoolReference {
+	spec := map[string]any{"prefix": prefix}
+	if gateway != "" {
+		spec["gateway"] = gateway
+	}
+	g.Expect(unstructured.SetNestedStringSlice(spec, addresses, "addresses")).To(Succeed())
+	pool := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	pool.SetGroupVersionKind(poolKind)
+	pool.SetNamespace(c.key.Namespace)
+	pool.SetName(name)
+	pool.SetLabels(map[string]string{clusterv1.ClusterNameLabel: c.key.Name})
+	g.Expect(c.client.Create(ctx, pool)).To(Succeed())
+	return ipamv1.IPPoolReference{APIGroup: poolKind.Group, Kind: poolKind.Kind, Name: name}
+}
+
+// endpointPool is a pool that has the address of the cluster's API server and no other.
+func (c *cluster) endpointPool(ctx context.Context, g *WithT) ipamv1.IPPoolReference {
+	return c.makePool(ctx, g, "endpoint", c.Network.Gateway().String(), 16, c.endpoint.String())
+}
+
+// inUse waits until as many addresses of a pool are given, of all that it has.
+func (c *cluster) inUse(ctx context.Context, g *WithT, pool ipamv1.IPPoolReference, used, total int64) {
+	eventually(g, func(g Gomega) {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(poolKind)
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: pool.Name}, object)).To(Succeed())
+		status, _, err := unstructured.NestedMap(object.Object, "status", "ipAddresses")
+		g.Expect(err).ToNot(HaveOccurred())
+		g.Expect(status).To(Equal(map[string]any{"total": total, "used": used, "free": total - used, "outOfRange": int64(0)}), pool.Name)
+	})
+}
+
+// endpointFromPool has a LibvirtCluster claim its endpoint, which it has none of then.
+func endpointFromPool(g *WithT, pool ipamv1.IPPoolReference) func(map[string]any) {
+	return func(spec map[string]any) {
+		delete(spec, "controlPlaneEndpoint")
+		g.Expect(unstructured.SetNestedMap(spec, reference(pool), "controlPlaneLoadBalancer", "addressFromPool")).To(Succeed())
+	}
+}
+
+func reference(pool ipamv1.IPPoolReference) map[string]any {
+	return map[string]any{"apiGroup": pool.APIGroup, "kind": pool.Kind, "name": pool.Name}
+}
+
+// changed is a manifest with other specs of the objects of some kinds.
+func changed(g *WithT, manifest string, changes map[string]func(spec map[string]any)) string {
+	objects, err := utilyaml.ToUnstructured([]byte(manifest))
+	g.Expect(err).ToNot(HaveOccurred())
+	found := map[string]bool{}
+	for _, object := range objects {
+		if change := changes[object.GetKind()]; change != nil {
+			found[object.GetKind()] = true
+			change(object.Object["spec"].(map[string]any))
+		}
+	}
+	g.Expect(found).To(HaveLen(len(changes)), "the kinds that the manifest has")
+	out, err := utilyaml.FromUnstructured(objects)
+	g.Expect(err).ToNot(HaveOccurred())
+	return string(out)
+}
+
+// given is what was given for a claim, which belongs to an object.
+func (c *cluster) given(ctx context.Context, g Gomega, name string, owner client.Object, pool ipamv1.IPPoolReference) ipamv1.IPAddressSpec {
+	var claim ipamv1.IPAddressClaim
+	g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &claim)).To(Succeed())
+	g.Expect(metav1.IsControlledBy(&claim, owner)).To(BeTrue(), "the controller of the claim %s is %s", name, owner.GetName())
+	g.Expect(claim.Spec.PoolRef).To(Equal(pool))
+	g.Expect(claim.Status.AddressRef.Name).ToNot(BeEmpty(), name)
+	var address ipamv1.IPAddress
+	g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: claim.Status.AddressRef.Name}, &address)).To(Succeed())
+	g.Expect(address.Spec.ClaimRef.Name).To(Equal(name))
+	g.Expect(address.Spec.Prefix).ToNot(BeNil())
+	return address.Spec
+}
+
+// hasClaimed: a machine has the addresses that were claimed from the pools of its interface and no
+// others, and its guest has and uses them. It returns them.
+func (c *cluster) hasClaimed(ctx context.Context, g Gomega, m machine, pools ...ipamv1.IPPoolReference) []string {
+	var plain, withNetwork, internal []string
+	for i, pool := range pools {
+		given := c.given(ctx, g, fmt.Sprintf("%s-0-%d", m.infra.Name, i), &m.infra, pool)
+		plain = append(plain, given.Address)
+		withNetwork = append(withNetwork, fmt.Sprintf("%s/%d", given.Address, *given.Prefix))
+	}
+	for _, address := range m.machine.Status.Addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			internal = append(internal, address.Address)
+		}
+	}
+	g.Expect(internal).To(ConsistOf(plain), "the addresses of Machine %s", m.machine.Name)
+	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.AddressesReadyCondition, "True")), m.machine.Name)
+	g.Expect(m.report.Addresses).To(ConsistOf(withNetwork), "the addresses that the guest of %s has", m.machine.Name)
+	g.Expect(m.report.From).To(Equal(plain[0]), "the address that the guest of %s reports from", m.machine.Name)
+	leases, err := c.hosts[m.infra.Spec.HostName].Leases()
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(leases).ToNot(HaveKey(m.report.MACAddress), "a lease of %s, which has no DHCP", m.machine.Name)
+	return plain
+}
+
+// claims are those of the cluster by their names: the address that was given, the pool, and whose they are.
+func (c *cluster) claims(ctx context.Context, g Gomega) map[string][]string {
+	var list ipamv1.IPAddressClaimList
+	g.Expect(c.client.List(ctx, &list, client.InNamespace(c.key.Namespace))).To(Succeed())
+	found := map[string][]string{}
+	for _, claim := range list.Items {
+		owner := metav1.GetControllerOf(&claim)
+		g.Expect(owner).ToNot(BeNil(), claim.Name)
+		var address ipamv1.IPAddress
+		g.Expect(claim.Status.AddressRef.Name).ToNot(BeEmpty(), claim.Name)
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: claim.Status.AddressRef.Name}, &address)).To(Succeed())
+		found[claim.Name] = []string{address.Spec.Address, claim.Spec.PoolRef.Name, owner.Kind, owner.Name}
+	}
+	return found
+}
+
+// releases are the claims of a cluster that were given back while somebody watched.
+type releases struct {
+	cluster  *cluster
+	watching watch.Interface
+	ended    chan struct{}
+	// names of the claims, and what of all this came too early.
+	names, early []string
+}
+
+// watchReleases watches the cluster's claims until stop.
+func (c *cluster) watchReleases(ctx context.Context, g *WithT) *releases {
+	watcher, err := client.NewWithWatch(c.ControlPlane.Config, client.Options{Scheme: c.Client.Scheme()})
+	g.Expect(err).ToNot(HaveOccurred())
+	r := &releases{cluster: c, ended: make(chan struct{})}
+	r.watching, err = watcher.Watch(ctx, &ipamv1.IPAddressClaimList{}, client.InNamespace(c.key.Namespace))
+	g.Expect(err).ToNot(HaveOccurred())
+	go func() {
+		defer close(r.ended)
+		for event := range r.watching.ResultChan() {
+			claim, is := event.Object.(*ipamv1.IPAddressClaim)
+			if !is {
+				r.early = append(r.early, fmt.Sprintf("watching claims: %v", event.Object))
+				return
+			}
+			if deleted := event.Type == watch.Deleted || !claim.DeletionTimestamp.IsZero(); deleted && !slices.Contains(r.names, claim.Name) {
+				r.names = append(r.names, claim.Name)
+				r.early = append(r.early, r.users(claim)...)
+			}
+		}
+	}()
+	return r
+}
+
+// users are the domains that may use the address of a claim: that of the machine that it belongs to, or
+// all of the cluster for one of that.
+func (r *releases) users(claim *ipamv1.IPAddressClaim) (found []string) {
+	prefix := r.cluster.key.Namespace + "."
+	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "LibvirtMachine" {
+		prefix += owner.Name + "."
+	}
+	for name, host := range r.cluster.hosts {
+		domains, err := host.Domains()
+		if err != nil {
+			found = append(found, err.Error())
+		}
+		for _, domain := range domains {
+			if strings.HasPrefix(domain.Name, prefix) {
+				found = append(found, fmt.Sprintf("%s is given back, and %s has the domain %s", claim.Name, name, domain.Name))
+			}
+		}
+	}
+	return found
+}
+
+// stop waits until claims have been given back, all of those that are named and no others, and each of
+// them when nothing could use its address any more.
+func (r *releases) stop(g *WithT, names ...string) {
+	r.watching.Stop()
+	<-r.ended
+	g.Expect(r.early).To(BeEmpty())
+	g.Expect(r.names).To(ConsistOf(names))
+}
