@@ -78,7 +78,7 @@ func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change
 	c.makeMachineIn(ctx, g, name, "", change)
 }
 
-// makeMachineIn is makeMachine for a failure domain. None for any.
+// makeMachineIn is makeMachine in a failure domain, or in any when that is empty.
 func (c *cluster) makeMachineIn(ctx context.Context, g *WithT, name, failureDomain string, change func(*infrav1.LibvirtMachineSpec)) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.key.Name}}
 	secret := &corev1.Secret{ObjectMeta: meta, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config\n")}}

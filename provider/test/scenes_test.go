@@ -18,6 +18,7 @@ type scene struct {
 // beside are scenes that don't notice each other: each has a cluster and a namespace of its own. They
 // run at the same time, the longest one first.
 var beside = []scene{
+	{"a host is cut off for minutes", hostCutOff},
 	{"a deployment's life", deploymentLife},
 	{"a host is maintained", hostMaintained},
 	{"addresses from pools", addressesLife},

@@ -102,7 +102,7 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	// Both wait more than they work.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bed.Init(groupCtx) })
-	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts)
+	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts, cutOffHosts)
 	w.registered, err = bed.StartHosts(ctx, specs)
 	g.Expect(errors.Join(err, group.Wait())).To(Succeed())
 	g.Expect(bed.ServeGuest(ctx)).To(Succeed())

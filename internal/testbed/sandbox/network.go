@@ -86,6 +86,8 @@ type Namespace struct {
 	Address netip.Addr
 	// device is the other end of its interface.
 	device string
+	// network is the prefix of the Network that it is joined to.
+	network netip.Prefix
 }
 
 // Join makes a namespace with the network's next address. Names are unique in a sandbox.
@@ -104,19 +106,53 @@ func (n *Network) Join(name string) (*Namespace, error) {
 		fmt.Sprintf("link set %s master %s up", device, n.bridge)); err != nil {
 		return nil, err
 	}
-	namespace := &Namespace{Name: name, Address: address, device: device}
+	namespace := &Namespace{Name: name, Address: address, device: device, network: n.prefix.Masked()}
 	for _, line := range []string{
 		"link set lo up",
 		fmt.Sprintf("address add %s/%d dev eth0", address, n.prefix.Bits()),
 		"link set eth0 up",
 		fmt.Sprintf("route add default via %s", n.Gateway()),
 	} {
-		arguments := append([]string{"-netns", name}, strings.Fields(line)...)
-		if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("setting up the network of %s (ip %s): %w: %s", name, line, err, strings.TrimSpace(string(out)))
+		if err := namespace.ip(line); err != nil {
+			return nil, err
 		}
 	}
 	return namespace, nil
+}
+
+// ip runs the command ip with a line of arguments in the namespace.
+func (ns *Namespace) ip(line string) error {
+	arguments := append([]string{"-netns", ns.Name}, strings.Fields(line)...)
+	if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("setting up the network of %s (ip %s): %w: %s", ns.Name, line, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Cut has every packet dropped that comes from the Network to the namespace, or goes there, without a
+// word to anybody: who calls waits, and connections that are open hear nothing. What else the namespace
+// is joined to goes on. Not to be called again before Mend.
+func (ns *Namespace) Cut() error {
+	// The table of the namespace's own addresses comes first as a rule, and would let in what is for them.
+	for _, line := range []string{
+		"rule add pref 3 table local", "rule del pref 0 table local",
+		"rule add pref 1 iif eth0 type blackhole", "rule add pref 2 to " + ns.network.String() + " type blackhole",
+	} {
+		if err := ns.ip(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mend undoes Cut.
+func (ns *Namespace) Mend() error {
+	for _, line := range []string{"rule add pref 0 table local", "rule del pref 3", "rule del pref 2", "rule del pref 1"} {
+		if err := ns.ip(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Remove takes the namespace away. Processes in it lose their network.

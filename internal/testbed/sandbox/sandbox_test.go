@@ -110,6 +110,57 @@ func TestLaunch(t *testing.T) {
 	g.Expect(namespace.Remove()).To(Succeed())
 }
 
+// TestCut: packets from and to a namespace that is cut off are dropped. Who calls isn't refused, and a
+// connection that was open hears what was said meanwhile once it is mended.
+func TestCut(t *testing.T) {
+	g := NewWithT(t)
+	network, err := sandbox.NewNetwork("cut", netip.MustParsePrefix("10.78.0.0/24"))
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { g.Expect(network.Remove()).To(Succeed()) }()
+	namespace, err := network.Join("cut-off")
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { g.Expect(namespace.Remove()).To(Succeed()) }()
+	listener, err := namespace.Listen(t.Context(), ":80")
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	go func() {
+		for {
+			accepted, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(accepted, accepted) }()
+		}
+	}()
+	address := net.JoinHostPort(namespace.Address.String(), "80")
+	open, err := net.Dial("tcp", address)
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = open.Close() }()
+	answers := func(limit time.Duration) (string, error) {
+		answer := make([]byte, 5)
+		g.Expect(open.SetReadDeadline(time.Now().Add(limit))).To(Succeed())
+		_, err := io.ReadFull(open, answer)
+		return string(answer), err
+	}
+	_, err = io.WriteString(open, "first")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(answers(time.Minute)).To(Equal("first"))
+
+	g.Expect(namespace.Cut()).To(Succeed())
+	_, err = io.WriteString(open, "later")
+	g.Expect(err).ToNot(HaveOccurred())
+	_, err = answers(300 * time.Millisecond)
+	g.Expect(err).To(MatchError(os.ErrDeadlineExceeded))
+	_, err = net.DialTimeout("tcp", address, 300*time.Millisecond)
+	g.Expect(err).To(MatchError(ContainSubstring("i/o timeout")))
+
+	g.Expect(namespace.Mend()).To(Succeed())
+	g.Expect(answers(time.Minute)).To(Equal("later"))
+	again, err := net.DialTimeout("tcp", address, time.Minute)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(again.Close()).To(Succeed())
+}
+
 // TestProcess: a process that ignores being asked is killed with all that it started.
 func TestProcess(t *testing.T) {
 	g := NewWithT(t)
