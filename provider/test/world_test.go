@@ -178,12 +178,15 @@ func isCondition(kind, status string) interface {
 	return And(HaveField("Type", kind), HaveField("Status", BeEquivalentTo(status)))
 }
 
-// patch changes an object as it is at the moment.
+// patch changes an object as it is at the moment. It goes on trying: the webhooks' managers may be away for
+// a moment, as they elect a leader anew when the machine has much to do.
 func patch[T client.Object](ctx context.Context, g *WithT, c client.Client, key client.ObjectKey, object T, change func(T)) {
-	g.Expect(c.Get(ctx, key, object)).To(Succeed())
-	before := object.DeepCopyObject().(client.Object)
-	change(object)
-	g.Expect(c.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+	eventually(g, func(g Gomega) {
+		g.Expect(c.Get(ctx, key, object)).To(Succeed())
+		before := object.DeepCopyObject().(client.Object)
+		change(object)
+		g.Expect(c.Patch(ctx, object, client.MergeFrom(before))).To(Succeed())
+	})
 }
 
 // providerID is that of a domain.
