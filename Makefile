@@ -7,6 +7,8 @@ SHELL := bash
 # The version to release: the newest series of the provider's metadata.yaml, patch 0.
 VERSION ?= $(shell awk '$$2 == "major:" {major = $$3} $$1 == "minor:" {if (major > M || (major == M && $$2 >= m)) {M = major; m = $$2}} END {print "v" M "." m ".0"}' provider/metadata.yaml)
 OUT := out
+# How long an API server may take to start: the default of 20 s is short where tests are being built beside it.
+export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT ?= 2m
 TOOL := hack/tools/tool
 LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
 

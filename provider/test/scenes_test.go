@@ -2,10 +2,10 @@ package test
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 )
 
 // scene is what is done with a world and holds afterwards. It waits by itself for what it needs, and
@@ -31,6 +31,10 @@ var beside = []scene{
 	{"a second management cluster is started", secondStarted},
 }
 
+// scenesAtOnce is how many scenes are played at the same time: with more, the guests that boot leave little of
+// two processors to the management cluster.
+const scenesAtOnce = 6
+
 // alone are scenes that others would notice. They come afterwards, one by one, and go on with the
 // cluster of the first scene until the last of them deletes it.
 var alone = []scene{
@@ -49,11 +53,15 @@ func TestScenes(t *testing.T) {
 	w.hostsReady(ctx, g)
 	t.Run("beside", func(t *testing.T) {
 		// Not t.Parallel, which counts processors: scenes wait more than they work.
-		var group sync.WaitGroup
+		var group errgroup.Group
+		group.SetLimit(scenesAtOnce)
 		for _, scene := range beside {
-			group.Go(func() { t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) }) })
+			group.Go(func() error {
+				t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) })
+				return nil
+			})
 		}
-		group.Wait()
+		_ = group.Wait() // failures are the tests'
 	})
 	for _, scene := range alone {
 		if t.Failed() {
