@@ -81,7 +81,9 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	t.Helper()
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())
-	maps.Copy(variables, options)
+	if *all {
+		maps.Copy(variables, options)
+	}
 	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Variables: variables})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() {
@@ -102,7 +104,10 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	// Both wait more than they work.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bed.Init(groupCtx) })
-	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts, cutOffHosts)
+	specs := testbed.DefaultHosts
+	if *all {
+		specs = slices.Concat(specs, maintainedHosts, cutOffHosts)
+	}
 	w.registered, err = bed.StartHosts(ctx, specs)
 	g.Expect(errors.Join(err, group.Wait())).To(Succeed())
 	g.Expect(bed.ServeGuest(ctx)).To(Succeed())
@@ -112,7 +117,9 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	}
 	w.player, err = bed.PlayWorkloads(ctx, w.registered.All)
 	g.Expect(err).ToNot(HaveOccurred())
-	w.suspects = w.watchSuspects(ctx, g)
+	if *all {
+		w.suspects = w.watchSuspects(ctx, g)
+	}
 	return w
 }
 

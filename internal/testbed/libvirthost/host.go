@@ -199,8 +199,7 @@ func (h *Host) writeNames() error {
 // StartDaemon starts the host's libvirtd, also again after KillDaemon, and waits until it answers.
 func (h *Host) StartDaemon(ctx context.Context) error {
 	command := sandbox.Command{
-		// Guests that boot give way to the management cluster, whose leaders would be lost else.
-		Args:     []string{"nice", "-n", "10", "libvirtd", "--listen", "--config", "/etc/libvirt/libvirtd.conf", "--pid-file", h.path("libvirtd.pid")},
+		Args:     []string{"libvirtd", "--listen", "--config", "/etc/libvirt/libvirtd.conf", "--pid-file", h.path("libvirtd.pid")},
 		Env:      []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + h.options.Dir},
 		Hostname: h.options.Name, Network: h.Namespace,
 	}
