@@ -64,7 +64,7 @@ func parse(content string) any {
 }
 
 func TestDefaults(t *testing.T) {
-	const machine = `{cpus: 2, memory: 4Gi, cpu: {mode: host-model, architecture: amd64},
+	const machine = `{cpus: 2, memory: 4Gi, cpu: {mode: host-model, architecture: amd64, dedicated: false},
 		firmware: {type: UEFI, secureBoot: false}, image: {volume: ubuntu-2404, format: qcow2},
 		rootDisk: {size: 20Gi, clone: Overlay}, interfaces: [{network: default}],
 		autostart: true, guestAgent: true, bootstrapFormat: cloud-config}`
