@@ -80,7 +80,8 @@ func machineChanged() predicate.Predicate {
 			ready := func(machine *infrav1.LibvirtMachine) metav1.Condition {
 				return ptr.Deref(conditions.Get(machine, infrav1.ReadyCondition), metav1.Condition{})
 			}
-			return matters(after) && (before.Generation != after.Generation || // also when the deletion begins
+			return (matters(before) || matters(after)) && (before.Generation != after.Generation || // also when the deletion begins
+				!maps.Equal(before.Labels, after.Labels) || // it has become one of those, or isn't one any more
 				!slices.Equal(before.Status.Addresses, after.Status.Addresses) || before.Status.InstanceState != after.Status.InstanceState ||
 				!maps.Equal(before.Annotations, after.Annotations) || ready(before) != ready(after) ||
 				ptr.Deref(before.Status.Initialization.Provisioned, false) != ptr.Deref(after.Status.Initialization.Provisioned, false))
