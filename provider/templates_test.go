@@ -57,8 +57,10 @@ func valueOfVariable(name string) (string, error) {
 	values := map[string]string{
 		"CLUSTER_NAME": "demo", "NAMESPACE": "default", "KUBERNETES_VERSION": "v1.36.3",
 		"CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1", "CONTROL_PLANE_ENDPOINT_IP": "192.0.2.10",
-		"LIBVIRT_IMAGE_URL":      "https://images.example.com/node.qcow2",
-		"LIBVIRT_IMAGE_CHECKSUM": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"LIBVIRT_IMAGE_URL":              "https://images.example.com/node.qcow2",
+		"LIBVIRT_IMAGE_CHECKSUM":         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"LIBVIRT_HAPROXY_IMAGE_URL":      "https://images.example.com/haproxy.qcow2",
+		"LIBVIRT_HAPROXY_IMAGE_CHECKSUM": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	}
 	if value, ok := values[name]; ok {
 		return value, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,6 +31,25 @@ var required = map[string]string{
 	"LIBVIRT_IMAGE_CHECKSUM":      "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
 
+// requiredOf are those that one template needs besides, and notIn those of required that it doesn't have.
+var (
+	requiredOf = map[string]map[string]string{"cluster-template-haproxy.yaml": {
+		"LIBVIRT_HAPROXY_IMAGE_URL":      "https://images.example.com/haproxy.qcow2",
+		"LIBVIRT_HAPROXY_IMAGE_CHECKSUM": "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+	}}
+	notIn = map[string][]string{"cluster-template-haproxy.yaml": {"CONTROL_PLANE_ENDPOINT_IP"}}
+)
+
+// needs are the variables that a user of a template has to set.
+func needs(file string) map[string]string {
+	needed := maps.Clone(required)
+	maps.Copy(needed, requiredOf[file])
+	for _, name := range notIn[file] {
+		delete(needed, name)
+	}
+	return needed
+}
+
 // everything is a value for every variable, and none is the default.
 var everything = map[string]string{
 	"CONTROL_PLANE_ENDPOINT_PORT":     "443",
@@ -44,6 +64,10 @@ var everything = map[string]string{
 	"LIBVIRT_WORKER_MEMORY":           "16Gi",
 	"LIBVIRT_WORKER_DISK_SIZE":        "80Gi",
 	"LIBVIRT_SSH_AUTHORIZED_KEYS":     `["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample me@example.com"]`,
+	"LIBVIRT_HAPROXY_IMAGE_FORMAT":    "raw",
+	"LIBVIRT_HAPROXY_CPUS":            "2",
+	"LIBVIRT_HAPROXY_MEMORY":          "512Mi",
+	"LIBVIRT_HAPROXY_DISK_SIZE":       "4Gi",
 	"LIBVIRT_KUBE_VIP_IMAGE":          "registry.example.com/kube-vip:v1",
 }
 
@@ -51,7 +75,7 @@ func clusterTemplates(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("cluster-template*.yaml")
 	NewWithT(t).Expect(err).ToNot(HaveOccurred())
-	NewWithT(t).Expect(files).To(HaveLen(3))
+	NewWithT(t).Expect(files).To(HaveLen(4))
 	return files
 }
 

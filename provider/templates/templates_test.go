@@ -22,7 +22,7 @@ import (
 func TestTemplatesMakeValidObjects(t *testing.T) {
 	scheme, known := newScheme(t), loadKinds(t)
 	for _, file := range clusterTemplates(t) {
-		for name, values := range map[string][]map[string]string{"defaults": {required}, "everything set": {required, everything}} {
+		for name, values := range map[string][]map[string]string{"defaults": {needs(file)}, "everything set": {needs(file), everything}} {
 			t.Run(file+" "+name, func(t *testing.T) {
 				g := NewWithT(t)
 				objects := render(t, file, values...)
@@ -110,7 +110,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 			g.Expect(documented).To(HaveLen(len(variables)), "a variable is documented and not used")
 
 			var given []string
-			for name := range required {
+			for name := range needs(file) {
 				given = append(given, name)
 			}
 			g.Expect(needed).To(ConsistOf(given))

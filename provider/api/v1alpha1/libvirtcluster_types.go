@@ -55,14 +55,15 @@ type ControlPlaneLoadBalancerSpec struct {
 	// +optional
 	AddressFromPool *ipamv1.IPPoolReference `json:"addressFromPool,omitempty"`
 
-	// haproxy says what the virtual machine with HAProxy is like. For type HAProxy only.
+	// haproxy says what the virtual machine with HAProxy is like. For type HAProxy only, which needs it.
 	// +optional
 	HAProxy *HAProxySpec `json:"haproxy,omitempty"`
 }
 
-// HAProxySpec says what the virtual machine with HAProxy is like.
+// HAProxySpec says what the virtual machine with HAProxy is like. One that is there stays as it is when this changes:
+// delete its LibvirtMachine to have another one.
 type HAProxySpec struct {
-	// image of the virtual machine. It must have cloud-init and HAProxy.
+	// image of the virtual machine. It must have cloud-init, systemd and HAProxy 2.2 or newer.
 	// +required
 	Image ImageSpec `json:"image,omitempty,omitzero"`
 
@@ -80,6 +81,10 @@ type HAProxySpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('256Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be at least 256Mi and at most 64Gi"
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
+
+	// rootDisk of the virtual machine, as that of a LibvirtMachine.
+	// +optional
+	RootDisk RootDiskSpec `json:"rootDisk,omitempty,omitzero"`
 
 	// network is the name of the hosts' network that the virtual machine is on. Defaults to default.
 	// +optional

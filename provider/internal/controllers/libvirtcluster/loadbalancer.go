@@ -213,7 +213,7 @@ func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
 			Annotations: map[string]string{infrav1.LoadBalancerConfigurationAnnotation: configuration.String()},
 		},
 		Spec: infrav1.LibvirtMachineSpec{
-			CPUs: wanted.CPUs, Memory: wanted.Memory, Image: wanted.Image, BootstrapFormat: infrav1.BootstrapFormatCloudConfig,
+			CPUs: wanted.CPUs, Memory: wanted.Memory, Image: wanted.Image, RootDisk: wanted.RootDisk, BootstrapFormat: infrav1.BootstrapFormatCloudConfig,
 			Interfaces: []infrav1.InterfaceSpec{{Network: cmp.Or(wanted.Network, "default"), MACAddress: mac}},
 		},
 	}
@@ -255,7 +255,7 @@ func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluste
 // newConfiguration is what a load balancer that is made now is to do. An endpoint from a pool is its only address; one
 // that somebody has set is one more beside that from DHCP, unless it is a DNS name.
 func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalancer.Configuration, error) {
-	servers, err := r.servers(ctx, s)
+	servers, _, err := r.servers(ctx, s)
 	if err != nil {
 		return loadbalancer.Configuration{}, err
 	}
@@ -279,8 +279,10 @@ func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalanc
 }
 
 // configureBalancer tells the load balancer of the control plane machines that there are now. Its own addresses stay.
+// As long as the address of one isn't known, none that it has is taken from it: clusterctl move leaves every status
+// behind, and machines that serve have no address until their controller has looked. HAProxy asks each server by itself.
 func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) error {
-	servers, err := r.servers(ctx, s)
+	servers, all, err := r.servers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -290,6 +292,9 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 		if configuration, err = r.newConfiguration(ctx, s); err != nil {
 			return err
 		}
+	}
+	if !all {
+		servers = append(servers, configuration.Servers...)
 	}
 	configuration.Port, configuration.Servers = endpointPort(s.infra, s.cluster), servers
 	wanted := configuration.String()
@@ -310,22 +315,28 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 }
 
 // servers are the API servers of the cluster: the control plane machines that have an address and aren't on their
-// way out, at the port that the Cluster has for them.
-func (r *Reconciler) servers(ctx context.Context, s *scope) ([]netip.AddrPort, error) {
+// way out, at the port that the Cluster has for them. It says whether these are all: whether none that may have a domain
+// has no address.
+func (r *Reconciler) servers(ctx context.Context, s *scope) (servers []netip.AddrPort, all bool, err error) {
 	list := &infrav1.LibvirtMachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(s.infra.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: clusterName(s.infra)}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("listing the LibvirtMachines of the control plane: %w", err)
+		return nil, false, fmt.Errorf("listing the LibvirtMachines of the control plane: %w", err)
 	}
 	port := cmp.Or(s.cluster.Spec.ClusterNetwork.APIServerPort, defaultPort)
-	servers := []netip.AddrPort{}
+	servers, all = []netip.AddrPort{}, true
 	for i := range list.Items {
-		address := addressOf(&list.Items[i])
-		if address.IsValid() && list.Items[i].DeletionTimestamp.IsZero() {
+		machine := &list.Items[i]
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if address := addressOf(machine); address.IsValid() {
 			servers = append(servers, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // the CRD has its limits
+		} else if machine.Spec.ProviderID != "" {
+			all = false
 		}
 	}
-	return servers, nil
+	return servers, all, nil
 }
 
 // addressOf is the first IP address of a machine: that of its first interface. Not valid when it has none.

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -64,7 +65,8 @@ func newBalanced(t *testing.T, endpoint string, change func(*infrav1.LibvirtClus
 	}, func(infra *infrav1.LibvirtCluster) {
 		infra.UID = "uid-blue"
 		infra.Spec.ControlPlaneLoadBalancer = infrav1.ControlPlaneLoadBalancerSpec{Type: infrav1.LoadBalancerHAProxy,
-			HAProxy: &infrav1.HAProxySpec{Image: infrav1.ImageSpec{Volume: "haproxy"}, CPUs: 1, Network: "lan"}}
+			HAProxy: &infrav1.HAProxySpec{Image: infrav1.ImageSpec{Volume: "haproxy"}, CPUs: 1, Network: "lan",
+				RootDisk: infrav1.RootDiskSpec{Size: resource.MustParse("4Gi")}}}
 		if change != nil {
 			change(infra)
 		}
@@ -158,6 +160,7 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	b.Expect(machine.Labels).To(And(HaveKeyWithValue(clusterv1.ClusterNameLabel, "blue"), HaveKeyWithValue(infrav1.LoadBalancerLabel, "blue")))
 	b.Expect(machine.Spec.Image.Volume).To(Equal("haproxy"))
 	b.Expect(machine.Spec.Interfaces[0].Network).To(Equal("lan"))
+	b.Expect(machine.Spec.RootDisk.Size.String()).To(Equal("4Gi"))
 	mac := machine.Spec.Interfaces[0].MACAddress
 	b.Expect(mac).To(And(Not(BeEmpty()), Equal(get(b.WithT, b).Annotations[infrav1.LoadBalancerMACAddressAnnotation])))
 	b.Expect(b.reason()).To(Equal(infrav1.LoadBalancerNotRunningReason))

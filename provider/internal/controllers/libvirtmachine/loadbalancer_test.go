@@ -104,6 +104,30 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	w.Expect(m.Ledger.Reserved()).To(BeZero())
 }
 
+// TestMovedLoadBalancer: `clusterctl move` drops the status of a load balancer that runs. What was there is found again,
+// and the configuration is brought there once more.
+func TestMovedLoadBalancer(t *testing.T) {
+	w := newBalancerWorld(t, oneServer)
+	w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
+	before, left, disk := w.infra(), w.left(), w.disk()
+	infra := w.infra()
+	infra.Status = infrav1.LibvirtMachineStatus{}
+	w.Expect(w.api.Status().Update(t.Context(), infra)).To(Succeed())
+	w.hosts["a"].ForgetCalls()
+	m := w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
+	w.Expect(w.infra().Status.Addresses).To(Equal(before.Status.Addresses))
+	w.Expect(w.isProvisioned()).To(BeTrue())
+	w.Expect(w.infra().Spec).To(Equal(before.Spec))
+	w.Expect(w.left()).To(Equal(left))
+	w.Expect(w.disk()).To(Equal(disk))
+	for _, call := range w.hosts["a"].Calls() {
+		w.Expect(string(call.Operation)).ToNot(Or(HavePrefix("Define"), HavePrefix("Start"), HavePrefix("Create"), HavePrefix("Delete")), "%v", call)
+	}
+	w.delete()
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(BeEmpty())
+}
+
 // TestLoadBalancerKilledAfterEachCall kills the manager after each of its calls in a load balancer's life, with a
 // configuration that changes in the middle of it. The end is always the same.
 func TestLoadBalancerKilledAfterEachCall(t *testing.T) {
