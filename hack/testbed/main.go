@@ -1,13 +1,14 @@
 // Command testbed is for developers: it builds what the testbed is made of, and keeps one running to
 // play with.
 //
-//	testbed build    build the pinned tools and the guest's image that aren't in the cache yet
+//	testbed build    build the pinned tools and the guests' images that aren't in the cache yet
 //	testbed up       start a management cluster with the provider and three libvirt hosts
 //	testbed down     take all of it away
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -40,5 +41,5 @@ func build() error {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		return nil
 	}
-	return testbed.PrepareGuest()
+	return errors.Join(testbed.PrepareGuest(), testbed.PrepareBalancer())
 }

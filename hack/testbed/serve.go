@@ -36,7 +36,7 @@ func prepareToServe() error {
 	if err := os.Setenv(serverVariable, listener.Addr().String()); err != nil {
 		return err
 	}
-	return errors.Join(testbed.Prepare(), testbed.PrepareGuest())
+	return errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer())
 }
 
 // serve runs the testbed in the sandbox until it is asked to end.

@@ -19,8 +19,11 @@ import (
 // preparedVariable has what was prepared, for the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
 
-// guestVariable has the path of the guest's image.
-const guestVariable = "TESTBED_GUEST_IMAGE"
+// guestVariable has the path of the guest's image, and balancerVariable that of load balancers.
+const (
+	guestVariable    = "TESTBED_GUEST_IMAGE"
+	balancerVariable = "TESTBED_BALANCER_IMAGE"
+)
 
 // prepared is what is built before there is a sandbox, which has no network.
 type prepared struct {
@@ -194,7 +197,12 @@ func cacheFolder() (string, error) {
 
 // PrepareGuest makes the guest's image, where it isn't in the cache. It is for sandbox.Main, outside of
 // the sandbox.
-func PrepareGuest() error {
+func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
+
+// PrepareBalancer is PrepareGuest for load balancers' image.
+func PrepareBalancer() error { return prepareImage(guest.BalancerImage, balancerVariable) }
+
+func prepareImage(build func(ctx context.Context, project, cache string) (string, error), variable string) error {
 	root, err := pinned.FindRoot()
 	if err != nil {
 		return err
@@ -203,16 +211,21 @@ func PrepareGuest() error {
 	if err != nil {
 		return err
 	}
-	image, err := guest.Image(context.Background(), root, cache)
+	image, err := build(context.Background(), root, cache)
 	if err != nil {
 		return err
 	}
-	return os.Setenv(guestVariable, image)
+	return os.Setenv(variable, image)
 }
 
 // GuestImage is the path of the guest's image, a qcow2, after PrepareGuest.
 func GuestImage() string {
 	return os.Getenv(guestVariable)
+}
+
+// BalancerImage is the path of load balancers' image after PrepareBalancer, and empty without.
+func BalancerImage() string {
+	return os.Getenv(balancerVariable)
 }
 
 // held keeps locks from being collected, and with that given up.

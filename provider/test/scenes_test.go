@@ -32,6 +32,7 @@ func played(scenes []scene) []scene {
 // run at the same time, the longest one first.
 var beside = []scene{
 	{name: "a host is cut off for minutes", run: hostCutOff, more: true},
+	{name: "a load balancer's life", run: balancerLife, more: true},
 	{name: "a deployment's life", run: deploymentLife},
 	{name: "a host is maintained", run: hostMaintained, more: true},
 	{name: "addresses from pools", run: addressesLife, more: true},

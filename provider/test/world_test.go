@@ -35,7 +35,7 @@ import (
 const patience = 10 * time.Minute
 
 func TestMain(m *testing.M) {
-	prepare := func() error { return errors.Join(testbed.Prepare(), testbed.PrepareGuest()) }
+	prepare := func() error { return errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer()) }
 	os.Exit(sandbox.Main(prepare, m.Run))
 }
 

@@ -1,5 +1,5 @@
-// Package guest makes the image of a tiny guest: Debian's kernel for clouds, and an initramfs with one
-// program. It is started by UEFI from a disk, as any other image, and is up in seconds without
+// Package guest makes the images of tiny guests: Debian's kernel for clouds, and an initramfs with one
+// program. They are started by UEFI from a disk, as any other image, and are up in seconds without
 // hardware virtualization.
 package guest
 
@@ -29,7 +29,12 @@ const format = "2"
 // Image returns the path of the guest's image, a qcow2, in a folder for it, where it is made once. It
 // is made of Debian's packages of the kernel and of systemd-boot, which apt-get downloads, and of the
 // program that go builds in the folder of this project.
-func Image(ctx context.Context, project, cache string) (_ string, err error) {
+func Image(ctx context.Context, project, cache string) (string, error) {
+	return image(ctx, project, cache, addition{name: "guest", size: 48 << 20})
+}
+
+// image makes an image with an addition.
+func image(ctx context.Context, project, cache string, more addition) (_ string, err error) {
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("the testbed's guest is for amd64, and this is %s", runtime.GOARCH)
 	}
@@ -53,12 +58,16 @@ func Image(ctx context.Context, project, cache string) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(content, "%s %s %s", format, kernel, loader))
-	image := filepath.Join(cache, "guest-"+hex.EncodeToString(sum[:8])+".qcow2")
+	added, err := more.sum()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(fmt.Appendf(content, "%s %s %s %s", format, kernel, loader, added))
+	image := filepath.Join(cache, more.name+"-"+hex.EncodeToString(sum[:8])+".qcow2")
 	if _, err := os.Stat(image); err == nil {
 		return image, nil
 	}
-	made, err := build(ctx, work, kernel, loader)
+	made, err := build(ctx, work, kernel, loader, more)
 	if err != nil {
 		return "", fmt.Errorf("making the guest's image: %w", err)
 	}
@@ -124,8 +133,8 @@ func show(ctx context.Context, name string) (string, error) {
 }
 
 // build makes the image in a folder that has the program already.
-func build(ctx context.Context, work, kernel, loader string) (string, error) {
-	for _, name := range []string{kernel, loader} {
+func build(ctx context.Context, work, kernel, loader string, more addition) (string, error) {
+	for _, name := range append([]string{kernel, loader}, more.packages...) {
 		download := exec.CommandContext(ctx, "apt-get", "download", "-qq", name)
 		download.Dir = work
 		if err := run(download); err != nil {
@@ -147,10 +156,10 @@ func build(ctx context.Context, work, kernel, loader string) (string, error) {
 		return "", fmt.Errorf("the package %s should have one kernel, and has %v: %w", kernel, kernels, err)
 	}
 	initramfs := filepath.Join(work, "initrd")
-	if err := writeInitramfs(initramfs, filepath.Join(work, "init"), tree); err != nil {
+	if err := writeInitramfs(initramfs, filepath.Join(work, "init"), tree, more); err != nil {
 		return "", err
 	}
-	return writeDisk(ctx, work, kernels[0], initramfs, filepath.Join(tree, "usr/lib/systemd/boot/efi/systemd-bootx64.efi"))
+	return writeDisk(ctx, work, more.size, kernels[0], initramfs, filepath.Join(tree, "usr/lib/systemd/boot/efi/systemd-bootx64.efi"))
 }
 
 const bootEntry = `title testbed guest
@@ -161,7 +170,7 @@ options console=ttyS0 quiet panic=5
 
 // writeDisk makes a disk with a FAT file system and nothing else: the folder that UEFI looks for on
 // disks that it doesn't know, a boot loader, and what that starts.
-func writeDisk(ctx context.Context, work, kernel, initramfs, loader string) (string, error) {
+func writeDisk(ctx context.Context, work string, size int64, kernel, initramfs, loader string) (string, error) {
 	raw, image := filepath.Join(work, "disk.raw"), filepath.Join(work, "disk.qcow2")
 	files := map[string]string{"loader.conf": "timeout 0\n", "guest.conf": bootEntry}
 	for name, content := range files {
@@ -169,7 +178,6 @@ func writeDisk(ctx context.Context, work, kernel, initramfs, loader string) (str
 			return "", err
 		}
 	}
-	const size = 48 << 20
 	if err := os.WriteFile(raw, nil, 0o644); err != nil {
 		return "", err
 	}
@@ -199,7 +207,7 @@ func writeDisk(ctx context.Context, work, kernel, initramfs, loader string) (str
 
 // writeInitramfs writes the program and the modules with what those need, in an order in which they
 // can be loaded.
-func writeInitramfs(target, program, tree string) error {
+func writeInitramfs(target, program, tree string, more addition) error {
 	all := map[string]string{}
 	err := filepath.WalkDir(filepath.Join(tree, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
 		if name, _, is := strings.Cut(filepath.Base(path), ".ko"); is {
@@ -232,6 +240,9 @@ func writeInitramfs(target, program, tree string) error {
 		}
 	}
 	archive.bytes("modules/order", []byte(list.String()), 0o644)
+	if err := more.write(archive, tree); err != nil {
+		return err
+	}
 	return os.WriteFile(target, archive.end(), 0o644)
 }
 

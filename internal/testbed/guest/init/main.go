@@ -1,7 +1,7 @@
 // Command init is all that a guest of the testbed runs: process 1 of a Linux that has nothing but a
 // kernel and its drivers. It gets an address by DHCP, reads the NoCloud seed, and tells whoever
 // listens at the gateway what it was given, so that a test sees that the guest received what Cluster
-// API sent.
+// API sent. Then it plays an API server, or the load balancer that its user-data makes of it.
 package main
 
 import (
@@ -54,10 +54,11 @@ func boot() error {
 	if err := powerButtons("/dev/input"); err != nil {
 		return err
 	}
-	result, network, err := readSeed()
+	given, err := readSeed()
 	if err != nil {
 		return err
 	}
+	result := given.report
 	uuid, err := os.ReadFile("/sys/class/dmi/id/product_uuid")
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	lease, err := bringUp(device, network)
+	lease, err := bringUp(device, given.network)
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,9 @@ func boot() error {
 		return err
 	}
 	fmt.Printf("testbed guest: %+v\n", result)
+	if err := serve(given); err != nil {
+		return err
+	}
 	return send(result, lease.gateway)
 }
 
@@ -137,46 +141,61 @@ func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
+// seed is what a guest is given on a disk.
+type seed struct {
+	// report has what the guest tells of it.
+	report report.Report
+	// disk is the device, such as /dev/vdb. Empty where there is none.
+	disk string
+	// userData and network come as they are. The latter is nil where there is none.
+	userData, network []byte
+}
+
 // readSeed finds the disk with the seed by its label, as cloud-init does
 // (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). A guest without one
-// says so too. The seed's network-config comes as it is, and is nil where it has none.
-func readSeed() (result report.Report, network []byte, err error) {
+// says so too.
+func readSeed() (seed, error) {
 	devices, err := filepath.Glob("/sys/block/vd*")
 	if err != nil {
-		return result, nil, err
+		return seed{}, err
 	}
 	for _, device := range devices {
 		disk := filepath.Join("/dev", filepath.Base(device))
 		labelled, err := isSeed(disk)
 		if err != nil {
-			return result, nil, err
+			return seed{}, err
 		}
 		if !labelled {
 			continue
 		}
 		if err := unix.Mount(disk, seedFolder, "iso9660", unix.MS_RDONLY, ""); err != nil {
-			return result, nil, fmt.Errorf("mounting the seed %s: %w", disk, err)
+			return seed{}, fmt.Errorf("mounting the seed %s: %w", disk, err)
 		}
-		metaData, err := os.ReadFile(filepath.Join(seedFolder, "meta-data"))
-		if err != nil {
-			return result, nil, err
-		}
-		if err := yaml.Unmarshal(metaData, &result.MetaData); err != nil {
-			return result, nil, fmt.Errorf("reading the meta-data: %w", err)
-		}
-		userData, err := os.ReadFile(filepath.Join(seedFolder, "user-data"))
-		if err != nil {
-			return result, nil, err
-		}
-		sum := sha256.Sum256(userData)
-		result.UserDataSHA256 = hex.EncodeToString(sum[:])
-		network, err = os.ReadFile(filepath.Join(seedFolder, "network-config"))
-		if errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-		return result, network, err
+		return readSeedFrom(disk, seedFolder)
 	}
-	return result, nil, nil
+	return seed{}, nil
+}
+
+// readSeedFrom reads the seed of a disk that is mounted on a folder.
+func readSeedFrom(disk, folder string) (seed, error) {
+	given := seed{disk: disk}
+	metaData, err := os.ReadFile(filepath.Join(folder, "meta-data"))
+	if err != nil {
+		return seed{}, err
+	}
+	if err := yaml.Unmarshal(metaData, &given.report.MetaData); err != nil {
+		return seed{}, fmt.Errorf("reading the meta-data: %w", err)
+	}
+	if given.userData, err = os.ReadFile(filepath.Join(folder, "user-data")); err != nil {
+		return seed{}, err
+	}
+	sum := sha256.Sum256(given.userData)
+	given.report.UserDataSHA256 = hex.EncodeToString(sum[:])
+	given.network, err = os.ReadFile(filepath.Join(folder, "network-config"))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return given, err
 }
 
 // isSeed reads the label of a disk's ISO 9660 file system, if it has one.
