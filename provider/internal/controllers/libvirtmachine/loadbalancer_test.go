@@ -128,6 +128,25 @@ func TestMovedLoadBalancer(t *testing.T) {
 	w.Expect(w.left()).To(BeEmpty())
 }
 
+// TestMovedLoadBalancerIsLost: the domain was lost during the move. The machine has nothing that says it once ran, and
+// runs again, as the same one.
+func TestMovedLoadBalancerIsLost(t *testing.T) {
+	w := newBalancerWorld(t, oneServer)
+	w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
+	left, uuid := w.left(), w.uuid()
+	infra := w.infra()
+	infra.Status = infrav1.LibvirtMachineStatus{}
+	w.Expect(w.api.Status().Update(t.Context(), infra)).To(Succeed())
+	w.hosts["a"].RemoveDomain(uuid)
+	m := w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
+	w.Expect(w.uuid()).To(Equal(uuid))
+	w.Expect(w.left()).To(Equal(left))
+	w.Expect(w.disk()).To(ContainSubstring("198.51.100.1:6443"))
+	w.delete()
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(BeEmpty())
+}
+
 // TestLoadBalancerKilledAfterEachCall kills the manager after each of its calls in a load balancer's life, with a
 // configuration that changes in the middle of it. The end is always the same.
 func TestLoadBalancerKilledAfterEachCall(t *testing.T) {
