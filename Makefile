@@ -39,10 +39,6 @@ release: ## Build the provider's release into out/release and publish it to the 
 test: verify testbed ## Run all checks and tests; builds what they need once, and keeps it in a cache
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -timeout 40m ./provider/test ./...
 
-.PHONY: scenes
-scenes: testbed ## Play all scenes of the testbed, also those that make test has no time for; nothing else should run then
-	go test -timeout 80m -count=1 ./provider/test -run TestScenes -scenes.all
-
 .PHONY: testbed
 testbed: ## Build and install what the testbed is made of: a management cluster of processes, and libvirt hosts
 	hack/tools/libvirt

@@ -98,14 +98,10 @@ const claimed = "claimed"
 // demoAddress counts after those of addressesLife.
 const demoAddress = 8
 
-// makeDemo makes the cluster of the scenes that are played alone. Where all are, its endpoint comes from a pool, as does
-// the address of one machine, which belongs to nobody but the cluster.
+// makeDemo makes the cluster of the scenes that are played alone. Its endpoint comes from a pool, as does the
+// address of one machine, which belongs to nobody but the cluster.
 func (w *world) makeDemo(ctx context.Context, g *WithT) {
 	w.demo = w.newCluster(ctx, g, "demo")
-	if !*all {
-		w.demo.make(ctx, g, 3)
-		return
-	}
 	endpoint := w.demo.endpointPool(ctx, g)
 	w.demo.apply(ctx, g, changed(g, w.demo.generate(ctx, g, 3), map[string]func(map[string]any){
 		"LibvirtCluster": endpointFromPool(g, endpoint),
@@ -119,9 +115,6 @@ func (w *world) makeDemo(ctx context.Context, g *WithT) {
 
 // demoClaimed: the demo cluster has its addresses of pools, wherever it was moved to.
 func (w *world) demoClaimed(ctx context.Context, g Gomega) {
-	if !*all {
-		return
-	}
 	var object clusterv1.Machine
 	g.Expect(w.demo.client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: claimed}, &object)).To(Succeed())
 	pool := ipamv1.IPPoolReference{APIGroup: poolKind.Group, Kind: poolKind.Kind, Name: claimed}
@@ -132,9 +125,6 @@ func (w *world) demoClaimed(ctx context.Context, g Gomega) {
 // demoDeleted: the demo cluster leaves nothing, neither on hosts nor in pools.
 func demoDeleted(ctx context.Context, g *WithT, w *world) {
 	w.demo.delete(ctx, g)
-	if !*all {
-		return
-	}
 	for _, name := range []string{claimed, "endpoint"} {
 		w.demo.inUse(ctx, g, ipamv1.IPPoolReference{Name: name}, 0, 1)
 	}

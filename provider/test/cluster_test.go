@@ -115,6 +115,11 @@ func (c *cluster) machines(ctx context.Context, g Gomega, labels client.Matching
 func (c *cluster) whole(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
 	m := c.provisioned(ctx, g, object)
 	g.Expect(m.machine.Status.NodeRef.Name).To(Equal(object.Name))
+	workload, is := c.player.Client(c.key)
+	g.Expect(is).To(BeTrue())
+	var node corev1.Node
+	g.Expect(workload.Get(ctx, client.ObjectKey{Name: object.Name}, &node)).To(Succeed())
+	g.Expect(node.Spec.ProviderID).To(Equal(m.infra.Spec.ProviderID))
 	// The guest has read its seed, whose secrets stay nowhere then.
 	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.SeedRemovedCondition, "True")), object.Name)
 	g.Expect(c.hosts[m.infra.Spec.HostName].Volumes()).To(And(ContainElement(m.uuid()+"-root"), Not(ContainElement(m.uuid()+"-seed"))))

@@ -29,14 +29,10 @@ type cutOff struct{ *cluster }
 // meanwhile, and all of it goes on once packets are let through.
 func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	c := cutOff{w.newCluster(ctx, g, "cutoff")}
-	c.makeBare(ctx, g)
-	patch(ctx, g, c.client, c.key, &infrav1.LibvirtCluster{}, func(o *infrav1.LibvirtCluster) {
-		o.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "failure-domain", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "c"}}}}
-	})
+	c.makeBare(ctx, g, "b", "c")
 	c.makeIn(ctx, g, "stays", "c")
 	c.makeIn(ctx, g, "doomed", "c")
-	stays, doomed := c.whenMade(ctx, g, "stays", "host-c1"), c.whenMade(ctx, g, "doomed", "host-c1")
+	stays, doomed := c.startedOn(ctx, g, "stays", "host-c1"), c.startedOn(ctx, g, "doomed", "host-c1")
 
 	host := c.hosts["host-c1"].Namespace
 	g.Expect(host.Cut()).To(Succeed())
@@ -48,7 +44,7 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 		g.Expect(c.reachable(ctx, g, "host-c1")).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", infrav1.ConnectionFailedReason)))
 	})
 	c.makeIn(ctx, g, "elsewhere", "")
-	elsewhere := c.whenMade(ctx, g, "elsewhere", "host-b1")
+	elsewhere := c.startedOn(ctx, g, "elsewhere", "host-b1")
 	for time.Since(since) < cutOffFor {
 		c.waits(ctx, g, stays, doomed)
 		time.Sleep(5 * time.Second)
@@ -57,7 +53,7 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.reachable(ctx, g, "host-c1")).To(HaveField("Status", metav1.ConditionFalse))
 	g.Expect(host.Mend()).To(Succeed())
 
-	asked := c.whenMade(ctx, g, "asked", "host-c1")
+	asked := c.startedOn(ctx, g, "asked", "host-c1")
 	eventually(g, func(g Gomega) {
 		g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(&doomed.infra), &infrav1.LibvirtMachine{})).To(MatchError(apierrors.IsNotFound, "not found"))
 		g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(&doomed.machine), &clusterv1.Machine{})).To(MatchError(apierrors.IsNotFound, "not found"))
@@ -80,17 +76,6 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 // makeIn makes a machine in a failure domain, or in any.
 func (c cutOff) makeIn(ctx context.Context, g *WithT, name, failureDomain string) {
 	c.makeMachineIn(ctx, g, name, failureDomain, func(*infrav1.LibvirtMachineSpec) {})
-}
-
-// whenMade waits until a machine is provisioned on a host.
-func (c cutOff) whenMade(ctx context.Context, g *WithT, name, host string) (m machine) {
-	eventually(g, func(g Gomega) {
-		var object clusterv1.Machine
-		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &object)).To(Succeed())
-		m = c.provisioned(ctx, g, object)
-	})
-	g.Expect(m.infra.Spec.HostName).To(Equal(host), name)
-	return m
 }
 
 // reachable is the condition Reachable of a host.

@@ -24,10 +24,16 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 	c.makeMachine(ctx, g, "full", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.TPM = &infrav1.TPMSpec{}
 		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi")}}
+		spec.RootDisk.Clone = infrav1.CloneFull
+		spec.CPU.Mode = infrav1.CPUModeMaximum
 	})
 	// The guest's boot loader has no signature that firmware would know, and so never starts.
 	c.makeMachine(ctx, g, "secure", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.Firmware.SecureBoot = ptr.To(true)
+	})
+	const ignition = `{"ignition":{"version":"3.4.0"}}`
+	c.makeMachineOf(ctx, g, "ignited", map[string][]byte{"format": []byte("ignition"), "value": []byte(ignition)}, "", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
 	})
 
 	var full machine
@@ -39,7 +45,21 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 	g.Expect(full.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
 	g.Expect(full.report.TPM).To(Equal("2"))
 	g.Expect(c.domainXML(g, full.infra)).To(And(
-		ContainSubstring("<tpm model='tpm-crb'>"), ContainSubstring("<serial>data</serial>"), ContainSubstring("<feature enabled='no' name='enrolled-keys'/>")))
+		ContainSubstring("<tpm model='tpm-crb'>"), ContainSubstring("<serial>data</serial>"), ContainSubstring("<feature enabled='no' name='enrolled-keys'/>"),
+		ContainSubstring("<cpu mode='maximum'")))
+	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("<backingStore>"), "a full clone needs no image")
+
+	var ignited infrav1.LibvirtMachine
+	eventually(g, func(g Gomega) {
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "ignited"}, &ignited)).To(Succeed())
+		g.Expect(ignited.Status.Conditions).To(ContainElement(isCondition(infrav1.InstanceReadyCondition, "True")))
+		reports, _ := c.hosts[ignited.Spec.HostName].Reports()
+		g.Expect(reports).To(ContainElement(And(
+			HaveField("SystemUUID", uuidOf(ignited.Spec.ProviderID)), HaveField("IgnitionSHA256", sha256Of([]byte(ignition))),
+			HaveField("MetaData", BeZero()))))
+	})
+	g.Expect(c.rootDiskXML(g, ignited)).To(ContainSubstring("<backingStore>"), "an overlay holds what differs from its image")
+	c.guests[uuidOf(ignited.Spec.ProviderID)] = goneGuest{host: ignited.Spec.HostName, mac: ignited.Spec.Interfaces[0].MACAddress}
 
 	var secure infrav1.LibvirtMachine
 	eventually(g, func(g Gomega) {
@@ -61,11 +81,21 @@ func (c *cluster) domainXML(g *WithT, infra infrav1.LibvirtMachine) string {
 	return text
 }
 
-// makeBare makes a cluster that has infrastructure and nothing else.
-func (c *cluster) makeBare(ctx context.Context, g *WithT) {
+func (c *cluster) rootDiskXML(g *WithT, infra infrav1.LibvirtMachine) string {
+	text, err := c.hosts[infra.Spec.HostName].VolumeXML(uuidOf(infra.Spec.ProviderID) + "-root")
+	g.Expect(err).ToNot(HaveOccurred())
+	return text
+}
+
+// makeBare makes a cluster that has infrastructure and nothing else, on all hosts or on some failure domains'.
+func (c *cluster) makeBare(ctx context.Context, g *WithT, failureDomains ...string) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}
 	infra := &infrav1.LibvirtCluster{ObjectMeta: meta}
 	infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.endpoint.String(), Port: 6443}
+	if len(failureDomains) > 0 {
+		infra.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "failure-domain", Operator: metav1.LabelSelectorOpIn, Values: failureDomains}}}
+	}
 	g.Expect(c.client.Create(ctx, infra)).To(Succeed())
 	object := &clusterv1.Cluster{ObjectMeta: meta}
 	object.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtCluster", Name: c.key.Name}
@@ -80,8 +110,15 @@ func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change
 
 // makeMachineIn is makeMachine in a failure domain, or in any when that is empty.
 func (c *cluster) makeMachineIn(ctx context.Context, g *WithT, name, failureDomain string, change func(*infrav1.LibvirtMachineSpec)) {
+	c.makeMachineOf(ctx, g, name, map[string][]byte{"value": []byte("#cloud-config\n")}, failureDomain, change)
+}
+
+// makeMachineOf is makeMachineIn with a Secret of a bootstrap provider.
+func (c *cluster) makeMachineOf(
+	ctx context.Context, g *WithT, name string, bootstrap map[string][]byte, failureDomain string, change func(*infrav1.LibvirtMachineSpec),
+) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.key.Name}}
-	secret := &corev1.Secret{ObjectMeta: meta, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config\n")}}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: clusterv1.ClusterSecretType, Data: bootstrap}
 	g.Expect(c.client.Create(ctx, secret)).To(Succeed())
 	infra := &infrav1.LibvirtMachine{ObjectMeta: meta, Spec: c.guestSpec(g)}
 	change(&infra.Spec)

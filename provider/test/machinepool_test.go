@@ -4,11 +4,15 @@ import (
 	"context"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// poolLife: workers by a MachinePool of the flavor machinepool are spread and scaled.
+// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled and rolled out.
 func poolLife(ctx context.Context, g *WithT, w *world) {
 	p := &pool{cluster: w.newCluster(ctx, g, "pool"), key: client.ObjectKey{Namespace: "pool", Name: "pool-mp-0"}}
 	p.make(ctx, g, 3, "--flavor=machinepool")
@@ -18,8 +22,14 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 		hosts = append(hosts, m.infra.Spec.HostName)
 	}
 	g.Expect(hosts).To(ConsistOf("host-a1", "host-a2", "host-b1"))
+	chosen := first[1:]
+	for _, m := range chosen {
+		patch(ctx, g, p.client, client.ObjectKeyFromObject(&m.machine), &clusterv1.Machine{}, func(o *clusterv1.Machine) {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, clusterv1.DeleteMachineAnnotation, "")
+		})
+	}
 	one := p.scale(ctx, g, 1)
-	g.Expect(names(first)).To(ContainElements(names(one)))
+	g.Expect(names(one)).To(Equal(names(first[:1])), "those that were chosen to go go first")
 	two := p.scale(ctx, g, 2)
 	g.Expect(names(two)).To(ContainElements(names(one)))
 	for _, name := range names(two) {
@@ -27,6 +37,15 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 			g.Expect(names(first)).ToNot(ContainElement(name), "a machine's name is used once")
 		}
 	}
+	patch(ctx, g, p.client, p.key, &infrav1.LibvirtMachinePool{}, func(o *infrav1.LibvirtMachinePool) {
+		o.Spec.Template.Spec.Memory = resource.MustParse("288Mi")
+	})
+	eventually(g, func(g Gomega) {
+		for _, m := range p.availableNow(ctx, g, 2) {
+			g.Expect(m.infra.Spec.Memory.String()).To(Equal("288Mi"))
+			g.Expect(names(two)).ToNot(ContainElement(m.machine.Name))
+		}
+	})
 	p.delete(ctx, g)
 }
 
@@ -44,24 +63,27 @@ func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
 // available waits until the MachinePool has its machines, each of them whole, with its node, and until
 // hosts have nothing else.
 func (p *pool) available(ctx context.Context, g *WithT, count int) (machines []machine) {
-	eventually(g, func(g Gomega) {
-		var object clusterv1.MachinePool
-		g.Expect(p.client.Get(ctx, p.key, &object)).To(Succeed())
-		g.Expect(object.Status.Replicas).To(HaveValue(BeEquivalentTo(count)))
-		g.Expect(object.Status.AvailableReplicas).To(HaveValue(BeEquivalentTo(count)))
-		machines = p.machines(ctx, g, client.MatchingLabels{clusterv1.MachinePoolNameLabel: p.key.Name})
-		g.Expect(machines).To(HaveLen(count))
-		var ids, nodes []string
-		for _, m := range machines {
-			ids = append(ids, m.infra.Spec.ProviderID)
-		}
-		for _, ref := range object.Status.NodeRefs {
-			nodes = append(nodes, ref.Name)
-		}
-		g.Expect(object.Spec.ProviderIDList).To(ConsistOf(ids))
-		g.Expect(nodes).To(ConsistOf(names(machines)))
-		p.exactly(ctx, g)
-	})
+	eventually(g, func(g Gomega) { machines = p.availableNow(ctx, g, count) })
+	return machines
+}
+
+func (p *pool) availableNow(ctx context.Context, g Gomega, count int) []machine {
+	var object clusterv1.MachinePool
+	g.Expect(p.client.Get(ctx, p.key, &object)).To(Succeed())
+	g.Expect(object.Status.Replicas).To(HaveValue(BeEquivalentTo(count)))
+	g.Expect(object.Status.AvailableReplicas).To(HaveValue(BeEquivalentTo(count)))
+	machines := p.machines(ctx, g, client.MatchingLabels{clusterv1.MachinePoolNameLabel: p.key.Name})
+	g.Expect(machines).To(HaveLen(count))
+	var ids, nodes []string
+	for _, m := range machines {
+		ids = append(ids, m.infra.Spec.ProviderID)
+	}
+	for _, ref := range object.Status.NodeRefs {
+		nodes = append(nodes, ref.Name)
+	}
+	g.Expect(object.Spec.ProviderIDList).To(ConsistOf(ids))
+	g.Expect(nodes).To(ConsistOf(names(machines)))
+	p.exactly(ctx, g)
 	return machines
 }
 

@@ -2,8 +2,6 @@ package test
 
 import (
 	"context"
-	"flag"
-	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -15,32 +13,34 @@ import (
 type scene struct {
 	name string
 	run  func(ctx context.Context, g *WithT, w *world)
-	// more says that the scene is played with -scenes.all only.
-	more bool
 }
 
-// all has all scenes played. Each has a cluster with an API server of its own, and all of them at once are more
-// than two processors can do beside the other tests.
-var all = flag.Bool("scenes.all", false, "play all scenes, also those that two processors have no time for beside other tests")
-
-// played are those of some scenes that are to be played.
-func played(scenes []scene) []scene {
-	return slices.DeleteFunc(slices.Clone(scenes), func(s scene) bool { return s.more && !*all })
+// test plays the scene. Where it fails, it shows what there is of all clusters then, before others delete theirs.
+func (s scene) test(ctx context.Context, w *world) func(*testing.T) {
+	return func(t *testing.T) {
+		defer func() {
+			if t.Failed() {
+				t.Log(w.describe(ctx))
+			}
+		}()
+		s.run(ctx, NewWithT(t), w)
+	}
 }
 
 // beside are scenes that don't notice each other: each has a cluster and a namespace of its own. They
 // run at the same time, the longest one first.
 var beside = []scene{
-	{name: "a host is cut off for minutes", run: hostCutOff, more: true},
-	{name: "a load balancer's life", run: balancerLife, more: true},
+	{name: "a host is cut off for minutes", run: hostCutOff},
+	{name: "a load balancer's life", run: balancerLife},
 	{name: "a deployment's life", run: deploymentLife},
-	{name: "a host is maintained", run: hostMaintained, more: true},
-	{name: "addresses from pools", run: addressesLife, more: true},
+	{name: "a host is maintained", run: hostMaintained},
+	{name: "addresses from pools", run: addressesLife},
 	{name: "a machine pool's life", run: poolLife},
 	{name: "a topology's life", run: topologyLife},
-	{name: "a machine is updated in place", run: updatedInPlace, more: true},
-	{name: "orphans are collected", run: orphansCollected, more: true},
+	{name: "a machine is updated in place", run: updatedInPlace},
+	{name: "orphans are collected", run: orphansCollected},
 	{name: "hardware", run: hardware},
+	{name: "a host is kept for one namespace and CPUs of it for one machine", run: keptHost},
 	{name: "a host's key is pinned", run: hostKeyPinned},
 	{name: "a second management cluster is started", run: secondStarted},
 }
@@ -53,9 +53,9 @@ const scenesAtOnce = 6
 // cluster of the first scene until the last of them deletes it.
 var alone = []scene{
 	{name: "libvirtd is killed and started again", run: daemonKilled},
-	{name: "nothing else was taken for an orphan", run: nothingElseOrphaned, more: true},
+	{name: "nothing else was taken for an orphan", run: nothingElseOrphaned},
 	{name: "a cluster is moved", run: moved},
-	{name: "what was moved stays", run: movedStays, more: true},
+	{name: "what was moved stays", run: movedStays},
 	{name: "deletion leaves nothing", run: demoDeleted},
 }
 
@@ -69,19 +69,19 @@ func TestScenes(t *testing.T) {
 		// Not t.Parallel, which counts processors: scenes wait more than they work.
 		var group errgroup.Group
 		group.SetLimit(scenesAtOnce)
-		for _, scene := range played(beside) {
+		for _, scene := range beside {
 			group.Go(func() error {
-				t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) })
+				t.Run(scene.name, scene.test(ctx, w))
 				return nil
 			})
 		}
 		_ = group.Wait() // failures are the tests'
 	})
-	for _, scene := range played(alone) {
+	for _, scene := range alone {
 		if t.Failed() {
 			return
 		}
-		t.Run(scene.name, func(t *testing.T) { scene.run(ctx, NewWithT(t), w) })
+		t.Run(scene.name, scene.test(ctx, w))
 	}
 	w.nothingLeft(g)
 }

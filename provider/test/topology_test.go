@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// topologyLife: a Cluster of the ClusterClass comes up, and a variable that is changed replaces the
-// workers and nothing else.
+// topologyLife: a Cluster of the ClusterClass comes up, though its kubelets know no provider IDs, and a variable that is
+// changed replaces the workers and nothing else.
 func topologyLife(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "topology")
+	w.player.Unaware(c.key)
 	c.make(ctx, g, 1, "--flavor=topology")
 	var deployments clusterv1.MachineDeploymentList
 	g.Expect(c.client.List(ctx, &deployments, client.InNamespace(c.key.Namespace))).To(Succeed())

@@ -81,9 +81,7 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	t.Helper()
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())
-	if *all {
-		maps.Copy(variables, options)
-	}
+	maps.Copy(variables, options)
 	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Variables: variables})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() {
@@ -104,10 +102,7 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	// Both wait more than they work.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bed.Init(groupCtx) })
-	specs := testbed.DefaultHosts
-	if *all {
-		specs = slices.Concat(specs, maintainedHosts, cutOffHosts)
-	}
+	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts, cutOffHosts, keptHosts)
 	w.registered, err = bed.StartHosts(ctx, specs)
 	g.Expect(errors.Join(err, group.Wait())).To(Succeed())
 	g.Expect(bed.ServeGuest(ctx)).To(Succeed())
@@ -117,15 +112,31 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	}
 	w.player, err = bed.PlayWorkloads(ctx, w.registered.All)
 	g.Expect(err).ToNot(HaveOccurred())
-	if *all {
-		w.suspects = w.watchSuspects(ctx, g)
-	}
+	w.suspects = w.watchSuspects(ctx, g)
 	return w
 }
 
 // eventually waits until something that it asks for again and again is so.
 func eventually(g *WithT, ask func(g Gomega)) {
 	g.Eventually(ask).WithTimeout(patience).WithPolling(500 * time.Millisecond).Should(Succeed())
+}
+
+// describe shows all clusters as clusterctl does, for failures.
+func (w *world) describe(ctx context.Context) string {
+	var list clusterv1.ClusterList
+	if err := w.Client.List(ctx, &list); err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for i := range list.Items {
+		object := &list.Items[i]
+		tree, err := w.Clusterctl(ctx, "describe", "cluster", object.Name, "--namespace="+object.Namespace, "--show-conditions=all", "--grouping=false", "--echo")
+		if err != nil {
+			tree = err.Error()
+		}
+		fmt.Fprintf(&out, "== %s\n%s\n", client.ObjectKeyFromObject(object), tree)
+	}
+	return out.String()
 }
 
 // hostsReady waits until the provider takes all hosts for ready.

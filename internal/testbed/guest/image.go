@@ -21,7 +21,7 @@ import (
 )
 
 // modules are the drivers that a guest needs. What they depend on comes along.
-var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev"}
+var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev", "qemu_fw_cfg"}
 
 // format counts changes of what is made, so that a cache has no image of the older kind.
 const format = "2"

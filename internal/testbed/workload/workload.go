@@ -57,6 +57,7 @@ type Player struct {
 	mutex       sync.Mutex
 	managements []*management
 	clusters    map[types.NamespacedName]*cluster
+	unaware     map[types.NamespacedName]bool
 }
 
 // management is a management cluster whose workload clusters are played.
@@ -71,6 +72,8 @@ type cluster struct {
 	mutex        sync.Mutex
 	controlPlane *controlplane.ControlPlane
 	client       client.Client
+	// unaware says that the kubelets were given no provider ID.
+	unaware bool
 }
 
 // workers are how many machines are looked at, and control planes started, at once.
@@ -164,7 +167,7 @@ func (m *management) controlPlane(ctx context.Context, key types.NamespacedName,
 		if m.clusters == nil {
 			m.clusters = map[types.NamespacedName]*cluster{}
 		}
-		found = &cluster{}
+		found = &cluster{unaware: m.unaware[key]}
 		m.clusters[key] = found
 	}
 	m.mutex.Unlock()
@@ -253,6 +256,9 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 		ObjectMeta: metav1.ObjectMeta{Name: got.MetaData.LocalHostname, Labels: map[string]string{corev1.LabelHostname: got.MetaData.LocalHostname}},
 		Spec:       corev1.NodeSpec{ProviderID: providerIDPrefix + got.MetaData.InstanceID},
 	}
+	if c.unaware {
+		node.Spec.ProviderID = ""
+	}
 	if isControlPlane {
 		node.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
@@ -283,6 +289,17 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 		})
 	}
 	return c.client.Status().Update(ctx, node)
+}
+
+// Unaware has the kubelets of a cluster, which has no machines so far, given no provider IDs: others have to write
+// these on the nodes.
+func (p *Player) Unaware(key types.NamespacedName) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.unaware == nil {
+		p.unaware = map[types.NamespacedName]bool{}
+	}
+	p.unaware[key] = true
 }
 
 // stopDeleted ends the control plane of a cluster that is no more, in any management cluster.

@@ -82,6 +82,17 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestUnaware: the node of a cluster whose kubelets were given no provider ID has none.
+func TestUnaware(t *testing.T) {
+	g := NewWithT(t)
+	c := &cluster{client: newClient(g), unaware: true}
+	g.Expect(c.join(t.Context(), newMachine("libvirt:///a"), &reports[1], false)).To(Succeed())
+	var node corev1.Node
+	g.Expect(c.client.Get(t.Context(), client.ObjectKey{Name: "one"}, &node)).To(Succeed())
+	g.Expect(node.Spec.ProviderID).To(BeEmpty())
+	g.Expect(node.Status.Conditions).ToNot(BeEmpty())
+}
+
 // TestWaits: nothing is done for machines that are deleted, have their node, or whose guest hasn't
 // reported; and a worker doesn't begin a control plane.
 func TestWaits(t *testing.T) {

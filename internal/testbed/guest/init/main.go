@@ -1,7 +1,7 @@
 // Command init is all that a guest of the testbed runs: process 1 of a Linux that has nothing but a
-// kernel and its drivers. It gets an address by DHCP, reads the NoCloud seed, and tells whoever
-// listens at the gateway what it was given, so that a test sees that the guest received what Cluster
-// API sent. Then it plays an API server, or the load balancer that its user-data makes of it.
+// kernel and its drivers. It gets an address by DHCP, reads the NoCloud seed or the Ignition configuration,
+// and tells whoever listens at the gateway what it was given, so that a test sees that the guest received
+// what Cluster API sent. Then it plays an API server, or the load balancer that its user-data makes of it.
 package main
 
 import (
@@ -59,6 +59,9 @@ func boot() error {
 		return err
 	}
 	result := given.report
+	if result.IgnitionSHA256, err = readIgnition("/sys/firmware/qemu_fw_cfg/by_name"); err != nil {
+		return err
+	}
 	uuid, err := os.ReadFile("/sys/class/dmi/id/product_uuid")
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ type Report struct {
 	MetaData MetaData
 	// UserDataSHA256 is the hash of the seed's user-data in hexadecimal.
 	UserDataSHA256 string
+	// IgnitionSHA256 is the hash of the Ignition configuration in hexadecimal. Empty where there was none.
+	IgnitionSHA256 string
 	// SystemUUID is that of the domain, as the firmware tells it.
 	SystemUUID string
 	// Size is how large the machine is.

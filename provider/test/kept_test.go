@@ -1,0 +1,109 @@
+package test
+
+import (
+	"context"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+)
+
+// keptHosts are one that nobody may use, until a scene lets its namespace in.
+var keptHosts = []testbed.HostSpec{{Name: "host-k1", FailureDomain: "k", Namespace: "nobody"}}
+
+// dedicated is the CPU of it that machines with cpu.dedicated get.
+const dedicated = 1
+
+// keptHost: a namespace that may not use a host gets nothing there and isn't told of it. Let in, its machines start
+// there: one has a CPU of the host to itself, which no other runs on, and the next that wants one waits for it.
+func keptHost(ctx context.Context, g *WithT, w *world) {
+	const host = "host-k1"
+	patch(ctx, g, w.Client, client.ObjectKey{Name: host}, &infrav1.LibvirtHost{}, func(o *infrav1.LibvirtHost) { o.Spec.DedicatedCPUs = itoa(dedicated) })
+	c := w.newCluster(ctx, g, "kept")
+	c.makeBare(ctx, g, "k")
+	c.makeMachine(ctx, g, "plain", func(*infrav1.LibvirtMachineSpec) {})
+	eventually(g, func(g Gomega) {
+		var infra infrav1.LibvirtCluster
+		g.Expect(c.client.Get(ctx, c.key, &infra)).To(Succeed())
+		g.Expect(infra.Status.Conditions).To(ContainElement(And(isCondition(infrav1.HostsAvailableCondition, "False"),
+			HaveField("Reason", infrav1.NamespaceNotAllowedReason), HaveField("Message", Not(ContainSubstring(host))))))
+		g.Expect(infra.Status.FailureDomains).To(BeEmpty())
+		var plain infrav1.LibvirtMachine
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "plain"}, &plain)).To(Succeed())
+		g.Expect(plain.Status.Conditions).To(ContainElement(And(isCondition(infrav1.ReadyCondition, "False"),
+			HaveField("Message", Not(ContainSubstring(host))))))
+		g.Expect(plain.Spec.HostName).To(BeEmpty())
+	})
+	patch(ctx, g, w.Client, client.ObjectKey{Name: host}, &infrav1.LibvirtClusterIdentity{}, func(o *infrav1.LibvirtClusterIdentity) {
+		o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, c.key.Namespace)
+	})
+	plain := c.startedOn(ctx, g, "plain", host)
+
+	alone := func(spec *infrav1.LibvirtMachineSpec) { spec.CPU.Dedicated = ptr.To(true) }
+	c.makeMachine(ctx, g, "first", alone)
+	first := c.startedOn(ctx, g, "first", host)
+	c.makeMachine(ctx, g, "second", alone)
+	eventually(g, func(g Gomega) {
+		var second infrav1.LibvirtMachine
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "second"}, &second)).To(Succeed())
+		g.Expect(second.Status.Conditions).To(ContainElement(And(isCondition(infrav1.HostBoundCondition, "False"),
+			HaveField("Reason", infrav1.NoHostFitsReason), HaveField("Message", ContainSubstring("dedicated CPUs: 1 needed, 0 free")))))
+	})
+	g.Expect(w.cpusOf(g, host, first)).To(HaveEach(Equal([]int{dedicated})))
+	g.Expect(w.cpusOf(g, host, plain)).To(HaveEach(And(Not(BeEmpty()), Not(ContainElement(dedicated)))))
+
+	g.Expect(c.client.Delete(ctx, &first.machine)).To(Succeed())
+	g.Expect(w.cpusOf(g, host, c.startedOn(ctx, g, "second", host))).To(HaveEach(Equal([]int{dedicated})))
+	g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(&first.infra), &infrav1.LibvirtMachine{})).To(MatchError(apierrors.IsNotFound, "not found"))
+	eventually(g, func(g Gomega) { c.exactly(ctx, g) })
+	c.delete(ctx, g)
+}
+
+// startedOn waits until a machine is provisioned and its guest has reported, on a host.
+func (c *cluster) startedOn(ctx context.Context, g *WithT, name, host string) (m machine) {
+	eventually(g, func(g Gomega) {
+		var object clusterv1.Machine
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &object)).To(Succeed())
+		m = c.provisioned(ctx, g, object)
+	})
+	g.Expect(m.infra.Spec.HostName).To(Equal(host), name)
+	return m
+}
+
+// cpusOf are the CPUs of the host that each virtual CPU of a running machine may run on, as libvirt says.
+func (w *world) cpusOf(g *WithT, host string, m machine) (cpus [][]int) {
+	const bytes = 16 // for 128 CPUs
+	w.connected(g, host, func(connection *golibvirt.Libvirt) error {
+		id, err := uuid.Parse(m.uuid())
+		if err != nil {
+			return err
+		}
+		domain, err := connection.DomainLookupByUUID(golibvirt.UUID(id))
+		if err != nil {
+			return err
+		}
+		masks, count, err := connection.DomainGetVcpuPinInfo(domain, m.infra.Spec.CPUs, bytes, uint32(golibvirt.DomainAffectLive))
+		if err != nil {
+			return err
+		}
+		for virtual := range int(count) {
+			var on []int
+			for bit := range 8 * bytes {
+				if masks[virtual*bytes+bit/8]&(1<<(bit%8)) != 0 {
+					on = append(on, bit)
+				}
+			}
+			cpus = append(cpus, on)
+		}
+		return nil
+	})
+	g.Expect(cpus).To(HaveLen(int(m.infra.Spec.CPUs)))
+	return cpus
+}
