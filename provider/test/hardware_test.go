@@ -47,7 +47,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.domainXML(g, full.infra)).To(And(
 		ContainSubstring("<tpm model='tpm-crb'>"), ContainSubstring("<serial>data</serial>"), ContainSubstring("<feature enabled='no' name='enrolled-keys'/>"),
 		ContainSubstring("<cpu mode='maximum'")))
-	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("<backingStore>"), "a full clone needs no image")
+	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("/caplv-image-"), "a full clone has a copy of the image to itself")
 
 	var ignited infrav1.LibvirtMachine
 	eventually(g, func(g Gomega) {
@@ -58,7 +58,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 			HaveField("SystemUUID", uuidOf(ignited.Spec.ProviderID)), HaveField("IgnitionSHA256", sha256Of([]byte(ignition))),
 			HaveField("MetaData", BeZero()))))
 	})
-	g.Expect(c.rootDiskXML(g, ignited)).To(ContainSubstring("<backingStore>"), "an overlay holds what differs from its image")
+	g.Expect(c.rootDiskXML(g, ignited)).To(ContainSubstring("/caplv-image-"), "an overlay holds what differs from its image")
 	c.guests[uuidOf(ignited.Spec.ProviderID)] = goneGuest{host: ignited.Spec.HostName, mac: ignited.Spec.Interfaces[0].MACAddress}
 
 	var secure infrav1.LibvirtMachine
