@@ -1,8 +1,9 @@
-// Package notes keeps the notes of events as short as the API server takes them.
+// Package notes keeps the notes of events, and other texts, as short as the API server takes them.
 package notes
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,9 +34,18 @@ func cut(note string) string {
 	if len(note) <= MaxBytes {
 		return note
 	}
-	end := MaxBytes - len(more)
-	for end > 0 && !utf8.RuneStart(note[end]) {
-		end--
+	return Cut(note, MaxBytes-len(more)) + more
+}
+
+// Cut returns the beginning of a text, of at most so many bytes, which ends between two characters. What a host
+// sent needn't be UTF-8: the API server shows such bytes as U+FFFD, and so does Cut.
+func Cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	if len(text) <= most {
+		return text
 	}
-	return note[:end] + more
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }

@@ -37,6 +37,24 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func TestCut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text string
+		most int
+		want string
+	}{
+		"short":                  {text: "ä", most: 2, want: "ä"},
+		"not within a letter":    {text: "xää", most: 4, want: "xä"},
+		"nothing":                {text: "ä", most: 1, want: ""},
+		"bytes that no text has": {text: "a\xffb\xc3", most: 10, want: "a\ufffdb\ufffd"},
+		"many of those":          {text: strings.Repeat("\xff\xc3\xa4", 4), most: 6, want: "\ufffdä"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Cut(tc.text, tc.most)).To(Equal(tc.want))
+		})
+	}
+}
+
 // TestAllRecordersAreShort: nobody records events past this package.
 func TestAllRecordersAreShort(t *testing.T) {
 	g := NewWithT(t)

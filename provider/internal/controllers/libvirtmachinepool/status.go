@@ -61,18 +61,16 @@ func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 	ready := seen.count(member.isReady)
 	rolling := seen.count(func(m member) bool { return m.outdated })
 	is := func(status metav1.ConditionStatus, reason, message string, values ...any) metav1.Condition {
+		message = fmt.Sprintf(message, values...)
 		if problem != nil && !apierrors.IsConflict(problem) {
-			message += ": " + problem.Error()
-		}
-		if len(values) > 0 {
-			message = fmt.Sprintf(message, values...)
+			message += ": " + problem.Error() // after the format: it may have a percent sign in it
 		}
 		return metav1.Condition{Type: infrav1.ReplicasReadyCondition, Status: status, Reason: reason, Message: message}
 	}
 	reason, waits := s.waitsFor()
 	switch {
 	case alive < desired && reason != "":
-		return is(metav1.ConditionFalse, reason, waits)
+		return is(metav1.ConditionFalse, reason, "%s", waits)
 	case alive < desired:
 		return is(metav1.ConditionFalse, infrav1.ScalingUpReason, "There are %d of %d machines", alive, desired)
 	case len(seen.all) > desired && rolling == 0:

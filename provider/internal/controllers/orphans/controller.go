@@ -265,10 +265,10 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 		why := kept[o.uuid]
 		if len(host.Status.Orphans) < maxOrphans {
 			entry := infrav1.HostOrphan{UUID: o.uuid, Volumes: ptr.To(int32(len(o.volumes))), Since: why.since, //nolint:gosec // few
-				KeptBecause: why.because[:min(len(why.because), maxKept)]}
+				KeptBecause: notes.Cut(why.because, maxKept)}
 			if o.domain != nil {
-				machine := o.domain.Owner.Namespace + "/" + o.domain.Owner.Name
-				entry.Domain, entry.Machine = o.domain.Name[:min(len(o.domain.Name), maxDomain)], machine[:min(len(machine), maxMachine)]
+				entry.Domain = notes.Cut(o.domain.Name, maxDomain)
+				entry.Machine = notes.Cut(o.domain.Owner.Namespace+"/"+o.domain.Owner.Name, maxMachine)
 			}
 			host.Status.Orphans = append(host.Status.Orphans, entry)
 		}
