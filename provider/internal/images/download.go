@@ -29,8 +29,9 @@ const (
 // as they are. What must not last is silence (see download.Read).
 func newClient() *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: discreet{&http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
+			OnProxyConnectResponse: checkProxy,
 			DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
 			TLSHandshakeTimeout:    connectTimeout,
 			ResponseHeaderTimeout:  connectTimeout,
@@ -38,7 +39,7 @@ func newClient() *http.Client {
 			DisableCompression:     true,
 			ForceAttemptHTTP2:      true,
 			IdleConnTimeout:        connectTimeout,
-		},
+		}},
 		CheckRedirect: checkRedirect,
 	}
 }
@@ -46,11 +47,11 @@ func newClient() *http.Client {
 func checkRedirect(next *http.Request, before []*http.Request) error {
 	switch {
 	case len(before) >= maxRedirects:
-		return fmt.Errorf("more than %d redirects", maxRedirects)
+		return refused("more than %d redirects", maxRedirects)
 	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
-		return fmt.Errorf("redirected to the scheme %q", next.URL.Scheme)
+		return refused("redirected to a scheme other than https and http")
 	case next.URL.Scheme == "http" && before[len(before)-1].URL.Scheme == "https":
-		return fmt.Errorf("redirected from https to http, at %s", shownURL(next.URL.String()))
+		return refused("redirected from https to http, at %s", shownURL(next.URL.String()))
 	}
 	// It would tell one server the query of the other's URL, which may be a credential.
 	next.Header.Del("Referer")
@@ -117,14 +118,14 @@ func (d *download) ask(ctx context.Context, client *http.Client, wish Wish, maxB
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return discreetly(err)
 	}
 	d.body, d.size = response.Body, response.ContentLength
 	switch encoding := response.Header.Get("Content-Encoding"); {
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	case encoding != "" && encoding != "identity":
-		return fmt.Errorf("%w: the server packs it (Content-Encoding: %.40q)", ErrNotAnImage, encoding)
+		return fmt.Errorf("%w: the server packs it (header Content-Encoding)", ErrNotAnImage)
 	case d.size < 0:
 		return errors.New("the server doesn't say how large it is (Content-Length), which has to be known before it can be stored")
 	case d.size == 0:
@@ -154,7 +155,7 @@ func (d *download) Read(out []byte) (int, error) {
 	_, _ = d.hash.Write(out[:n]) // a hash returns no error
 	d.done.Add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = d.plain(err)
+		err = d.plain(discreetly(err))
 	}
 	return n, err
 }
@@ -179,20 +180,10 @@ func (d *download) Close() {
 	}
 }
 
-// plain is an error without the URL that net/http puts into it, and with the reason for which the
-// download was ended, if that is why.
+// plain is an error, or the reason for which the download was ended, if that is why.
 func (d *download) plain(err error) error {
-	var ofURL *url.Error
-	for errors.As(err, &ofURL) {
-		err = ofURL.Err
-	}
 	if cause := context.Cause(d.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
-	}
-	var ofNetwork *net.OpError
-	if errors.As(err, &ofNetwork) && ofNetwork.Source != nil {
-		// Its text has the number of a port in it, which is another one each time.
-		return fmt.Errorf("%s: %w", ofNetwork.Op, ofNetwork.Err)
 	}
 	return err
 }

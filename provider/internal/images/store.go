@@ -77,7 +77,7 @@ type Store struct {
 
 	lock     sync.Mutex
 	tasks    map[key]*task
-	perHost  map[string]chan struct{}
+	perHost  map[string]*slots
 	observed map[string]observation
 	// unused is since when images of each host are unused.
 	unused map[string]map[hypervisor.VolumeRef]observation
@@ -91,7 +91,7 @@ func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host
 	s := &Store{
 		hosts: hosts, pools: pools, options: options, client: newClient(), now: time.Now,
 		inAll: make(chan struct{}, options.InAll),
-		tasks: map[key]*task{}, perHost: map[string]chan struct{}{}, observed: map[string]observation{},
+		tasks: map[key]*task{}, perHost: map[string]*slots{}, observed: map[string]observation{},
 	}
 	s.base, s.end = context.WithCancel(context.Background())
 	return s
@@ -265,17 +265,39 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
+// slots are the turns of transfers to one host.
+type slots struct {
+	turns chan struct{}
+	// users is how many attempts wait for a turn or have one. The store's lock guards it.
+	users int
+}
+
+// slotsOf returns the turns of a host, and what is to be called when they aren't needed any more. The lock
+// is held when it is called, and isn't when what it returns is.
+func (s *Store) slotsOf(host string) (chan struct{}, func()) {
+	of, known := s.perHost[host]
+	if !known {
+		of = &slots{turns: make(chan struct{}, s.options.PerHost)}
+		s.perHost[host] = of
+	}
+	of.users++
+	return of.turns, func() {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		if of.users--; of.users == 0 {
+			delete(s.perHost, host)
+		}
+	}
+}
+
 // attempt waits until not too many transfers run, and then tries once.
 func (t *task) attempt(ctx context.Context) error {
 	s := t.store
 	s.lock.Lock()
 	t.phase = starting
-	ofHost, known := s.perHost[t.wish.Host]
-	if !known {
-		ofHost = make(chan struct{}, s.options.PerHost)
-		s.perHost[t.wish.Host] = ofHost
-	}
+	ofHost, done := s.slotsOf(t.wish.Host)
 	s.lock.Unlock()
+	defer done()
 	// The host's own limit first: those that wait for one host don't keep others from theirs.
 	for _, slots := range []chan struct{}{ofHost, s.inAll} {
 		select {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -111,7 +112,7 @@ func TestServersThatFail(t *testing.T) {
 		{name: "a page", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("<html>" + strings.Repeat("Welcome! ", 100)))},
 		{name: "tiny", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("x"))},
 		{name: "packed", is: ErrNotAnImage, message: "packed with gzip", serve: serving([]byte("\x1f\x8b" + strings.Repeat("x", 200)))},
-		{name: "packed on the way", is: ErrNotAnImage, message: `Content-Encoding: "gzip"`, serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "packed on the way", is: ErrNotAnImage, message: "header Content-Encoding", serve: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			serving(good)(w, r)
 		}},
@@ -119,7 +120,7 @@ func TestServersThatFail(t *testing.T) {
 		{name: "redirected for ever", message: "more than 10 redirects", serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/again", http.StatusFound)
 		}},
-		{name: "redirected elsewhere", message: `redirected to the scheme "file"`, serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "redirected elsewhere", message: "redirected to a scheme other than https and http", serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "file:///etc/passwd", http.StatusFound)
 		}},
 		{name: "a backing file", is: ErrNotAnImage, message: "it has a backing file", serve: serving(qcow2Image(func(h []byte) { h[15] = 104 }))},
@@ -362,6 +363,8 @@ func TestLimits(t *testing.T) {
 	}
 	all.Wait()
 	f.Expect(most.Load()).To(BeEquivalentTo(2))
+	f.stop()
+	f.Expect(f.perHost).To(BeEmpty(), "hosts that nothing is brought to are forgotten")
 }
 
 // TestKilledManagers leave half images, which the next one takes away when it has made a whole one,
@@ -400,6 +403,8 @@ func TestKilledManagers(t *testing.T) {
 	stray := hypervisor.VolumeRef{Pool: "default", Name: wish.marker() + ".dead"}
 	f.Expect(host.Volume(t.Context(), stray)).Error().ToNot(HaveOccurred())
 	f.lock.Lock()
+	ofGone := "gone/default/" + stray.Name
+	f.observed[ofGone] = observation{since: time.Now()}
 	f.now = func() time.Time { return time.Now().Add(strayAge) }
 	f.lock.Unlock()
 	f.Eventually(func() error {
@@ -408,6 +413,14 @@ func TestKilledManagers(t *testing.T) {
 	}).WithTimeout(patience).Should(MatchError(hypervisor.ErrNotFound))
 
 	create("default", stray.Name, "")
+	f.lock.Lock()
+	f.now = func() time.Time { return time.Now().Add(forgetAge + time.Minute) }
+	f.lock.Unlock()
+	f.Eventually(func() []string {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		return slices.Collect(maps.Keys(f.observed))
+	}).WithTimeout(patience).ShouldNot(ContainElement(ofGone), "of a host that is gone nothing is remembered")
 	fail.Store(false)
 	image := f.eventually(wish, machine(1))
 	f.stop()

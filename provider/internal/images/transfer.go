@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -21,6 +22,8 @@ const (
 	// strayAge is how long a content without a marker must not have grown before it counts as left
 	// behind. Whoever fills one is given up for dead sooner, by its own watchdogs.
 	strayAge = 10 * time.Minute
+	// forgetAge is how long a content is remembered that may grow. A transfer that fails looks more often.
+	forgetAge = 24 * time.Hour
 )
 
 // volumes is a host whose calls, other than the upload, each end in time.
@@ -234,6 +237,8 @@ func (s *Store) stoppedGrowing(host string, volume hypervisor.Volume) bool {
 	name := path.Join(host, volume.String())
 	seen, known := s.observed[name]
 	if !known || seen.bytes != volume.AllocatedBytes {
+		// Of hosts and contents that are gone nobody says so.
+		maps.DeleteFunc(s.observed, func(_ string, o observation) bool { return s.now().Sub(o.since) > forgetAge })
 		s.observed[name] = observation{bytes: volume.AllocatedBytes, since: s.now()}
 		return false
 	}
