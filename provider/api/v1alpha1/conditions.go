@@ -339,4 +339,8 @@ const (
 	// SecretInvalidReason: the Secret lacks a key, or holds something that can't be read; the message
 	// names the key and never its value.
 	SecretInvalidReason = "SecretInvalid"
+
+	// AllowedNamespacesInvalidReason: the selector of spec.allowedNamespaces can't be read, and selects no
+	// namespace as long as that is so.
+	AllowedNamespacesInvalidReason = "AllowedNamespacesInvalid"
 )

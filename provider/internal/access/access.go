@@ -35,17 +35,19 @@ func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namesp
 }
 
 // Host says whether a namespace may place machines on a host. A host that needs no identity is open
-// to all; one whose identity isn't among identities is open to none.
-func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
+// to all; one whose identity isn't among identities, or has a selector that can't be read, is open to none.
+// That is no error here, as other hosts can be used: the identity's own condition says it.
+func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) bool {
 	if host.Spec.IdentityRef == nil {
-		return true, nil
+		return true
 	}
 	for i := range identities {
 		if identities[i].Name == host.Spec.IdentityRef.Name {
-			return Identity(&identities[i], namespace)
+			allowed, err := Identity(&identities[i], namespace)
+			return err == nil && allowed
 		}
 	}
-	return false, nil
+	return false
 }
 
 // NotAllowed is what a namespace that may use no host is told. It has no names of hosts or identities:

@@ -79,11 +79,7 @@ func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identitie
 			continue
 		}
 		sorted.selected = append(sorted.selected, *host)
-		allowed, err := access.Host(host, identities, namespace)
-		if err != nil {
-			return nil, err
-		}
-		if !allowed {
+		if !access.Host(host, identities, namespace) {
 			continue
 		}
 		sorted.allowed = append(sorted.allowed, *host)

@@ -47,6 +47,7 @@ func TestHosts(t *testing.T) {
 		name     string
 		hosts    []infrav1.LibvirtHost
 		selector *metav1.LabelSelector
+		theirs   *infrav1.AllowedNamespaces
 		domains  []string
 		reason   string
 		message  string
@@ -65,6 +66,9 @@ func TestHosts(t *testing.T) {
 		{name: "none of those that are selected is allowed, others would be", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
 			hosts:    []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted), newHost("3", "b")},
 			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "a"}}},
+		{name: "the identity of others has a selector that can't be read", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+			theirs: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
+			hosts:  []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
 		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason, domains: []string{"b"},
 			message: "None of these hosts is Ready and in use: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
 		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
@@ -82,7 +86,7 @@ func TestHosts(t *testing.T) {
 			g := NewWithT(t)
 			infra := &infrav1.LibvirtCluster{Spec: infrav1.LibvirtClusterSpec{HostSelector: tc.selector}}
 			identities := []infrav1.LibvirtClusterIdentity{
-				{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
+				{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: tc.theirs}},
 				{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"team"}}}},
 			}
 			sorted, err := sortOut(infra, tc.hosts, identities, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})

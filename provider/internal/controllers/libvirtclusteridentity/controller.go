@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
@@ -144,6 +145,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	if err != nil {
 		setReady(identity, metav1.ConditionUnknown, infrav1.InternalErrorReason, fmt.Sprintf("Secret %s: %v", key, err))
 		return ctrl.Result{}, fmt.Errorf("taking Secret %s: %w", key, err)
+	}
+	if _, err := access.Identity(identity, &corev1.Namespace{}); err != nil {
+		setReady(identity, metav1.ConditionFalse, infrav1.AllowedNamespacesInvalidReason, "No namespace that isn't in its list may use its hosts: "+err.Error())
+		return ctrl.Result{}, nil
 	}
 	if err := check(secret.Data, time.Now()); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, oneLine(err)))

@@ -71,3 +71,30 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 	g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("Name", "other"), HaveField("Name", "fleet")))
 }
+
+// TestSelectorThatCantBeRead: whoever runs the hosts is told, as it opens them to nobody.
+func TestSelectorThatCantBeRead(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "1", Finalizers: []string{infrav1.ClusterIdentityFinalizer}},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "caplv-system", Name: "fleet"},
+			AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "caplv-system", Name: "fleet"}, Data: sshData(t, "")}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).Build()
+	said := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, recorder: said}
+	for range 3 { // the condition Paused is a reconcile of its own
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(identity)})
+		g.Expect(err).ToNot(HaveOccurred())
+	}
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity)).To(Succeed())
+	ready := conditions.Get(identity, infrav1.ReadyCondition)
+	g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
+	g.Expect(ready.Reason).To(Equal(infrav1.AllowedNamespacesInvalidReason))
+	g.Expect(ready.Message).To(ContainSubstring(`spec.allowedNamespaces.selector of LibvirtClusterIdentity fleet: `))
+	g.Expect(<-said.Events).To(HavePrefix("Warning " + infrav1.AllowedNamespacesInvalidReason))
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	g.Expect(secret.OwnerReferences).To(HaveLen(1), "it is taken along by `clusterctl move` even so")
+}

@@ -34,11 +34,7 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	if err := s.Client.List(ctx, identities); err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, fmt.Errorf("listing LibvirtClusterIdentities: %w", err))
 	}
-	allowed, err := access.Host(host, identities.Items, namespace)
-	if err != nil {
-		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
-	}
-	if !allowed {
+	if !access.Host(host, identities.Items, namespace) {
 		return s.notAllowed()
 	}
 	return goOn, nil

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -68,6 +69,18 @@ func TestOtherNamespacesGetNothing(t *testing.T) {
 	w.label("blue")
 	w.until(m, w.isProvisioned)
 	w.Expect(w.infra().Spec.HostName).To(Equal("hidden-host"))
+}
+
+// TestIdentityOfOthersCantBeRead: the selector of one identity keeps its own hosts from machines, and no others.
+func TestIdentityOfOthersCantBeRead(t *testing.T) {
+	w := newWorld(t, nil, "hidden-host", "open")
+	w.lockUp("hidden-host")
+	identity := &infrav1.LibvirtClusterIdentity{}
+	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "key-of-blue"}, identity)).To(Succeed())
+	identity.Spec.AllowedNamespaces.Selector.MatchLabels = map[string]string{"a b": "c"} // from before there was a webhook
+	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
+	w.until(w.newManager(0), w.isProvisioned)
+	w.Expect(w.infra().Spec.HostName).To(Equal("open"))
 }
 
 // TestHostNamedByHand: whoever may write LibvirtMachines can write spec.hostName, and gets nothing by it.

@@ -55,9 +55,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 		}
 		s.newHosts.see(host.Name, candidate.Connecting, now)
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
-		if candidate.NamespaceAllowed, err = access.Host(host, identities.Items, namespace); err != nil {
-			return nil, nil, err
-		}
+		candidate.NamespaceAllowed = access.Host(host, identities.Items, namespace)
 		if candidate.NamespaceAllowed { // the others are not to be named
 			hosts = append(hosts, candidate)
 		}

@@ -94,7 +94,8 @@ func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 		return nil, fmt.Errorf("watching the nodes of the workload cluster: %w", err)
 	}
 	nodes := &corev1.NodeList{}
-	if err := workload.List(ctx, nodes); err != nil {
+	// There may be thousands, and only one is needed.
+	if err := workload.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the nodes of the workload cluster: %w", err)
 	}
 	var found *corev1.Node
@@ -109,7 +110,7 @@ func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 	if len(names) > 1 {
 		return nil, &severalNodesError{names}
 	}
-	return found, nil
+	return found.DeepCopy(), nil // nil when it is nil
 }
 
 func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {

@@ -110,6 +110,32 @@ func TestNodeProviderID(t *testing.T) {
 	}
 }
 
+// TestNodesAreNotCopied: to find one of thousands of nodes, those in the cache are read where they are, and
+// none of them is changed.
+func TestNodesAreNotCopied(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.ProviderID != "" })
+	cached := &corev1.NodeList{Items: []corev1.Node{*node("a", w.uuid(), ""), *node("b", "22222222-2222-4222-8222-222222222222", "")}}
+	before := cached.DeepCopy()
+	lists := 0
+	workload := clientfake.NewClientBuilder().WithObjects(before.Items[0].DeepCopy(), before.Items[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			lists++
+			w.Expect(options).To(ContainElement(client.UnsafeDisableDeepCopy))
+			list.(*corev1.NodeList).Items = cached.Items
+			return nil
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			w.Expect(object.GetName()).To(Equal("a"))
+			object.SetLabels(map[string]string{"as": "answered"})
+			return nil
+		}}).Build()
+	m.Workload = clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: key.Namespace, Name: "blue"}, "libvirtmachine-nodes")
+	w.until(m, w.hasCondition(infrav1.NodeProviderIDSetCondition, infrav1.NodeProviderIDSetReason))
+	w.Expect(lists).ToNot(BeZero())
+	w.Expect(cached).To(Equal(before))
+}
+
 // TestMachineOfNode: a node leads to its machine however its firmware shows the UUID.
 func TestMachineOfNode(t *testing.T) {
 	w := newWorld(t, nil, "a")
