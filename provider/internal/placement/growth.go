@@ -12,7 +12,7 @@ import (
 // no room. bound returns the machines that are bound to hosts with what they take:
 // one that is about to grow and has no room reserved takes what it has.
 //
-// The room is reserved until bound says that the machine takes it, or Release gives it up. To ask again
+// The room is reserved until bound says that the machine takes it, or EndGrowth or Release gives it up. To ask again
 // for the same changes nothing. The error is a *NoFitError about the one host, or comes from bound.
 func (l *Ledger) Grow(machine Machine, has Resources, host Host, bound func() ([]Machine, error)) error {
 	l.lock.Lock()
@@ -39,6 +39,14 @@ func (l *Ledger) Grow(machine Machine, has Resources, host Host, bound func() ([
 	}
 	l.growing[machine.UID] = maps.Clone(machine.Needs)
 	return nil
+}
+
+// EndGrowth gives up what is reserved for a machine to grow, and nothing else: it has grown, or its spec doesn't
+// ask for more any longer. Nothing happens when nothing is reserved.
+func (l *Ledger) EndGrowth(machine types.UID) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	delete(l.growing, machine)
 }
 
 // taken returns what machines take, counting what is reserved for them. Reservations of machines whose

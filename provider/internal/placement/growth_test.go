@@ -53,6 +53,21 @@ func TestGrowth(t *testing.T) {
 	g.Expect(ledger.Grow(other, has, host, both)).To(Succeed())
 }
 
+// TestEndOfGrowth: the room for more is given back, and the room of what is placed isn't.
+func TestEndOfGrowth(t *testing.T) {
+	g := NewWithT(t)
+	ledger, host, both := newLedger(t, newMachine("1", "a"), newMachine("2", "a")), newHost("a"), bound(newMachine("1", "a"), newMachine("2", "a"))
+	one, has := growing("1", 6)
+	other, _ := growing("2", 4)
+	g.Expect(ledger.Grow(one, has, host, both)).To(Succeed())
+	ledger.EndGrowth("1")
+	g.Expect(ledger.Grow(other, has, host, both)).To(Succeed())
+	_, err := ledger.Place(requestOf("3"), []placement.Host{host})
+	g.Expect(err).ToNot(HaveOccurred())
+	ledger.EndGrowth("3")
+	g.Expect(ledger.Reserved()).To(Equal(1))
+}
+
 // TestGrowthOfAFullHost: what doesn't become more needs no room, however little there is.
 func TestGrowthOfAFullHost(t *testing.T) {
 	g := NewWithT(t)

@@ -42,6 +42,18 @@ func (s *scope) isUpdating() bool {
 	return started || s.InPlaceUpdates && asked && hasNode || condition != nil && condition.Status != metav1.ConditionTrue
 }
 
+// isSteady says that nobody asks for a change in place, and none is under way.
+func (s *scope) isSteady() bool {
+	asked, started := isChanging(s.infra)
+	return !asked && !started
+}
+
+// endGrowth gives back what was reserved for a change in place that has ended or was called off.
+func (s *scope) endGrowth(context.Context) (verdict, error) {
+	s.Ledger.EndGrowth(s.infra.UID)
+	return goOn, nil
+}
+
 // updateInPlace gives the machine the CPUs, memory and disks that its spec asks for now: when there is
 // room for them the guest is shut down, everything is changed while nothing runs, and the domain is
 // started again. Where only disks grow it runs on. What it has is looked up on the host at each step, so that it goes on after a restart.
@@ -63,6 +75,9 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	}
 	asked, started := isChanging(s.infra)
 	covered := has.covers(&s.infra.Spec)
+	if !started && (covered || !s.InPlaceUpdates) {
+		s.Ledger.EndGrowth(s.infra.UID)
+	}
 	switch {
 	case !started && covered:
 		s.setTrue(infrav1.UpdatedInPlaceCondition, infrav1.UpdatedInPlaceReason)

@@ -11,13 +11,16 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // larger is the spec that updates in place lead to: as lives have it, and more of everything.
@@ -320,4 +323,45 @@ func TestUpdateInPlaceCalledOff(t *testing.T) {
 		})
 		w.Expect(w.domain().State).To(Equal(hypervisor.StateRunning))
 	})
+}
+
+// TestRoomOfAnUpdateThatWasCalledOff: it is given back when the spec is what it was, whether what asked for the
+// update is still there or not.
+func TestRoomOfAnUpdateThatWasCalledOff(t *testing.T) {
+	for name, callOff := range map[string]func(*infrav1.LibvirtMachine){
+		"the spec returns": func(*infrav1.LibvirtMachine) {},
+		"and nobody asks": func(infra *infrav1.LibvirtMachine) {
+			delete(infra.Annotations, clusterv1.UpdateInProgressAnnotation)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, m := hasNode(t, nil)
+			// Of 16 CPUs the machine has 2 and wants 4: another one can have 14 of them, or 12.
+			fits := func() error {
+				host := &infrav1.LibvirtHost{}
+				w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "a"}, host)).To(Succeed())
+				snapshot, _ := m.Hosts.Snapshot("a")
+				other := placement.Machine{UID: "other", Host: "a", Needs: placement.Resources{{Kind: placement.CPU}: 14}}
+				defer m.Ledger.EndGrowth(other.UID)
+				return m.Ledger.Grow(other, nil, fleet.PlacementHost(host, snapshot, map[string]bool{w.uuid(): true}), func() ([]placement.Machine, error) {
+					return []placement.Machine{placed(w.infra()), other}, nil
+				})
+			}
+			w.Expect(fits()).To(Succeed())
+			before := w.infra().Spec.DeepCopy()
+			w.hosts["a"].IgnoreShutdown(w.uuid(), true)
+			w.ask(larger)
+			w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason))
+			w.Expect(fits()).To(MatchError(ContainSubstring("CPUs: 14 needed, 12 free")))
+			change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+				infra.Spec = *before
+				callOff(infra)
+			})
+			w.until(m, func() bool {
+				_, started := isChanging(w.infra())
+				return !started && fits() == nil
+			})
+			w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
+		})
+	}
 }

@@ -46,6 +46,7 @@ var phases = []phase{
 	{do: (*scope).finishProvisioning},
 	{when: (*scope).isLoadBalancer, do: (*scope).configure},
 	{when: (*scope).hasMachine, do: (*scope).setNodeProviderID},
+	{when: (*scope).isSteady, do: (*scope).endGrowth},
 	{when: (*scope).isUpdating, do: (*scope).updateInPlace},
 	{when: (*scope).hasMachine, do: (*scope).removeSeed},
 }
