@@ -148,7 +148,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	}
 	if _, err := access.Identity(identity, &corev1.Namespace{}); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.AllowedNamespacesInvalidReason, "No namespace that isn't in its list may use its hosts: "+err.Error())
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, nil //nolint:nilerr // a change of the spec brings it here again
 	}
 	if err := check(secret.Data, time.Now()); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, oneLine(err)))

@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // removeDelay is how long to wait for something of the machine's to end before it can be removed.
@@ -53,6 +56,14 @@ func (s *scope) remove(ctx context.Context) error {
 		s.deleting("%s", err.Error())
 		return err
 	}
+	stranger, err := s.isStranger(ctx)
+	if err != nil {
+		s.deleting("%s", err.Error())
+		return err
+	}
+	if stranger {
+		return s.removeStranger(ctx)
+	}
 	connection, err := s.Hosts.Hypervisor(s.host.Name)
 	if err == nil {
 		s.connection = connection
@@ -78,6 +89,28 @@ func (s *scope) deleting(message string, values ...any) {
 func (s *scope) howToGiveUp() string {
 	return fmt.Sprintf("If the host is gone for good, set the annotation %s: %s, and what is left there is given up",
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
+}
+
+// removeStranger removes what the host itself says to be this machine's: the domain whose metadata names it, and its
+// volumes. Whatever else there is may be somebody's whose UUID was written into spec.providerID; if it is what this
+// machine has left, the controller of orphans finds it. Nothing of what the host answers is shown.
+func (s *scope) removeStranger(ctx context.Context) error {
+	connection, err := s.Hosts.Hypervisor(s.host.Name)
+	if err == nil {
+		s.connection = connection
+		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
+		var named bool
+		if named, err = s.isNamedOn(ctx, connection); named {
+			err = s.removeAll(ctx)
+		}
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("Waiting for the host of a machine whose namespace may not use it", "LibvirtHost", s.host.Name, "err", err)
+		s.lookAgain(unreachableDelay)
+		s.deleting("Waiting for the host. %s. %s", access.NotAllowed(s.infra.Namespace), s.howToGiveUp())
+		return nil
+	}
+	return s.letGo(ctx)
 }
 
 // letGo gives the machine's addresses back, and removes the finalizer when that is done.
@@ -106,11 +139,16 @@ func (s *scope) removeAll(ctx context.Context) error {
 		return err
 	case s.isTheirs(domain):
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "NotOurs", "Delete",
-			"The domain %s on host %s has the UUID of spec.providerID and isn't of this machine: it and its volumes are left alone", domain.Name, s.host.Name)
+			"A domain on host %s has the UUID of spec.providerID and isn't of this machine: it and its volumes are left alone", s.host.Name)
 		return nil
 	default:
 		s.domain = &domain
 		if err := s.connection.StopDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return err
+		}
+	}
+	if s.domain == nil {
+		if earlier, err := s.sharesUUID(ctx); err != nil || earlier {
 			return err
 		}
 	}
@@ -133,6 +171,18 @@ func (s *scope) removeAll(ctx context.Context) error {
 		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
 	}
 	return nil
+}
+
+// sharesUUID says whether an earlier LibvirtMachine has the same provider ID: as long as it has no domain that says
+// whose the volumes are, they are that one's.
+func (s *scope) sharesUUID(ctx context.Context) (bool, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.MatchingFields{index.MachineProviderID: s.infra.Spec.ProviderID}); err != nil {
+		return false, fmt.Errorf("listing the LibvirtMachines with the same provider ID: %w", err)
+	}
+	return slices.ContainsFunc(list.Items, func(other infrav1.LibvirtMachine) bool {
+		return other.UID != s.infra.UID && cmp.Or(other.CreationTimestamp.Compare(s.infra.CreationTimestamp.Time), cmp.Compare(other.UID, s.infra.UID)) < 0
+	}), nil
 }
 
 // volumes lists everything on the host that is named from the machine's UUID, the seed first. Neither

@@ -1,0 +1,184 @@
+package libvirtmachine
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+)
+
+// defineFails keeps machines from getting domains, for ever.
+var defineFails = fake.Fault{Operation: fake.DefineDomain, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrOther}
+
+const uuidOfOthers = "11111111-1111-4111-8111-111111111111"
+
+// newStranger makes a world with a machine whose spec names, by hand, a host that its namespace may not use and
+// the UUID of somebody else's machine.
+func newStranger(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.HostName, infra.Spec.ProviderID = "hidden-host", infrav1.ProviderIDPrefix+uuidOfOthers
+	}, "hidden-host")
+	w.lockUp("hidden-host")
+	return w
+}
+
+// onHost does something on a host.
+func (w *world) onHost(name string, what func(hypervisor.Hypervisor) error) {
+	w.t.Helper()
+	connection, err := w.hosts[name].Connect(w.t.Context())
+	w.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	w.Expect(what(connection)).To(Succeed())
+}
+
+// volume makes a volume with a UUID that isn't said to be anybody's.
+func (w *world) volume(host, uuid string) {
+	w.t.Helper()
+	w.onHost(host, func(connection hypervisor.Hypervisor) error {
+		_, err := connection.CreateVolume(w.t.Context(), hypervisor.VolumeSpec{
+			VolumeRef: hypervisor.VolumeRef{Pool: "default", Name: uuid + "-root"}, Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 20})
+		return err
+	})
+}
+
+// TestDeletingWhatWasNamedByHand: nothing of others is deleted, and nothing of what the host answers is shown.
+func TestDeletingWhatWasNamedByHand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(w *world)
+		left    []string
+	}{
+		"nothing there": {},
+		"volumes of a machine that is being made": {prepare: func(w *world) { w.volume("hidden-host", uuidOfOthers) },
+			left: []string{"hidden-host: volume uuid-root"}},
+		"a domain of another namespace": {left: []string{"hidden-host: domain ShutOff", "hidden-host: volume uuid-root"}, prepare: func(w *world) {
+			w.volume("hidden-host", uuidOfOthers)
+			metadata, err := hypervisor.Owner{Cluster: "green", Namespace: "secret-team", Name: "secret-machine"}.Metadata()
+			w.Expect(err).ToNot(HaveOccurred())
+			w.onHost("hidden-host", func(connection hypervisor.Hypervisor) error {
+				return connection.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: uuidOfOthers, Name: "secret-team.secret-machine",
+					XML: "<domain><name>secret-team.secret-machine</name><uuid>" + uuidOfOthers + "</uuid><memory>1</memory><metadata>" + metadata + "</metadata></domain>"})
+			})
+		}},
+		"a domain with our name and no owner": {left: []string{"hidden-host: domain ShutOff", "hidden-host: volume uuid-root"}, prepare: func(w *world) {
+			w.volume("hidden-host", uuidOfOthers)
+			name := (&scope{infra: w.infra(), uuid: uuidOfOthers}).domainName()
+			w.onHost("hidden-host", func(connection hypervisor.Hypervisor) error {
+				return connection.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: uuidOfOthers, Name: name,
+					XML: "<domain><name>" + name + "</name><uuid>" + uuidOfOthers + "</uuid><memory>1</memory></domain>"})
+			})
+		}},
+		"its Machine has the provider ID": {left: []string{"hidden-host: volume uuid-root"}, prepare: func(w *world) {
+			w.volume("hidden-host", uuidOfOthers)
+			change(w, &clusterv1.Machine{}, key.Name, func(machine *clusterv1.Machine) { machine.Spec.ProviderID = infrav1.ProviderIDPrefix + uuidOfOthers })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newStranger(t)
+			if tc.prepare != nil {
+				tc.prepare(w)
+			}
+			m := w.newManager(0)
+			w.notAllowed(m)
+			w.Expect(w.infra().Status.FailureDomain).To(BeEmpty())
+			w.delete()
+			w.until(m, w.isGone)
+			w.Expect(w.left()).To(Equal(tc.left))
+			for len(w.events.Events) > 0 {
+				w.Expect(<-w.events.Events).ToNot(Or(ContainSubstring("secret"), ContainSubstring("hidden-host")))
+			}
+		})
+	}
+}
+
+// TestErrorOfAHostOfOthers: that the host doesn't answer is waited for, as the machine may have left something there
+// before a move, and the host's error isn't shown.
+func TestErrorOfAHostOfOthers(t *testing.T) {
+	w := newStranger(t)
+	m := w.newManager(0)
+	w.notAllowed(m)
+	w.hosts["hidden-host"].SetReachable(false)
+	w.delete()
+	w.until(m, w.hasCondition(infrav1.ReadyCondition, infrav1.DeletingReason))
+	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(And(HavePrefix("Waiting for the host. There is no LibvirtHost that namespace team may use"),
+		ContainSubstring(infrav1.HostLostAnnotation+": hidden-host"), Not(ContainSubstring("connect")), Not(ContainSubstring("reach"))))
+	w.hosts["hidden-host"].SetReachable(true)
+	w.until(m, w.isGone)
+}
+
+// TestHostIsClosedLater: what machines have on a host that was closed to their namespace after they were placed is
+// removed with them, half made or moved to another management cluster too.
+func TestHostIsClosedLater(t *testing.T) {
+	hasRoot := func(w *world) bool { return strings.Contains(strings.Join(w.left(), " "), "uuid-root") }
+	for name, tc := range map[string]struct {
+		until func(w *world) bool
+		// half keeps it from getting a domain, and moved drops its status.
+		half, moved bool
+	}{
+		"half made":             {until: hasRoot, half: true},
+		"provisioned":           {until: (*world).isProvisioned},
+		"provisioned and moved": {until: (*world).isProvisioned, moved: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "hidden-host")
+			w.lockUp("hidden-host")
+			w.label("blue")
+			if tc.half {
+				w.hosts["hidden-host"].Inject(defineFails)
+			}
+			m := w.until(w.newManager(0), func() bool { return tc.until(w) })
+			w.label("green")
+			if tc.moved {
+				change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Status = infrav1.LibvirtMachineStatus{} })
+			}
+			w.delete()
+			w.until(m, w.isGone)
+			w.Expect(w.left()).To(BeEmpty())
+		})
+	}
+}
+
+// TestMovedToAClosedHost: a machine that was provisioned goes on after a move, by the host's word and not by that of
+// its Machine alone.
+func TestMovedToAClosedHost(t *testing.T) {
+	w := newWorld(t, nil, "hidden-host")
+	w.lockUp("hidden-host")
+	w.label("blue")
+	m := w.until(w.newManager(0), w.isProvisioned)
+	w.label("green")
+	change(w, &clusterv1.Machine{}, key.Name, func(machine *clusterv1.Machine) { machine.Spec.ProviderID = infrav1.ProviderIDPrefix + w.uuid() })
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Status = infrav1.LibvirtMachineStatus{} })
+	w.until(m, w.isProvisioned)
+	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
+}
+
+// TestVolumesOfAnEarlierMachine: of two LibvirtMachines with one provider ID the first has the volumes, as long as
+// there is no domain that says so.
+func TestVolumesOfAnEarlierMachine(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.hosts["a"].Inject(defineFails)
+	m := w.until(w.newManager(0), func() bool { return strings.Contains(strings.Join(w.left(), " "), "uuid-seed") })
+	before := w.left()
+	original := w.infra()
+	copied := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", UID: "uid-3", Labels: original.Labels,
+		CreationTimestamp: metav1.NewTime(original.CreationTimestamp.AddDate(0, 0, 1)),
+		OwnerReferences:   original.OwnerReferences, Finalizers: original.Finalizers}, Spec: original.Spec}
+	w.Expect(w.api.Create(t.Context(), copied)).To(Succeed())
+	w.Expect(w.api.Delete(t.Context(), copied)).To(Succeed())
+	_, err := m.reconcileThis(client.ObjectKeyFromObject(copied))
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(client.IgnoreNotFound(w.api.Get(t.Context(), client.ObjectKeyFromObject(copied), copied))).To(Succeed())
+	w.Expect(w.left()).To(Equal(before))
+	w.delete()
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(BeEmpty())
+}
