@@ -90,7 +90,7 @@ func choose(residents []resident) plan {
 		}
 		if m.isLeaving() {
 			leaving = true
-			p.waiting = append(p.waiting, m.name()+": it is being deleted")
+			p.waiting = append(p.waiting, m.name()+": "+m.leavesWhen())
 			continue
 		}
 		if why := m.blockedBy(); why != "" {
@@ -158,14 +158,17 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 		}
 		return fmt.Sprintf("it is gone, and %s %s has %d of %d machines Ready", status.OwnerKind, status.OwnerName, ready, desired), nil
 	}
-	if !machine.DeletionTimestamp.IsZero() {
-		return "it is being deleted", nil
-	}
 	var m *resident
 	for i := range residents {
 		if residents[i].machine != nil && residents[i].machine.UID == machine.UID {
 			m = &residents[i]
 		}
+	}
+	if !machine.DeletionTimestamp.IsZero() {
+		if m == nil {
+			m = &resident{machine: machine}
+		}
+		return m.leavesWhen(), nil
 	}
 	if m == nil {
 		return "its LibvirtMachine is gone", nil
@@ -177,7 +180,7 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 		return m.waitsFor(), nil
 	}
 	if !annotations.HasRemediateMachine(machine) {
-		return "waiting for MachineHealthCheck " + m.check.Name, r.mark(ctx, host, machine)
+		return waitForCheck(m), r.mark(ctx, host, machine)
 	}
 	return waitForRemediation(m), nil
 }
@@ -188,13 +191,19 @@ func waitForRemediation(m *resident) string {
 		return fmt.Sprintf("MachineHealthCheck %s doesn't allow it now: %s", m.check.Name, allowed.Message)
 	}
 	if !collections.IsUnhealthyAndOwnerRemediated(m.machine) || m.owner == nil {
-		return "waiting for MachineHealthCheck " + m.check.Name
+		return waitForCheck(m)
 	}
 	waits := fmt.Sprintf("waiting for %s %s", m.owner.Kind, m.owner.Name)
 	if remediated := conditions.Get(m.machine, clusterv1.MachineOwnerRemediatedCondition); remediated.Message != "" {
 		waits += ": " + remediated.Message
 	}
 	return waits
+}
+
+// waitForCheck says what the MachineHealthCheck of a machine has to do, which it doesn't while its controller
+// doesn't run or doesn't see the machine.
+func waitForCheck(m *resident) string {
+	return fmt.Sprintf("waiting for MachineHealthCheck %s to find it unhealthy, as its annotation %s asks", m.check.Name, clusterv1.RemediateMachineAnnotation)
 }
 
 // mark asks for a machine's replacement.

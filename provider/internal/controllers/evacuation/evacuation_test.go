@@ -208,6 +208,57 @@ func replaced(g *WithT, api client.Client, machine *clusterv1.Machine) {
 	g.Expect(api.Create(ctx, readyMachine("new-"+machine.Name))).To(Succeed())
 }
 
+const untilCheckActs = "waiting for MachineHealthCheck check to find it unhealthy, as its annotation cluster.x-k8s.io/remediate-machine asks"
+
+// TestWaitsForDeletion: a machine that can't be deleted holds the others up, and the condition names it and says
+// what has to happen.
+func TestWaitsForDeletion(t *testing.T) {
+	const first = "0 of 3 machines are gone\nreplacing Machine team/a: it is being deleted"
+	for name, tc := range map[string]struct {
+		change func(*clusterv1.Cluster, *clusterv1.Machine, *infrav1.LibvirtMachine)
+		says   string
+	}{
+		"nobody says why": {change: func(*clusterv1.Cluster, *clusterv1.Machine, *infrav1.LibvirtMachine) {}, says: ""},
+		"a paused Cluster": {says: ", and its Cluster is paused", change: func(cluster *clusterv1.Cluster, _ *clusterv1.Machine, _ *infrav1.LibvirtMachine) {
+			cluster.Spec.Paused = ptr.To(true)
+		}},
+		"a paused Machine": {says: ", and its Machine is paused", change: func(_ *clusterv1.Cluster, machine *clusterv1.Machine, _ *infrav1.LibvirtMachine) {
+			machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}},
+		"a paused LibvirtMachine": {says: ", and its LibvirtMachine is paused", change: func(_ *clusterv1.Cluster, _ *clusterv1.Machine, infra *infrav1.LibvirtMachine) {
+			infra.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		}},
+		"a drain": {says: ": Drain not completed yet: * Pod web: cannot evict; Waiting for host host", change: func(_ *clusterv1.Cluster, machine *clusterv1.Machine, infra *infrav1.LibvirtMachine) {
+			conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue,
+				Reason: clusterv1.MachineDeletingDrainingNodeReason, Message: "Drain not completed yet:\n* Pod web: cannot evict"})
+			conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason, Message: "Waiting for host host"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			api := newAPI(g)
+			r := &Reconciler{Client: api, recorder: events.NewFakeRecorder(100)}
+			cluster, machine, infra := &clusterv1.Cluster{}, &clusterv1.Machine{}, &infrav1.LibvirtMachine{}
+			g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "blue"}, cluster)).To(Succeed())
+			g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "a"}, machine)).To(Succeed())
+			g.Expect(api.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "a"}, infra)).To(Succeed())
+			tc.change(cluster, machine, infra)
+			machine.Finalizers = []string{"test/kept"}
+			for _, object := range []client.Object{cluster, machine, infra} {
+				g.Expect(api.Update(t.Context(), object)).To(Succeed())
+			}
+			g.Expect(api.Delete(t.Context(), machine)).To(Succeed())
+			for range 5 {
+				_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "host"}})
+				g.Expect(err).ToNot(HaveOccurred())
+			}
+			host := &infrav1.LibvirtHost{}
+			g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "host"}, host)).To(Succeed())
+			g.Expect(conditions.GetMessage(host, infrav1.EvacuatedCondition)).To(Or(Equal(first+tc.says), HavePrefix(first+tc.says+"\nwaiting: team/b: ")))
+		})
+	}
+}
+
 // TestWaitsForReplacement: the next machine's turn doesn't come before what owned the last one has its
 // replacement, and it is Ready.
 func TestWaitsForReplacement(t *testing.T) {
@@ -223,7 +274,7 @@ func TestWaitsForReplacement(t *testing.T) {
 		g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "host"}, host)).To(Succeed())
 		return conditions.GetMessage(host, infrav1.EvacuatedCondition)
 	}
-	g.Expect(message()).To(Equal("0 of 3 machines are gone\nreplacing Machine team/a: waiting for MachineHealthCheck check"))
+	g.Expect(message()).To(Equal("0 of 3 machines are gone\nreplacing Machine team/a: " + untilCheckActs))
 	replaced(g, api, &markedMachines(g, api)[0])
 	fresh := readyMachine("new-a")
 	g.Expect(api.Delete(t.Context(), fresh)).To(Succeed())
@@ -236,7 +287,7 @@ func TestWaitsForReplacement(t *testing.T) {
 	g.Expect(markedMachines(g, api)).To(BeEmpty())
 	fresh.Status.Conditions[0].Status = metav1.ConditionTrue
 	g.Expect(api.Update(t.Context(), fresh)).To(Succeed())
-	g.Expect(message()).To(Equal("1 of 3 machines are gone\nreplacing Machine team/b: waiting for MachineHealthCheck check"))
+	g.Expect(message()).To(Equal("1 of 3 machines are gone\nreplacing Machine team/b: " + untilCheckActs))
 
 	// Its MachineHealthCheck goes: what was marked stays.
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "check"}}

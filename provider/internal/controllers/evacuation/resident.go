@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -19,7 +20,11 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
+
+// maxSaid is how much is shown of what the conditions of a machine say, in bytes.
+const maxSaid = 512
 
 // resident is a machine on the host, with what decides about its replacement.
 type resident struct {
@@ -74,6 +79,35 @@ func (m *resident) blockedBy() string {
 		return "nothing owns its Machine that would replace it: delete it by hand"
 	}
 	return ""
+}
+
+// leavesWhen says what a machine waits for that is on its way out, as far as somebody says so.
+func (m *resident) leavesWhen() string {
+	const leaving = "it is being deleted"
+	switch {
+	case m.cluster != nil && ptr.Deref(m.cluster.Spec.Paused, false):
+		return leaving + ", and its Cluster is paused"
+	case m.machine != nil && annotations.HasPaused(m.machine):
+		return leaving + ", and its Machine is paused"
+	case m.infra != nil && annotations.HasPaused(m.infra):
+		return leaving + ", and its LibvirtMachine is paused"
+	}
+	var says []string
+	if m.machine != nil {
+		if deleting := conditions.Get(m.machine, clusterv1.MachineDeletingCondition); deleting != nil && deleting.Status == metav1.ConditionTrue {
+			says = append(says, deleting.Message)
+		}
+	}
+	if m.infra != nil {
+		if ready := conditions.Get(m.infra, infrav1.ReadyCondition); ready != nil && ready.Reason == infrav1.DeletingReason {
+			says = append(says, ready.Message)
+		}
+	}
+	says = slices.DeleteFunc(says, func(text string) bool { return text == "" })
+	if len(says) == 0 {
+		return leaving
+	}
+	return leaving + ": " + notes.Cut(strings.ReplaceAll(strings.Join(says, "; "), "\n", " "), maxSaid)
 }
 
 // waitsFor says what has to pass by itself before the machine can be replaced, if so.
