@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -36,9 +37,13 @@ func TestMain(m *testing.M) {
 	}, m.Run))
 }
 
-// start starts a control plane and a runner that knows one image.
-func start(ctx context.Context, t *testing.T, g *WithT) client.Client {
+// start starts a control plane and a runner that knows one image. It returns the folder of the runner too. Nothing of
+// them stays when the test ends: it can run once more in the same sandbox.
+func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string) {
 	t.Helper()
+	dir, err := os.MkdirTemp(sandbox.Dir, "run-")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(os.Chmod(dir, 0o755)).To(Succeed()) // containers' users go through it
 	program := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "build", "-o", program, "./testdata/program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -48,16 +53,17 @@ func start(ctx context.Context, t *testing.T, g *WithT) client.Client {
 	g.Expect(err).ToNot(HaveOccurred())
 	network, err := sandbox.NewNetwork("pods", netip.MustParsePrefix("10.88.0.0/16"))
 	g.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(func() { g.Expect(network.Remove()).To(Succeed()) })
 	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(sandbox.Dir, "management"), Etcd: tools["etcd"], APIServer: tools["kube-apiserver"],
+		Dir: filepath.Join(dir, "management"), Etcd: tools["etcd"], APIServer: tools["kube-apiserver"],
 		ControllerManager: tools["kube-apiserver/kube-controller-manager"], Address: network.Gateway(), Port: 6443,
 	})
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(plane.Stop)
-	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
 	g.Expect(err).ToNot(HaveOccurred())
 	runner := &pods.Runner{
-		Node: "node", Dir: filepath.Join(sandbox.Dir, "pods"), Network: network, APIServer: [2]string{network.Gateway().String(), "6443"},
+		Node: "node", Dir: filepath.Join(dir, "pods"), Network: network, APIServer: [2]string{network.Gateway().String(), "6443"},
 		Images: map[string]pods.Image{"example.com/program": {Program: program, Entrypoint: "/bin/program", User: 1000}},
 	}
 	g.Expect(runner.SetupWithManager(ctx, mgr)).To(Succeed())
@@ -74,7 +80,7 @@ func start(ctx context.Context, t *testing.T, g *WithT) client.Client {
 	g.Eventually(func() error {
 		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "default"}, &corev1.ServiceAccount{})
 	}).WithTimeout(patience).Should(Succeed())
-	return c
+	return c, runner.Dir
 }
 
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -105,7 +111,7 @@ func TestPods(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	ctrl.SetLogger(logr.Discard())
-	c := start(ctx, t, g)
+	c, dir := start(ctx, t, g)
 	pod := newPod("one", "example.com/program:v1")
 	g.Expect(c.Create(ctx, pod)).To(Succeed())
 	status := func(g Gomega) corev1.ContainerStatus {
@@ -151,12 +157,15 @@ func TestPods(t *testing.T) {
 		g.Expect(now.LastTerminationState.Terminated).To(HaveValue(HaveField("ExitCode", int32(3))))
 		g.Expect(now.Ready).To(BeTrue())
 	})
-	g.Expect(c.Delete(ctx, pod)).To(Succeed())
-	eventually(func(g Gomega) {
-		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "not found"))
-		g.Expect(filepath.Glob(filepath.Join(sandbox.Dir, "pods", "*", "volumes"))).To(BeEmpty())
-		g.Expect(filepath.Glob("/run/netns/*")).To(BeEmpty())
-	})
+	remove := func() {
+		g.Expect(c.Delete(ctx, pod)).To(Succeed())
+		eventually(func(g Gomega) {
+			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "not found"))
+			g.Expect(filepath.Glob(filepath.Join(dir, "*", "volumes"))).To(BeEmpty())
+			g.Expect(filepath.Glob("/run/netns/*")).To(BeEmpty())
+		})
+	}
+	remove()
 
 	// What can't be run says why.
 	for name, tc := range map[string]struct {
@@ -177,5 +186,6 @@ func TestPods(t *testing.T) {
 		tc.change(pod)
 		g.Expect(c.Create(ctx, pod)).To(Succeed())
 		eventually(func(g Gomega) { g.Expect(status(g).State.Waiting).To(HaveValue(HaveField("Reason", tc.reason)), name) })
+		remove()
 	}
 }
