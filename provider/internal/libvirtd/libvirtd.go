@@ -236,15 +236,17 @@ func (d *Daemon) processes(wanted func(arguments string) bool) ([]int, error) {
 	return found, nil
 }
 
-// Stop ends the daemon and removes its folders. Guests that run are the caller's to stop.
+// Stop ends the daemon and all that it has started, and removes its folders. Guests that a test may not leave are
+// the test's to look for before.
 func (d *Daemon) Stop() {
 	if d.command != nil {
 		_ = d.command.Process.Signal(syscall.SIGTERM)
 		_ = d.command.Wait()
 	}
-	// Those that a daemon which was killed has asked for what QEMU can do wait for it for ever.
-	asked, _ := d.processes(func(arguments string) bool { return strings.Contains(arguments, "-machine\x00none") })
-	for _, process := range asked {
+	// Guests run on without their daemon, and those that one which was killed has asked for what QEMU can do wait for
+	// it for ever.
+	started, _ := d.processes(func(string) bool { return true })
+	for _, process := range started {
 		_ = syscall.Kill(process, syscall.SIGKILL)
 	}
 	_ = os.RemoveAll(d.folder)

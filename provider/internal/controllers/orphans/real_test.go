@@ -22,7 +22,10 @@ func TestOnARealHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(daemon.Stop)
+	t.Cleanup(func() {
+		daemon.Stop()
+		NewWithT(t).Eventually(daemon.Guests).WithTimeout(time.Minute).Should(BeEmpty(), "no guest runs on without its daemon")
+	})
 	w := newWorld(t, collecting)
 	connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
 	w.Expect(err).ToNot(HaveOccurred())
