@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -153,8 +154,8 @@ func TestPoolThatIsScaledDown(t *testing.T) {
 func TestPoolWithALongName(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
-	name := "a-pool-with-" + strings.Repeat("a-long-name-", 5) + "indeed"
-	s.Expect(len(name)).To(BeNumerically(">", 63))
+	name := "a-pool-with-" + strings.Repeat("a-long-name-", 20) + "y"
+	s.Expect(name).To(HaveLen(validation.DNS1123SubdomainMaxLength))
 	pool, infra := s.MachinePool(cluster, name, 2)
 	s.PoolSettled(pool, infra, 2)
 	machines, infras := ofPool(s, format.MustFormatValue(name))
