@@ -59,6 +59,8 @@ const (
 	maxOrphans = 64
 	// maxKept is how long a status's reason may be, in bytes.
 	maxKept = 1024
+	// maxNamed is how much of a message an orphan gets, in bytes. No more than 32768 fit.
+	maxNamed = 1024
 	// maxDomain and maxMachine are how long names in the status may be.
 	maxDomain, maxMachine = 255, 317
 )
@@ -272,7 +274,7 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 			}
 			host.Status.Orphans = append(host.Status.Orphans, entry)
 		}
-		names = append(names, o.String())
+		names = append(names, notes.Cut(o.String(), maxNamed))
 	}
 	if len(orphans) == 0 {
 		setCondition(host, metav1.ConditionFalse, infrav1.NoOrphansReason, "")

@@ -24,20 +24,24 @@ const (
 )
 
 // listProcedures are procedures whose reply begins with the number of elements that follow, with the
-// fewest bytes that one element takes. The library makes room for as many as the number says.
-var listProcedures = map[uint32]uint32{
-	66:  4,  // the ways to authenticate
-	273: 24, // domains
-	281: 20, // storage pools
-	282: 12, // volumes
-	285: 4,  // node devices
-	353: 12, // interfaces with addresses
+// fewest bytes that one element takes, and the shape of all of it (libvirt's remote_protocol.x). The library makes
+// room for as many as the number says.
+var listProcedures = map[uint32]struct {
+	least uint32
+	shape shape
+}{
+	66:  {4, "[4]"},          // the ways to authenticate
+	273: {24, "[nu4]"},       // domains: name, UUID, ID
+	281: {20, "[nu]"},        // storage pools: name, UUID
+	282: {12, "[nnp]"},       // volumes: pool, name, key
+	285: {4, "[n]"},          // node devices: name
+	353: {12, "[n[n][4n4]]"}, // interfaces: name, MAC address if any, addresses with their types and prefixes
 }
 
 var errNonsense = errors.New("the host doesn't speak libvirt's protocol")
 
 // guard is a connection that looks at what goes over it, and fails for good when the host sends what
-// the library would believe and choke on: packets of absurd lengths, lists of absurd lengths, events
+// the library would believe and choke on: packets of absurd lengths, lists and names of absurd lengths, events
 // that nobody asked for, and answers that nobody waits for, which would block it.
 type guard struct {
 	net.Conn
@@ -68,10 +72,17 @@ func newGuard(conn net.Conn) *guard {
 		return nil
 	}
 	g.received.packet = g.check
+	g.received.shape = func(h header) shape {
+		if h.kind != typeReply || h.status != 0 {
+			return ""
+		}
+		return listProcedures[h.procedure].shape
+	}
 	return g
 }
 
-// Read implements net.Conn. Nothing of a packet is passed on before its header was checked.
+// Read implements net.Conn. Nothing of a packet is passed on before its header was checked, and of a list not its
+// end before all of it was: the library decodes what is whole.
 func (g *guard) Read(out []byte) (int, error) {
 	if err := g.failure(); err != nil {
 		return 0, err
@@ -125,7 +136,7 @@ func (g *guard) check(h header) error {
 	} else {
 		delete(g.calls, h.serial)
 	}
-	if least, isList := listProcedures[h.procedure]; isList && h.status == 0 && h.first > (h.length-headerSize)/least {
+	if list, isList := listProcedures[h.procedure]; isList && h.status == 0 && h.first > (h.length-headerSize)/list.least {
 		return fmt.Errorf("a packet of %d bytes is said to have %d elements", h.length, h.first)
 	}
 	return nil
@@ -144,10 +155,16 @@ type header struct {
 type framer struct {
 	// packet is told of each packet as soon as its header is there.
 	packet func(header) error
+	// shape returns what a packet has to consist of after its header, or "" for one that is passed on unseen. It is
+	// optional.
+	shape func(header) shape
 
 	head []byte
 	// left is how much of the packet is still to come.
 	left int
+	// body is what there is of the packet after its header, while it has to have the shape wanted.
+	body   []byte
+	wanted shape
 }
 
 func (f *framer) feed(content []byte) error {
@@ -155,7 +172,13 @@ func (f *framer) feed(content []byte) error {
 		if f.left > 0 {
 			n := min(f.left, len(content))
 			f.left -= n
+			if f.wanted != "" {
+				f.body = append(f.body, content[:n]...)
+			}
 			content = content[n:]
+			if err := f.finishBody(); err != nil {
+				return err
+			}
 			continue
 		}
 		want := 4
@@ -197,6 +220,23 @@ func (f *framer) finish() error {
 		h.first = word(7)
 	}
 	f.left = int(h.length) - len(f.head)
+	if f.shape != nil {
+		f.wanted = f.shape(h)
+		f.body = append(f.body[:0], f.head[headerSize:]...)
+	}
 	f.head = f.head[:0]
-	return f.packet(h)
+	if err := f.packet(h); err != nil {
+		return err
+	}
+	return f.finishBody()
+}
+
+// finishBody looks at what came after a header, when all of it is there.
+func (f *framer) finishBody() error {
+	if f.wanted == "" || f.left > 0 {
+		return nil
+	}
+	wanted, body := f.wanted, f.body
+	f.wanted, f.body = "", nil
+	return wanted.holds(body)
 }

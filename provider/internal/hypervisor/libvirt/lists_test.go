@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,4 +84,67 @@ func TestHugeLists(t *testing.T) {
 			NewWithT(t).Expect(tc.call(server.connected(t, time.Minute))).To(MatchError(ContainSubstring("is said to have 1000 elements")))
 		})
 	}
+}
+
+// TestHugeElements: what can't be in an element of a list is refused before room is made for it, and so is a name that
+// nothing has. The last that is allowed is taken.
+func TestHugeElements(t *testing.T) {
+	pools := func(h *host) error { _, err := h.Pools(t.Context()); return err }
+	addresses := func(h *host) error {
+		_, err := h.Addresses(t.Context(), "11111111-1111-4111-8111-111111111111", hypervisor.SourceLease)
+		return err
+	}
+	volumes := func(h *host) error { _, err := h.PoolVolumes(t.Context(), "default"); return err }
+	devices := func(h *host) error { _, err := h.HasInterface(t.Context(), "br0"); return err }
+	domains := func(h *host) error { _, err := h.ListDomains(t.Context()); return err }
+	long := func(length int) []byte { return text(strings.Repeat("x", length)) }
+	uuid := make([]byte, 16)
+	for name, tc := range map[string]struct {
+		procedure uint32
+		payload   []byte
+		call      func(*host) error
+		says      string
+	}{
+		"a domain's name":          {procDomains, slices.Concat(word(1), long(maxName+1), uuid, word(1), word(1)), domains, "1025 bytes"},
+		"a pool's name":            {281, slices.Concat(word(1), long(maxName+1), uuid, word(1)), pools, "1025 bytes"},
+		"a volume's name":          {282, slices.Concat(word(1), text("default"), long(1<<20), text("/v"), word(1)), volumes, "1048576 bytes"},
+		"a volume's key":           {282, slices.Concat(word(1), text("default"), text("v"), long(maxPath+1), word(1)), volumes, "4097 bytes"},
+		"a device's name":          {285, slices.Concat(word(1), long(maxName+1), word(1)), devices, "1025 bytes"},
+		"a name that isn't there":  {281, slices.Concat(word(1, 0x7ffffff0), uuid, word(1)), pools, "2147483632 bytes"},
+		"addresses":                {353, slices.Concat(word(1), text("eth0"), word(0), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
+		"MAC addresses":            {353, slices.Concat(word(1), text("eth0"), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
+		"an address":               {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), long(maxName+1), word(24)), addresses, "1025 bytes"},
+		"a list that is cut off":   {281, slices.Concat(word(2), long(8), uuid, long(8), uuid[:4]), pools, "ends in the middle of a list"},
+		"a list without an end":    {353, slices.Concat(word(1), text("eth0"), word(0)), addresses, "ends in the middle of a list"},
+		"a name that is allowed":   {281, slices.Concat(word(1), long(maxName), uuid, word(1)), pools, ""},
+		"addresses that are there": {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), text("192.0.2.7"), word(24)), addresses, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := &hostile{answer: func(procedure, serial uint32) ([]byte, bool) {
+				return packet(procedure, typeReply, serial, 0, tc.payload), procedure == tc.procedure
+			}}
+			connection := server.connected(t, time.Minute)
+			err := tc.call(connection)
+			if tc.says != "" {
+				g.Expect(err).To(MatchError(And(ContainSubstring(errNonsense.Error()), ContainSubstring(tc.says))))
+				return
+			}
+			g.Expect(connection.conn.failure()).ToNot(HaveOccurred())
+		})
+	}
+}
+
+// FuzzShape: whatever a host sends, what has a shape has as many elements and texts as it says.
+func FuzzShape(f *testing.F) {
+	f.Add(slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), text("192.0.2.7"), word(24)))
+	f.Add(word(1, 0x7fffffff))
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		for _, list := range listProcedures {
+			rest, err := list.shape.walk(reply)
+			if err == nil && len(rest)+4 > len(reply) {
+				t.Errorf("%s: of %d bytes %d are left", list.shape, len(reply), len(rest))
+			}
+		}
+	})
 }
