@@ -32,6 +32,8 @@ type cluster struct {
 	endpoint netip.Addr
 	// failureDomains are those of the hosts that the cluster may use.
 	failureDomains []string
+	// variables are more of clusterctl's, each as NAME=value.
+	variables []string
 	// guests are all that were seen whole, by UUID.
 	guests map[string]goneGuest
 }
@@ -59,7 +61,7 @@ func (c *cluster) generate(ctx context.Context, g *WithT, workers int, flags ...
 		"generate", "cluster", c.key.Name, "--infrastructure=libvirt", "--target-namespace=" + c.key.Namespace,
 		"--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count=" + itoa(workers),
 	}, flags...)
-	manifest, err := c.ClusterctlWith(ctx, []string{"CONTROL_PLANE_ENDPOINT_IP=" + c.endpoint.String()}, args...)
+	manifest, err := c.ClusterctlWith(ctx, append(slices.Clone(c.variables), "CONTROL_PLANE_ENDPOINT_IP="+c.endpoint.String()), args...)
 	g.Expect(err).ToNot(HaveOccurred())
 	return manifest
 }

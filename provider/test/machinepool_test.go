@@ -40,12 +40,7 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 	patch(ctx, g, p.client, p.key, &infrav1.LibvirtMachinePool{}, func(o *infrav1.LibvirtMachinePool) {
 		o.Spec.Template.Spec.Memory = resource.MustParse("288Mi")
 	})
-	eventually(g, func(g Gomega) {
-		for _, m := range p.availableNow(ctx, g, 2) {
-			g.Expect(m.infra.Spec.Memory.String()).To(Equal("288Mi"))
-			g.Expect(names(two)).ToNot(ContainElement(m.machine.Name))
-		}
-	})
+	p.replaced(ctx, g, two, "288Mi")
 	p.delete(ctx, g)
 }
 
@@ -58,6 +53,16 @@ type pool struct {
 func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
 	patch(ctx, g, p.client, p.key, &clusterv1.MachinePool{}, func(o *clusterv1.MachinePool) { o.Spec.Replicas = &count })
 	return p.available(ctx, g, int(count))
+}
+
+// replaced waits until as many machines as there were have taken the place of those, with other memory.
+func (p *pool) replaced(ctx context.Context, g *WithT, old []machine, memory string) {
+	eventually(g, func(g Gomega) {
+		for _, m := range p.availableNow(ctx, g, len(old)) {
+			g.Expect(m.infra.Spec.Memory.String()).To(Equal(memory))
+			g.Expect(names(old)).ToNot(ContainElement(m.machine.Name))
+		}
+	})
 }
 
 // available waits until the MachinePool has its machines, each of them whole, with its node, and until

@@ -10,10 +10,11 @@ import (
 )
 
 // topologyLife: a Cluster of the ClusterClass comes up, though its kubelets know no provider IDs, and a variable that is
-// changed replaces the workers and nothing else.
+// changed replaces the workers, those of a MachineDeployment and those of a MachinePool, and nothing else.
 func topologyLife(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "topology")
 	w.player.Unaware(c.key)
+	c.variables = []string{"LIBVIRT_POOL_MACHINE_COUNT=1"}
 	c.make(ctx, g, 1, "--flavor=topology")
 	var deployments clusterv1.MachineDeploymentList
 	g.Expect(c.client.List(ctx, &deployments, client.InNamespace(c.key.Namespace))).To(Succeed())
@@ -21,6 +22,11 @@ func topologyLife(ctx context.Context, g *WithT, w *world) {
 	g.Expect(deployments.Items[0].Labels).To(HaveKeyWithValue(clusterv1.ClusterTopologyMachineDeploymentNameLabel, "md-0"))
 	d := &deployment{cluster: c, key: client.ObjectKeyFromObject(&deployments.Items[0])}
 	old := d.available(ctx, g, 1)
+	var pools clusterv1.MachinePoolList
+	g.Expect(c.client.List(ctx, &pools, client.InNamespace(c.key.Namespace))).To(Succeed())
+	g.Expect(pools.Items).To(HaveLen(1))
+	p := &pool{cluster: c, key: client.ObjectKeyFromObject(&pools.Items[0])}
+	oldInPool := p.available(ctx, g, 1)
 	controlPlane := client.MatchingLabels{clusterv1.MachineControlPlaneLabel: ""}
 	before := c.machines(ctx, g, controlPlane)
 
@@ -34,6 +40,7 @@ func topologyLife(ctx context.Context, g *WithT, w *world) {
 		g.Expect(o.Spec.Topology.Variables).To(ContainElement(HaveField("Name", "workerMachine")))
 	})
 	d.replaced(ctx, g, old, "288Mi")
+	p.replaced(ctx, g, oldInPool, "288Mi")
 	g.Expect(names(c.machines(ctx, g, controlPlane))).To(Equal(names(before)))
 	c.delete(ctx, g)
 }
