@@ -116,9 +116,13 @@ func TestImageTroubles(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			var now atomic.Pointer[answer]
+			var asked atomic.Int64
 			set := func(how answer) { now.Store(&how) }
 			set(imageTroubles[0].answer)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) { (*now.Load())(w, request) }))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				asked.Add(1)
+				(*now.Load())(w, request)
+			}))
 			t.Cleanup(func() {
 				server.CloseClientConnections()
 				server.Close()
@@ -162,7 +166,11 @@ func TestImageTroubles(t *testing.T) {
 				}
 				w.Expect(w.badImages()).To(BeEmpty())
 				if trouble.onHost != nil {
-					set(imageTroubles[0].answer) // or the image is there at once, and nothing of it fails any more
+					// Or the image is there at once, and nothing of it fails any more: neither may what was asked for
+					// before this answer be under way any more, and it isn't once there is another attempt.
+					set(imageTroubles[0].answer)
+					before := asked.Load()
+					m = w.until(m, func() bool { return asked.Load() > before })
 				}
 				mend()
 			}
