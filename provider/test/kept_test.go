@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,13 +23,20 @@ var keptHosts = []testbed.HostSpec{{Name: "host-k1", FailureDomain: "k", Namespa
 const dedicated = 1
 
 // keptHost: a namespace that may not use a host gets nothing there and isn't told of it. Let in, its machines start
-// there: one has a CPU of the host to itself, which no other runs on, and the next that wants one waits for it.
+// there, with disks in two pools: one has a CPU of the host to itself, which no other runs on, and the next that wants
+// one waits for it.
 func keptHost(ctx context.Context, g *WithT, w *world) {
 	const host = "host-k1"
-	patch(ctx, g, w.Client, client.ObjectKey{Name: host}, &infrav1.LibvirtHost{}, func(o *infrav1.LibvirtHost) { o.Spec.DedicatedCPUs = itoa(dedicated) })
+	g.Expect(w.hosts[host].AddPool("second")).To(Succeed())
+	patch(ctx, g, w.Client, client.ObjectKey{Name: host}, &infrav1.LibvirtHost{}, func(o *infrav1.LibvirtHost) {
+		o.Spec.DedicatedCPUs = itoa(dedicated)
+		o.Spec.StoragePools.Disks = append(o.Spec.StoragePools.Disks, "second")
+	})
 	c := w.newCluster(ctx, g, "kept")
 	c.makeBare(ctx, g, "k")
-	c.makeMachine(ctx, g, "plain", func(*infrav1.LibvirtMachineSpec) {})
+	c.makeMachine(ctx, g, "plain", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi"), Pool: "second"}}
+	})
 	eventually(g, func(g Gomega) {
 		var infra infrav1.LibvirtCluster
 		g.Expect(c.client.Get(ctx, c.key, &infra)).To(Succeed())
@@ -45,6 +53,8 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 		o.Spec.AllowedNamespaces.List = append(o.Spec.AllowedNamespaces.List, c.key.Namespace)
 	})
 	plain := c.startedOn(ctx, g, "plain", host)
+	g.Expect(plain.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
+	g.Expect(c.domainXML(g, plain.infra)).To(And(ContainSubstring("/default/"+plain.uuid()+"-root"), ContainSubstring("/second/"+plain.uuid()+"-")))
 
 	alone := func(spec *infrav1.LibvirtMachineSpec) { spec.CPU.Dedicated = ptr.To(true) }
 	c.makeMachine(ctx, g, "first", alone)

@@ -57,6 +57,7 @@ var alone = []scene{
 	{name: "a cluster is moved", run: moved},
 	{name: "what was moved stays", run: movedStays},
 	{name: "deletion leaves nothing", run: demoDeleted},
+	{name: "images that nothing uses are deleted", run: imagesCollected},
 }
 
 // TestScenes plays all scenes in one world, after which hosts have nothing left.

@@ -160,8 +160,8 @@ func (w *world) hostsReadyIn(ctx context.Context, g *WithT, c client.Client) {
 	})
 }
 
-// nothingLeft: hosts have nothing left but the images that they keep for the next machine, and forget
-// the addresses of all guests in time. Nobody can give a lease back for a guest that is gone, so the
+// nothingLeft: hosts have nothing left but images, which one scene sees deleted, and the marks of managers that look
+// at them, and forget the addresses of all guests in time. Nobody can give a lease back for a guest that is gone, so the
 // last ones are waited for.
 func (w *world) nothingLeft(g *WithT) {
 	gone := map[string]time.Time{}

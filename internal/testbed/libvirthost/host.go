@@ -152,9 +152,6 @@ func (h *Host) writeConfiguration() error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(h.path("pool"), 0o755); err != nil {
-		return err
-	}
 	if err := h.writeNames(); err != nil {
 		return err
 	}
@@ -286,11 +283,7 @@ func (h *Host) prepare() error {
 		return err
 	}
 	defer func() { _ = client.Disconnect() }()
-	pool, err := client.StoragePoolDefineXML(fmt.Sprintf("<pool type='dir'><name>%s</name><target><path>%s</path></target></pool>", Pool, h.path("pool")), 0)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(client.StoragePoolCreate(pool, 0), client.StoragePoolSetAutostart(pool, 1)); err != nil {
+	if err := h.addPool(client, Pool); err != nil {
 		return err
 	}
 	static, _ := h.Static()

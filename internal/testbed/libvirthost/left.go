@@ -2,7 +2,6 @@ package libvirthost
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -51,54 +50,6 @@ func (h *Host) DomainXML(id string) (string, error) {
 		return "", err
 	}
 	return client.DomainGetXMLDesc(domain, 0)
-}
-
-// Volumes are the names of all files in the folder of the host's pool.
-func (h *Host) Volumes() ([]string, error) {
-	entries, err := os.ReadDir(h.path("pool"))
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names, nil
-}
-
-// Capacity is how large a volume of the host's pool is for a guest, in bytes.
-func (h *Host) Capacity(volume string) (capacity uint64, err error) {
-	err = h.withVolume(volume, func(client *golibvirt.Libvirt, found golibvirt.StorageVol) error {
-		_, capacity, _, err = client.StorageVolGetInfo(found)
-		return err
-	})
-	return capacity, err
-}
-
-// VolumeXML is how the daemon describes a volume of the host's pool.
-func (h *Host) VolumeXML(volume string) (text string, err error) {
-	err = h.withVolume(volume, func(client *golibvirt.Libvirt, found golibvirt.StorageVol) error {
-		text, err = client.StorageVolGetXMLDesc(found, 0)
-		return err
-	})
-	return text, err
-}
-
-func (h *Host) withVolume(name string, do func(*golibvirt.Libvirt, golibvirt.StorageVol) error) error {
-	client, err := h.Connect()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Disconnect() }()
-	pool, err := client.StoragePoolLookupByName(Pool)
-	if err != nil {
-		return err
-	}
-	volume, err := client.StorageVolLookupByName(pool, name)
-	if err != nil {
-		return err
-	}
-	return do(client, volume)
 }
 
 // Left lists what is on the host that machines have made, but for leases of addresses: domains,
