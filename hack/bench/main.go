@@ -38,8 +38,8 @@ func main() {
 	parts := []string{partPublish, partBuild, partDump, partLive, partMachines, partPools}
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
 	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
-	machines := flag.String("machines", "250,1000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
-	pools := flag.String("pools", "250,1000", "how many machines the pool has in the part \""+partPools+"\", one run after the other")
+	machines := flag.String("machines", "250,1000,4000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
+	pools := flag.String("pools", "250,1000,4000", "how many machines the pool has in the part \""+partPools+"\", one run after the other")
 	flag.Parse()
 	machineSizes, machineErr := numbers("-machines", *machines)
 	poolSizes, poolErr := numbers("-pools", *pools)
