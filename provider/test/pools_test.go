@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,8 +144,12 @@ type releases struct {
 	cluster  *cluster
 	watching watch.Interface
 	ended    chan struct{}
+
+	mutex sync.Mutex
 	// names of the claims, and what of all this came too early.
 	names, early []string
+	// stopped says that the watch may end, which it may do with an error.
+	stopped bool
 }
 
 // watchReleases watches the cluster's claims until stop.
@@ -157,18 +162,26 @@ func (c *cluster) watchReleases(ctx context.Context, g *WithT) *releases {
 	go func() {
 		defer close(r.ended)
 		for event := range r.watching.ResultChan() {
-			claim, is := event.Object.(*ipamv1.IPAddressClaim)
-			if !is {
-				r.early = append(r.early, fmt.Sprintf("watching claims: %v", event.Object))
-				return
-			}
-			if deleted := event.Type == watch.Deleted || !claim.DeletionTimestamp.IsZero(); deleted && !slices.Contains(r.names, claim.Name) {
-				r.names = append(r.names, claim.Name)
-				r.early = append(r.early, r.users(claim)...)
-			}
+			r.see(event)
 		}
 	}()
 	return r
+}
+
+func (r *releases) see(event watch.Event) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	claim, is := event.Object.(*ipamv1.IPAddressClaim)
+	if !is {
+		if !r.stopped {
+			r.early = append(r.early, fmt.Sprintf("watching claims: %v", event.Object))
+		}
+		return
+	}
+	if deleted := event.Type == watch.Deleted || !claim.DeletionTimestamp.IsZero(); deleted && !slices.Contains(r.names, claim.Name) {
+		r.names = append(r.names, claim.Name)
+		r.early = append(r.early, r.users(claim)...)
+	}
 }
 
 // users are the domains that may use the address of a claim: that of the machine that it belongs to, or
@@ -195,6 +208,12 @@ func (r *releases) users(claim *ipamv1.IPAddressClaim) (found []string) {
 // stop waits until claims have been given back, all of those that are named and no others, and each of
 // them when nothing could use its address any more.
 func (r *releases) stop(g *WithT, names ...string) {
+	eventually(g, func(g Gomega) {
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+		g.Expect(r.names).To(ConsistOf(names))
+		r.stopped = true
+	})
 	r.watching.Stop()
 	<-r.ended
 	g.Expect(r.early).To(BeEmpty())
