@@ -158,12 +158,15 @@ func (s VolumeSpec) Check() error {
 // DomainState is the state of a domain.
 type DomainState string
 
-// The states, in the words of LibvirtMachine's status.instanceState.
+// The states, in the words of LibvirtMachine's status.instanceState, where Starting is Paused.
 const (
 	// StateRunning means that the domain runs.
 	StateRunning DomainState = "Running"
 	// StateBlocked means that the domain waits for a resource.
 	StateBlocked DomainState = "Blocked"
+	// StateStarting means that the domain has a process, which its host hasn't begun to run: a host that is
+	// stopped now takes it away when it begins again.
+	StateStarting DomainState = "Starting"
 	// StatePaused means that somebody or an I/O error has paused the domain.
 	StatePaused DomainState = "Paused"
 	// StateShuttingDown means that the domain is shutting down.
@@ -181,6 +184,11 @@ const (
 // Active says whether a domain in this state has a process and uses memory of its host.
 func (s DomainState) Active() bool {
 	return s != StateShutOff && s != StateCrashed
+}
+
+// Started says whether a domain in this state has been started, and stays so when its host is stopped.
+func (s DomainState) Started() bool {
+	return s.Active() && s != StateStarting
 }
 
 // Domain is what is known of a domain.

@@ -91,6 +91,10 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if verdict, err := s.checkUpdate(ctx); err != nil || verdict == stop {
 		return verdict, err
 	}
+	if domain.State == hypervisor.StateStarting { // what it becomes isn't known so far
+		s.lookAgain(shutdownDelay)
+		return goOn, nil
+	}
 	if domain.State.Active() {
 		if covered {
 			return stop, s.writeStarted(ctx, "")

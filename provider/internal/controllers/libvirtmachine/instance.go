@@ -23,9 +23,9 @@ func (s *scope) isProvisioned() bool {
 		s.machine != nil && s.machine.Spec.ProviderID != "" && s.machine.Spec.ProviderID == s.infra.Spec.ProviderID
 }
 
-// isCreating says whether the machine still has to be made. A domain that runs was made whole.
+// isCreating says whether the machine still has to be made. A domain that was started was made whole.
 func (s *scope) isCreating() bool {
-	return !s.isProvisioned() && (s.domain == nil || !s.domain.State.Active())
+	return !s.isProvisioned() && (s.domain == nil || !s.domain.State.Started())
 }
 
 // lookAtInstance says how the domain is. One that was provisioned and is gone stays so: replacing a
@@ -87,6 +87,9 @@ func (s *scope) setInstance() {
 	state := infrav1.InstanceNotFound
 	if s.domain != nil {
 		state = infrav1.InstanceState(s.domain.State)
+	}
+	if s.domain != nil && s.domain.State == hypervisor.StateStarting {
+		state = infrav1.InstancePaused // as libvirt has it
 	}
 	s.infra.Status.InstanceState = state
 	switch {

@@ -53,7 +53,7 @@ func (s *scope) readConfiguration(context.Context) (verdict, error) {
 
 // startAgain starts a load balancer that was provisioned and doesn't run: no MachineHealthCheck looks after it.
 func (s *scope) startAgain(ctx context.Context) (verdict, error) {
-	if s.domain == nil || s.domain.State.Active() {
+	if s.domain == nil || s.domain.State.Started() {
 		return goOn, nil
 	}
 	ctrl.LoggerFrom(ctx).Info("The load balancer doesn't run: starting it", "state", s.domain.State)

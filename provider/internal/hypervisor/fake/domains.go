@@ -83,6 +83,9 @@ func (c *connection) SetAutostart(ctx context.Context, uuid string, autostart bo
 // StartDomain implements hypervisor.Domains.
 func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 	return c.change(ctx, "starting the domain", StartDomain, uuid, func(d *domain) (bool, error) {
+		if d.State == hypervisor.StateStarting {
+			return false, refuse(hypervisor.ErrBusy, "it is being started")
+		}
 		if d.State.Active() {
 			return false, nil
 		}

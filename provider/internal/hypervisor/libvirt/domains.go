@@ -141,14 +141,22 @@ var states = map[golibvirt.DomainState]hypervisor.DomainState{
 }
 
 func stateOf(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.DomainState, error) {
-	number, _, err := client.DomainGetState(domain, 0)
+	number, reason, err := client.DomainGetState(domain, 0)
 	if err != nil {
 		return "", err
 	}
-	if state, known := states[golibvirt.DomainState(number)]; known {
-		return state, nil
+	return stateFrom(golibvirt.DomainState(number), reason), nil
+}
+
+// stateFrom is a state of libvirt's, with the reason for it, in our words.
+func stateFrom(number golibvirt.DomainState, reason int32) hypervisor.DomainState {
+	if number == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp {
+		return hypervisor.StateStarting
 	}
-	return hypervisor.StateUnknown, nil
+	if state, known := states[number]; known {
+		return state
+	}
+	return hypervisor.StateUnknown
 }
 
 // DefineDomain implements hypervisor.Domains. libvirt refuses a name or UUID that is taken, with the
@@ -210,8 +218,13 @@ func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		err := client.DomainCreate(domain)
 		if code(err, golibvirt.ErrOperationInvalid) {
-			if state, stateErr := stateOf(client, domain); stateErr == nil && state.Active() {
+			state, stateErr := stateOf(client, domain)
+			if stateErr == nil && state.Started() {
 				return nil
+			}
+			if stateErr == nil && state == hypervisor.StateStarting {
+				// A daemon that was killed while it started the domain has found its process, and will end it.
+				return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: err}
 			}
 		}
 		if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
