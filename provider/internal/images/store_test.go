@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -33,17 +35,28 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	})
 	wish := wishFor(server.URL+"/image.qcow2", content)
 
-	// Many machines want it at once, and each hears of it.
+	// Many machines want it at once, and each that doesn't get it hears of it.
+	errs := make([]error, 20)
 	var all sync.WaitGroup
-	for i := range 20 {
-		all.Go(func() {
-			_, err := f.Ensure(t.Context(), wish, machine(i))
-			var transferring *Transferring
-			f.Expect(err == nil || errors.As(err, &transferring)).To(BeTrue(), "%v", err)
-		})
+	for i := range errs {
+		all.Go(func() { _, errs[i] = f.Ensure(t.Context(), wish, machine(i)) })
 	}
 	all.Wait()
-	image := f.eventually(wish, f.next().NamespacedName)
+	waiting := map[types.NamespacedName]bool{}
+	for i, err := range errs {
+		if err != nil { // else it came after the transfer
+			var transferring *Transferring
+			f.Expect(errors.As(err, &transferring)).To(BeTrue(), "%v", err)
+			waiting[machine(i)] = true
+		}
+	}
+	for len(waiting) > 0 {
+		who := f.next().NamespacedName
+		f.Expect(waiting).To(HaveKey(who))
+		delete(waiting, who)
+	}
+	image, err := f.Ensure(t.Context(), wish, machine(0))
+	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(image.CapacityBytes).To(BeEquivalentTo(diskBytes))
 	f.Expect(image.Format).To(Equal(hypervisor.FormatQCOW2))
 	f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
@@ -55,6 +68,58 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	f.Expect(calls).To(HaveLen(2), "what an image that is there costs each machine")
 	f.Expect(served.Load()).To(BeEquivalentTo(1))
 	f.Expect(f.tasks).To(BeEmpty())
+}
+
+// slowToTell is a host whose answer that a volume isn't there comes when it may.
+type slowToTell struct {
+	hypervisor.Hypervisor
+	asked, may chan struct{}
+}
+
+func (h slowToTell) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
+	volume, err := h.Hypervisor.Volume(ctx, ref)
+	close(h.asked)
+	<-h.may
+	return volume, err
+}
+
+// TestImageThatComesMeanwhile: who has been told that an image isn't there, when another has brought it by
+// now, gets that one, without a second download.
+func TestImageThatComesMeanwhile(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{})
+	content := qcow2Image(nil)
+	var served atomic.Int32
+	wish := wishFor(serve(t, func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		serving(content)(w, r)
+	}).URL, content)
+
+	slow := slowToTell{asked: make(chan struct{}), may: make(chan struct{})}
+	var once sync.Once
+	hosts := f.hosts
+	f.hosts = func(name string) (hypervisor.Hypervisor, error) {
+		host, err := hosts(name)
+		once.Do(func() {
+			slow.Hypervisor = host
+			host = slow
+		})
+		return host, err
+	}
+	late := make(chan error)
+	go func() {
+		_, err := f.Ensure(t.Context(), wish, machine(1))
+		late <- err
+	}()
+	<-slow.asked
+	image := f.eventually(wish, machine(2))
+	close(slow.may)
+
+	var transferring *Transferring
+	f.Expect(errors.As(<-late, &transferring)).To(BeTrue())
+	f.Expect(f.next().NamespacedName).To(Equal(machine(1)))
+	f.Expect(f.Ensure(t.Context(), wish, machine(1))).To(Equal(image))
+	f.Expect(served.Load()).To(BeEquivalentTo(1))
+	f.Expect(f.volumes("one")).To(Equal(whole(wish)))
 }
 
 func TestRawImage(t *testing.T) {
