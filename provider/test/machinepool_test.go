@@ -4,15 +4,18 @@ import (
 	"context"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled and rolled out.
+// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled and rolled out; one that a health
+// check finds is replaced, and one that is deleted isn't where somebody else scales the pool.
 func poolLife(ctx context.Context, g *WithT, w *world) {
 	p := &pool{cluster: w.newCluster(ctx, g, "pool"), key: client.ObjectKey{Namespace: "pool", Name: "pool-mp-0"}}
 	p.make(ctx, g, 3, "--flavor=machinepool")
@@ -41,6 +44,8 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 		o.Spec.Template.Spec.Memory = resource.MustParse("288Mi")
 	})
 	p.replaced(ctx, g, two, "288Mi")
+	p.heals(ctx, g)
+	p.isScaledBySomebodyElse(ctx, g)
 	p.delete(ctx, g)
 }
 
@@ -63,6 +68,46 @@ func (p *pool) replaced(ctx context.Context, g *WithT, old []machine, memory str
 			g.Expect(names(old)).ToNot(ContainElement(m.machine.Name))
 		}
 	})
+}
+
+// heals: of two machines the one whose node isn't Ready is replaced through its Machine, by a MachineHealthCheck.
+func (p *pool) heals(ctx context.Context, g *WithT) {
+	machines := p.available(ctx, g, 2)
+	sick, well := machines[0], machines[1]
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.key.Name}}
+	check.Spec.ClusterName = p.cluster.key.Name
+	check.Spec.Selector.MatchLabels = map[string]string{clusterv1.MachinePoolNameLabel: p.key.Name}
+	check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: ptr.To[int32](0)}}
+	g.Expect(p.client.Create(ctx, check)).To(Succeed())
+	nodes, is := p.player.Client(p.cluster.key)
+	g.Expect(is).To(BeTrue())
+	var node corev1.Node
+	g.Expect(nodes.Get(ctx, client.ObjectKey{Name: sick.machine.Name}, &node)).To(Succeed())
+	before := node.DeepCopy()
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			node.Status.Conditions[i].Status = corev1.ConditionFalse
+		}
+	}
+	g.Expect(nodes.Status().Patch(ctx, &node, client.MergeFrom(before))).To(Succeed())
+	eventually(g, func(g Gomega) {
+		g.Expect(names(p.availableNow(ctx, g, 2))).To(And(ContainElement(well.machine.Name), Not(ContainElement(sick.machine.Name))))
+	})
+}
+
+// isScaledBySomebodyElse: with the annotation replicas-managed-by a machine that is deleted isn't replaced, and the
+// MachinePool's replicas follow.
+func (p *pool) isScaledBySomebodyElse(ctx context.Context, g *WithT) {
+	machines := p.available(ctx, g, 2)
+	patch(ctx, g, p.client, p.key, &clusterv1.MachinePool{}, func(o *clusterv1.MachinePool) {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, clusterv1.ReplicasManagedByAnnotation, "external-autoscaler")
+	})
+	g.Expect(p.client.Delete(ctx, &machines[0].machine)).To(Succeed())
+	g.Expect(names(p.available(ctx, g, 1))).To(Equal(names(machines[1:])))
+	var object clusterv1.MachinePool
+	g.Expect(p.client.Get(ctx, p.key, &object)).To(Succeed())
+	g.Expect(object.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 }
 
 // available waits until the MachinePool has its machines, each of them whole, with its node, and until
