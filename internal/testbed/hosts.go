@@ -4,18 +4,12 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/errgroup"
@@ -197,67 +191,6 @@ func sshKey() (private []byte, public ssh.PublicKey, err error) {
 	}
 	public, err = ssh.NewPublicKey(key)
 	return pem.EncodeToMemory(block), public, err
-}
-
-// guestPath is where the guest's image is served, and balancerPath where that of load balancers is.
-const (
-	guestPath    = "/guest.qcow2"
-	balancerPath = "/balancer.qcow2"
-)
-
-// GuestVariables are the variables of the provider's templates for machines that start from the
-// guest's image, which PrepareGuest has made and ServeGuest serves. The API server of the cluster gets
-// an address that nothing else has. The load balancer's are there after PrepareBalancer.
-func GuestVariables() (map[string]string, error) {
-	variables := map[string]string{
-		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
-		"CLUSTER_TOPOLOGY":          "true", // for managed topologies, which Cluster API has behind a gate
-	}
-	for prefix, image := range servedImages() {
-		content, err := os.ReadFile(image.file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the image for guests: %w", err)
-		}
-		sum := sha256.Sum256(content)
-		variables[prefix+"_URL"] = "http://" + network.Masked().Addr().Next().String() + image.path
-		variables[prefix+"_CHECKSUM"] = "sha256:" + hex.EncodeToString(sum[:])
-	}
-	for _, role := range []string{"CONTROL_PLANE", "WORKER"} {
-		variables["LIBVIRT_"+role+"_CPUS"] = "1"
-		variables["LIBVIRT_"+role+"_MEMORY"] = "256Mi"
-		variables["LIBVIRT_"+role+"_DISK_SIZE"] = "1Gi"
-	}
-	return variables, nil
-}
-
-// servedImage is the path of an image in its URL, and its file.
-type servedImage struct{ path, file string }
-
-// servedImages are those that were prepared, by what the names of their variables begin with.
-func servedImages() map[string]servedImage {
-	images := map[string]servedImage{"LIBVIRT_IMAGE": {guestPath, GuestImage()}}
-	if file := BalancerImage(); file != "" {
-		images["LIBVIRT_HAPROXY_IMAGE"] = servedImage{balancerPath, file}
-	}
-	return images
-}
-
-// ServeGuest serves the images that were prepared to pods.
-func (t *Testbed) ServeGuest(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(t.Network.Gateway().String(), "80"))
-	if err != nil {
-		return err
-	}
-	mux := http.NewServeMux()
-	for _, image := range servedImages() {
-		mux.HandleFunc(image.path, func(response http.ResponseWriter, request *http.Request) {
-			http.ServeFile(response, request, image.file)
-		})
-	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	t.stops = append(t.stops, server.Close)
-	return nil
 }
 
 // EndpointIP is an address for the API server of a workload cluster, which nothing else has.

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,10 +20,12 @@ import (
 // preparedVariable has what was prepared, for the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
 
-// guestVariable has the path of the guest's image, and balancerVariable that of load balancers.
+// guestVariable has the path of the guest's image, balancerVariable that of load balancers', and signedVariable that of
+// the one with signatures.
 const (
 	guestVariable    = "TESTBED_GUEST_IMAGE"
 	balancerVariable = "TESTBED_BALANCER_IMAGE"
+	signedVariable   = "TESTBED_SIGNED_IMAGE"
 )
 
 // prepared is what is built before there is a sandbox, which has no network.
@@ -75,11 +78,10 @@ func Prepare() error {
 	if p.Sources, err = sources(ctx, root); err != nil {
 		return err
 	}
-	folder, err := buildFolder()
-	if err != nil {
+	if runFolder, err = buildFolder(); err != nil {
 		return err
 	}
-	p.Release, p.Manager = filepath.Join(folder, "out"), filepath.Join(folder, "manager")
+	p.Release, p.Manager = filepath.Join(runFolder, "out"), filepath.Join(runFolder, "manager")
 	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release); err != nil {
 		return err
 	}
@@ -153,6 +155,9 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 	return strings.TrimSpace(string(out)), nil
 }
 
+// runFolder has what this process has built, after Prepare.
+var runFolder string
+
 // buildFolder makes a folder beside the cache of tools for what this run builds, which is held by a
 // lock as long as the process lives, and removes those that nobody holds any more: a run that is
 // killed can't clean up after itself.
@@ -170,7 +175,7 @@ func buildFolder() (string, error) {
 	}
 	for _, folder := range old {
 		if lock, err := lockFolder(folder); err == nil {
-			err = os.RemoveAll(folder)
+			err = errors.Join(returnHugepages(folder), os.RemoveAll(folder))
 			_ = lock.Close()
 			if err != nil {
 				return "", err
@@ -202,6 +207,9 @@ func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
 // PrepareBalancer is PrepareGuest for load balancers' image.
 func PrepareBalancer() error { return prepareImage(guest.BalancerImage, balancerVariable) }
 
+// PrepareSigned is PrepareGuest for the image that starts with secure boot on.
+func PrepareSigned() error { return prepareImage(guest.SignedImage, signedVariable) }
+
 func prepareImage(build func(ctx context.Context, project, cache string) (string, error), variable string) error {
 	root, err := pinned.FindRoot()
 	if err != nil {
@@ -226,6 +234,11 @@ func GuestImage() string {
 // BalancerImage is the path of load balancers' image after PrepareBalancer, and empty without.
 func BalancerImage() string {
 	return os.Getenv(balancerVariable)
+}
+
+// SignedImage is the path of the image with signatures after PrepareSigned, and empty without.
+func SignedImage() string {
+	return os.Getenv(signedVariable)
 }
 
 // held keeps locks from being collected, and with that given up.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -71,6 +72,8 @@ type Testbed struct {
 	beside *Testbed
 	// player plays workload clusters, if asked to.
 	player *workload.Player
+	// served are the images of guests, after ServeGuest.
+	served *http.ServeMux
 	// stops end the managers of the testbed's own controllers.
 	stops []func() error
 }

@@ -154,6 +154,16 @@ func (c *cluster) provisioned(ctx context.Context, g Gomega, object clusterv1.Ma
 	return m
 }
 
+// started waits until a machine is provisioned and its guest has reported.
+func (c *cluster) started(ctx context.Context, g *WithT, name string) (m machine) {
+	eventually(g, func(g Gomega) {
+		var object clusterv1.Machine
+		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &object)).To(Succeed())
+		m = c.provisioned(ctx, g, object)
+	})
+	return m
+}
+
 // bootstrapSecret is the name of the Secret with a machine's user-data. Those of a pool share one.
 func (c *cluster) bootstrapSecret(ctx context.Context, g Gomega, object clusterv1.Machine) string {
 	name := object.Spec.Bootstrap.DataSecretName

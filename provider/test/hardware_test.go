@@ -26,27 +26,33 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi")}}
 		spec.RootDisk.Clone = infrav1.CloneFull
 		spec.CPU.Mode = infrav1.CPUModeMaximum
+		spec.Hugepages = &infrav1.HugepagesSpec{}
 	})
 	// The guest's boot loader has no signature that firmware would know, and so never starts.
 	c.makeMachine(ctx, g, "secure", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.Firmware.SecureBoot = ptr.To(true)
+	})
+	c.makeMachine(ctx, g, "signed", func(spec *infrav1.LibvirtMachineSpec) {
+		spec.Firmware.SecureBoot = ptr.To(true)
+		variables, err := testbed.GuestVariables()
+		g.Expect(err).ToNot(HaveOccurred())
+		spec.Image.URL, spec.Image.Checksum = variables[testbed.SignedImageURL], variables[testbed.SignedImageChecksum]
+		spec.Memory = resource.MustParse("384Mi") // GRUB loads what the other boot loader doesn't: 256Mi are too little
 	})
 	const ignition = `{"ignition":{"version":"3.4.0"}}`
 	c.makeMachineOf(ctx, g, "ignited", map[string][]byte{"format": []byte("ignition"), "value": []byte(ignition)}, "", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
 	})
 
-	var full machine
-	eventually(g, func(g Gomega) {
-		var object clusterv1.Machine
-		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "full"}, &object)).To(Succeed())
-		full = c.provisioned(ctx, g, object)
-	})
+	full := c.started(ctx, g, "full")
 	g.Expect(full.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
 	g.Expect(full.report.TPM).To(Equal("2"))
+	g.Expect(full.report.SecureBoot).To(BeFalse())
 	g.Expect(c.domainXML(g, full.infra)).To(And(
 		ContainSubstring("<tpm model='tpm-crb'>"), ContainSubstring("<serial>data</serial>"), ContainSubstring("<feature enabled='no' name='enrolled-keys'/>"),
 		ContainSubstring("<cpu mode='maximum'")))
+	memory := full.infra.Spec.Memory.Value()
+	g.Expect(c.hosts[full.infra.Spec.HostName].HugepageKiB(c.domainName(g, full))).To(BeEquivalentTo(memory >> 10))
 	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("/caplv-image-"), "a full clone has a copy of the image to itself")
 
 	var ignited infrav1.LibvirtMachine
@@ -69,6 +75,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.domainXML(g, secure)).To(And(
 		ContainSubstring("<feature enabled='yes' name='enrolled-keys'/>"), ContainSubstring("<feature enabled='yes' name='secure-boot'/>"),
 		MatchRegexp(`<loader [^>]*secure='yes'`), MatchRegexp(`<nvram template='[^']*\.ms\.fd'`)))
+	g.Expect(c.started(ctx, g, "signed").report.SecureBoot).To(BeTrue())
 	reports, _ := c.hosts[secure.Spec.HostName].Reports()
 	g.Expect(reports).ToNot(ContainElement(HaveField("SystemUUID", uuidOf(secure.Spec.ProviderID))))
 	c.guests[uuidOf(secure.Spec.ProviderID)] = goneGuest{host: secure.Spec.HostName}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -76,13 +75,9 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 	c.delete(ctx, g)
 }
 
-// startedOn waits until a machine is provisioned and its guest has reported, on a host.
-func (c *cluster) startedOn(ctx context.Context, g *WithT, name, host string) (m machine) {
-	eventually(g, func(g Gomega) {
-		var object clusterv1.Machine
-		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &object)).To(Succeed())
-		m = c.provisioned(ctx, g, object)
-	})
+// startedOn is started, on a host.
+func (c *cluster) startedOn(ctx context.Context, g *WithT, name, host string) machine {
+	m := c.started(ctx, g, name)
 	g.Expect(m.infra.Spec.HostName).To(Equal(host), name)
 	return m
 }

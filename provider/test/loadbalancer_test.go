@@ -102,7 +102,7 @@ func (b *balanced) runs(ctx context.Context, g *WithT) (balancer infrav1.Libvirt
 }
 
 // addServer makes a machine of the control plane, as a control plane provider labels it, and waits for it.
-func (b *balanced) addServer(ctx context.Context, g *WithT, name string) (made machine) {
+func (b *balanced) addServer(ctx context.Context, g *WithT, name string) machine {
 	b.makeMachine(ctx, g, name, func(*infrav1.LibvirtMachineSpec) {})
 	key := client.ObjectKey{Namespace: b.key.Namespace, Name: name}
 	label := func(object client.Object) {
@@ -112,12 +112,7 @@ func (b *balanced) addServer(ctx context.Context, g *WithT, name string) (made m
 	}
 	patch(ctx, g, b.client, key, &clusterv1.Machine{}, func(m *clusterv1.Machine) { label(m) })
 	patch(ctx, g, b.client, key, &infrav1.LibvirtMachine{}, func(m *infrav1.LibvirtMachine) { label(m) })
-	eventually(g, func(g Gomega) {
-		var object clusterv1.Machine
-		g.Expect(b.client.Get(ctx, key, &object)).To(Succeed())
-		made = b.provisioned(ctx, g, object)
-	})
-	return made
+	return b.started(ctx, g, name)
 }
 
 // reaches waits until the endpoint leads to some machines, to each of them, and to nobody else.

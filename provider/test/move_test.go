@@ -2,12 +2,14 @@ package test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
@@ -24,13 +26,25 @@ func secondStarted(ctx context.Context, g *WithT, w *world) {
 }
 
 // moved: clusterctl move takes a cluster to another management cluster with its hosts and their
-// credentials, and with the addresses that were claimed. Nothing happens to what runs, and all of it is
-// as it was there.
+// credentials, and with the addresses that were claimed. It waits for an image that is on its way to a host. Nothing
+// happens to what runs, and all of it is as it was there; the machine of the image starts there.
 func moved(ctx context.Context, g *WithT, w *world) {
 	before, claims := w.demo.machines(ctx, g, nil), w.demo.claims(ctx, g)
 	g.Expect(claims).To(HaveLen(2))
-	_, err := w.Clusterctl(ctx, "move", "--namespace="+w.demo.key.Namespace, "--to-kubeconfig="+w.second.Kubeconfig)
-	g.Expect(err).ToNot(HaveOccurred())
+	const late = "late"
+	hurry := w.transferring(ctx, g, late)
+	move := func() error {
+		_, err := w.Clusterctl(ctx, "move", "--namespace="+w.demo.key.Namespace, "--to-kubeconfig="+w.second.Kubeconfig)
+		return err
+	}
+	g.Expect(move()).To(MatchError(ContainSubstring(late + " is still provisioning the node")))
+	w.pretendNode(ctx, g, late)
+	ended := make(chan error, 1)
+	go func() { ended <- move() }()
+	w.waitsToMove(ctx, g, late)
+	g.Expect(ended).ToNot(Receive())
+	hurry()
+	g.Expect(<-ended).To(Succeed())
 
 	var machines clusterv1.MachineList
 	g.Expect(w.Client.List(ctx, &machines, client.InNamespace(w.demo.key.Namespace))).To(Succeed())
@@ -45,7 +59,10 @@ func moved(ctx context.Context, g *WithT, w *world) {
 	// Each is whole again, with its provider ID, on its host, with a guest that has started once.
 	eventually(g, func(g Gomega) {
 		after := w.demo.machines(ctx, g, nil)
-		g.Expect(placesOf(after)).To(Equal(placesOf(before)))
+		g.Expect(names(after)).To(ConsistOf(append(names(before), late)))
+		places := placesOf(after)
+		delete(places, late)
+		g.Expect(places).To(Equal(placesOf(before)))
 		for _, m := range after {
 			g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.ReadyCondition, "True")), m.machine.Name)
 			// A control plane here has no pods, which those of kubeadm are judged by.
@@ -57,6 +74,47 @@ func moved(ctx context.Context, g *WithT, w *world) {
 		g.Expect(w.demo.claims(ctx, g)).To(Equal(claims))
 		w.demoClaimed(ctx, g)
 	})
+}
+
+// transferring makes a machine of demo whose image is on its way to a host until it may hurry.
+func (w *world) transferring(ctx context.Context, g *WithT, name string) (hurry func()) {
+	url, sum, hurry, err := w.SlowImage()
+	g.Expect(err).ToNot(HaveOccurred())
+	w.demo.makeMachine(ctx, g, name, func(spec *infrav1.LibvirtMachineSpec) { spec.Image.URL, spec.Image.Checksum = url, sum })
+	eventually(g, func(g Gomega) {
+		var infra infrav1.LibvirtMachine
+		g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: name}, &infra)).To(Succeed())
+		g.Expect(infra.Annotations).To(HaveKey(clusterctlv1.BlockMoveAnnotation))
+	})
+	return hurry
+}
+
+// pretendNode says that a machine has its node, without which clusterctl doesn't even begin. What is left then that it
+// would wait for are load balancers, which have no Machine.
+func (w *world) pretendNode(ctx context.Context, g *WithT, name string) {
+	eventually(g, func(g Gomega) {
+		var object clusterv1.Machine
+		g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: name}, &object)).To(Succeed())
+		before := object.DeepCopy()
+		object.Status.NodeRef.Name = name
+		g.Expect(w.Client.Status().Patch(ctx, &object, client.MergeFrom(before))).To(Succeed())
+	})
+}
+
+// waitsToMove: clusterctl has paused demo, which a move begins with, and goes no further as long as a machine says so.
+func (w *world) waitsToMove(ctx context.Context, g *WithT, name string) {
+	eventually(g, func(g Gomega) {
+		var object clusterv1.Cluster
+		g.Expect(w.Client.Get(ctx, w.demo.key, &object)).To(Succeed())
+		g.Expect(object.Spec.Paused).To(HaveValue(BeTrue()))
+	})
+	// Longer than clusterctl waits before it looks again.
+	g.Consistently(func(g Gomega) {
+		var infra infrav1.LibvirtMachine
+		g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: name}, &infra)).To(Succeed())
+		g.Expect(infra.Annotations).To(HaveKey(clusterctlv1.BlockMoveAnnotation))
+		g.Expect(w.second.Client.Get(ctx, w.demo.key, &clusterv1.Cluster{})).To(MatchError(apierrors.IsNotFound, "not found"))
+	}).WithTimeout(8 * time.Second).WithPolling(time.Second).Should(Succeed())
 }
 
 // hostsMoved: the hosts and their credentials are in the second management cluster, which finds the

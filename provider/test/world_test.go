@@ -34,9 +34,22 @@ import (
 // patience is how long anything may take. Nothing is measured with it: it is far more than is needed.
 const patience = 10 * time.Minute
 
+// hugepages are as many of 2 MiB as one guest needs.
+const hugepages = 128
+
 func TestMain(m *testing.M) {
-	prepare := func() error { return errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer()) }
-	os.Exit(sandbox.Main(prepare, m.Run))
+	prepare := func() error {
+		if err := errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer(), testbed.PrepareSigned()); err != nil {
+			return err
+		}
+		return testbed.PrepareHugepages(hugepages)
+	}
+	status := sandbox.Main(prepare, m.Run)
+	if err := testbed.ReturnHugepages(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
 }
 
 // world is a management cluster with the provider, three hosts in two failure domains, and some that

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,7 +21,7 @@ type addition struct {
 	// name that the image's begins with, and size of its disk in bytes.
 	name string
 	size int64
-	// packages of Debian, each as name=version, whose files of fromPackages come along.
+	// packages of Debian whose files of fromPackages come along.
 	packages     []string
 	fromPackages []string
 	// files are those of this machine that come along, and content is what is there too, both by their paths in
@@ -94,21 +93,13 @@ var systemctl []byte
 // BalancerImage is like Image, with what an image for load balancers has: the HAProxy of this machine, a shell
 // (Debian's busybox-static), and a systemctl that knows HAProxy only.
 func BalancerImage(ctx context.Context, project, cache string) (string, error) {
-	shown, err := show(ctx, "busybox-static")
-	if err != nil {
-		return "", fmt.Errorf("looking for the guest's shell: %w", err)
-	}
-	version := versionField.FindStringSubmatch(shown)
-	if version == nil {
-		return "", errors.New("the package busybox-static has no version")
-	}
 	files, err := withLibraries(ctx, "usr/sbin/haproxy")
 	if err != nil {
 		return "", fmt.Errorf("looking for HAProxy, which hack/tools/libvirt installs: %w", err)
 	}
-	return image(ctx, project, cache, addition{
+	return image(ctx, project, cache, systemdBoot, addition{
 		name: "balancer", size: 96 << 20, files: files,
-		packages: []string{"busybox-static=" + version[1]}, fromPackages: []string{"bin/busybox"},
+		packages: []string{"busybox-static"}, fromPackages: []string{"bin/busybox"},
 		content: map[string][]byte{"bin/systemctl": systemctl},
 		folders: []string{"etc/haproxy", "tmp", "run"},
 	})

@@ -14,27 +14,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 )
 
 // modules are the drivers that a guest needs. What they depend on comes along.
-var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev", "qemu_fw_cfg"}
+var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev", "qemu_fw_cfg", "efivarfs"}
 
 // format counts changes of what is made, so that a cache has no image of the older kind.
-const format = "2"
+const format = "3"
 
 // Image returns the path of the guest's image, a qcow2, in a folder for it, where it is made once. It
 // is made of Debian's packages of the kernel and of systemd-boot, which apt-get downloads, and of the
 // program that go builds in the folder of this project.
 func Image(ctx context.Context, project, cache string) (string, error) {
-	return image(ctx, project, cache, addition{name: "guest", size: 48 << 20})
+	return image(ctx, project, cache, systemdBoot, addition{name: "guest", size: 48 << 20})
+}
+
+// SignedImage is like Image, with what firmware starts that has secure boot on: Debian's shim, which has Microsoft's
+// signature, and a GRUB and a kernel with Debian's.
+func SignedImage(ctx context.Context, project, cache string) (string, error) {
+	return image(ctx, project, cache, signedGRUB, addition{name: "signed", size: 64 << 20})
 }
 
 // image makes an image with an addition.
-func image(ctx context.Context, project, cache string, more addition) (_ string, err error) {
+func image(ctx context.Context, project, cache string, starts loader, more addition) (_ string, err error) {
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("the testbed's guest is for amd64, and this is %s", runtime.GOARCH)
 	}
@@ -50,10 +55,15 @@ func image(ctx context.Context, project, cache string, more addition) (_ string,
 	if err := buildProgram(ctx, project, program); err != nil {
 		return "", err
 	}
-	kernel, loader, err := packages(ctx)
+	kernel, err := newestKernel(ctx)
 	if err != nil {
 		return "", fmt.Errorf("looking for the guest's kernel: %w", err)
 	}
+	packages, err := newest(ctx, slices.Concat(starts.packages, more.packages)...)
+	if err != nil {
+		return "", fmt.Errorf("looking for what the guest is made of: %w", err)
+	}
+	packages = append(packages, kernel)
 	content, err := os.ReadFile(program)
 	if err != nil {
 		return "", err
@@ -62,12 +72,12 @@ func image(ctx context.Context, project, cache string, more addition) (_ string,
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(content, "%s %s %s %s", format, kernel, loader, added))
+	sum := sha256.Sum256(fmt.Appendf(content, "%s %s %v %s", format, packages, starts, added))
 	image := filepath.Join(cache, more.name+"-"+hex.EncodeToString(sum[:8])+".qcow2")
 	if _, err := os.Stat(image); err == nil {
 		return image, nil
 	}
-	made, err := build(ctx, work, kernel, loader, more)
+	made, err := build(ctx, work, packages, starts, more)
 	if err != nil {
 		return "", fmt.Errorf("making the guest's image: %w", err)
 	}
@@ -87,122 +97,6 @@ func run(command *exec.Cmd) error {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
-}
-
-var (
-	versionField = regexp.MustCompile(`(?m)^Version: (\S+)$`)
-	kernelField  = regexp.MustCompile(`(?m)^Depends: .*?(linux-image-\S+-cloud-amd64) \(= (\S+)\)`)
-)
-
-// packages are the newest packages of the kernel and the boot loader, each as name=version.
-func packages(ctx context.Context) (kernel, loader string, err error) {
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", "", fmt.Errorf("it comes from Debian's packages, and there is no apt-get: %w", err)
-	}
-	shown, err := show(ctx, "linux-image-cloud-amd64")
-	if err != nil {
-		// A fresh machine has no list of packages.
-		if err := run(exec.CommandContext(ctx, "apt-get", "update", "-qq")); err != nil {
-			return "", "", err
-		}
-		if shown, err = show(ctx, "linux-image-cloud-amd64"); err != nil {
-			return "", "", err
-		}
-	}
-	found := kernelField.FindStringSubmatch(shown)
-	if found == nil {
-		return "", "", errors.New("the package linux-image-cloud-amd64 names no kernel")
-	}
-	shown, err = show(ctx, "systemd-boot-efi")
-	if err != nil {
-		return "", "", err
-	}
-	version := versionField.FindStringSubmatch(shown)
-	if version == nil {
-		return "", "", errors.New("the package systemd-boot-efi has no version")
-	}
-	return found[1] + "=" + found[2], "systemd-boot-efi=" + version[1], nil
-}
-
-func show(ctx context.Context, name string) (string, error) {
-	out, err := exec.CommandContext(ctx, "apt-cache", "show", "--no-all-versions", name).Output()
-	if err != nil || len(out) == 0 {
-		return "", fmt.Errorf("apt-cache knows no package %s: %w", name, err)
-	}
-	return string(out), nil
-}
-
-// build makes the image in a folder that has the program already.
-func build(ctx context.Context, work, kernel, loader string, more addition) (string, error) {
-	for _, name := range append([]string{kernel, loader}, more.packages...) {
-		download := exec.CommandContext(ctx, "apt-get", "download", "-qq", name)
-		download.Dir = work
-		if err := run(download); err != nil {
-			return "", err
-		}
-	}
-	debs, err := filepath.Glob(filepath.Join(work, "*.deb"))
-	if err != nil {
-		return "", err
-	}
-	tree := filepath.Join(work, "tree")
-	for _, deb := range debs {
-		if err := run(exec.CommandContext(ctx, "dpkg-deb", "--extract", deb, tree)); err != nil {
-			return "", err
-		}
-	}
-	kernels, err := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
-	if err != nil || len(kernels) != 1 {
-		return "", fmt.Errorf("the package %s should have one kernel, and has %v: %w", kernel, kernels, err)
-	}
-	initramfs := filepath.Join(work, "initrd")
-	if err := writeInitramfs(initramfs, filepath.Join(work, "init"), tree, more); err != nil {
-		return "", err
-	}
-	return writeDisk(ctx, work, more.size, kernels[0], initramfs, filepath.Join(tree, "usr/lib/systemd/boot/efi/systemd-bootx64.efi"))
-}
-
-const bootEntry = `title testbed guest
-linux /linux
-initrd /initrd
-options console=ttyS0 quiet panic=5
-`
-
-// writeDisk makes a disk with a FAT file system and nothing else: the folder that UEFI looks for on
-// disks that it doesn't know, a boot loader, and what that starts.
-func writeDisk(ctx context.Context, work string, size int64, kernel, initramfs, loader string) (string, error) {
-	raw, image := filepath.Join(work, "disk.raw"), filepath.Join(work, "disk.qcow2")
-	files := map[string]string{"loader.conf": "timeout 0\n", "guest.conf": bootEntry}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(work, name), []byte(content), 0o644); err != nil {
-			return "", err
-		}
-	}
-	if err := os.WriteFile(raw, nil, 0o644); err != nil {
-		return "", err
-	}
-	if err := os.Truncate(raw, size); err != nil {
-		return "", err
-	}
-	commands := [][]string{
-		{"mformat", "-i", raw, "-v", "GUEST", "-N", "7e57bed0", "-h", "16", "-s", "63", "-T", fmt.Sprint(size / 512), "::"},
-		{"mmd", "-i", raw, "::EFI", "::EFI/BOOT", "::loader", "::loader/entries"},
-		{"mcopy", "-i", raw, loader, "::EFI/BOOT/BOOTX64.EFI"},
-		{"mcopy", "-i", raw, kernel, "::linux"},
-		{"mcopy", "-i", raw, initramfs, "::initrd"},
-		{"mcopy", "-i", raw, filepath.Join(work, "loader.conf"), "::loader/loader.conf"},
-		{"mcopy", "-i", raw, filepath.Join(work, "guest.conf"), "::loader/entries/guest.conf"},
-		{"qemu-img", "convert", "-O", "qcow2", raw, image},
-	}
-	for _, args := range commands {
-		command := exec.CommandContext(ctx, args[0], args[1:]...)
-		// The same image whenever it is made: no times of now, no zones.
-		command.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000", "TZ=UTC", "MTOOLS_SKIP_CHECK=1")
-		if err := run(command); err != nil {
-			return "", err
-		}
-	}
-	return image, nil
 }
 
 // writeInitramfs writes the program and the modules with what those need, in an order in which they

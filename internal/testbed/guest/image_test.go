@@ -15,7 +15,7 @@ import (
 
 // TestSameImage: two builds of an image are the same.
 func TestSameImage(t *testing.T) {
-	for name, build := range map[string]func(context.Context, string, string) (string, error){"guest": guest.Image, "balancer": guest.BalancerImage} {
+	for name, build := range map[string]func(context.Context, string, string) (string, error){"guest": guest.Image, "signed": guest.SignedImage, "balancer": guest.BalancerImage} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var sums [2][sha256.Size]byte

@@ -4,53 +4,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
-
-	golibvirt "github.com/digitalocean/go-libvirt"
-	"github.com/google/uuid"
 )
 
 // leaseTime is how long a guest has an address if it doesn't ask again: the shortest that dnsmasq
 // gives. Nobody gives an address back for a guest that was destroyed.
 const leaseTime = 2 * time.Minute
-
-// Domain is a domain of a host, whether it runs or not.
-type Domain struct{ Name, UUID string }
-
-// Domains are all domains of the host.
-func (h *Host) Domains() ([]Domain, error) {
-	client, err := h.Connect()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Disconnect() }()
-	found, _, err := client.ConnectListAllDomains(1, 0)
-	if err != nil {
-		return nil, err
-	}
-	var domains []Domain
-	for _, domain := range found {
-		domains = append(domains, Domain{Name: domain.Name, UUID: uuid.UUID(domain.UUID).String()})
-	}
-	return domains, nil
-}
-
-// DomainXML is a domain as it runs, in libvirt's words.
-func (h *Host) DomainXML(id string) (string, error) {
-	parsed, err := uuid.Parse(id)
-	if err != nil {
-		return "", err
-	}
-	client, err := h.Connect()
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = client.Disconnect() }()
-	domain, err := client.DomainLookupByUUID(golibvirt.UUID(parsed))
-	if err != nil {
-		return "", err
-	}
-	return client.DomainGetXMLDesc(domain, 0)
-}
 
 // Left lists what is on the host that machines have made, but for leases of addresses: domains,
 // volumes, variables of firmware, and states of TPMs.

@@ -258,6 +258,9 @@ func furnish() error {
 			return fmt.Errorf("mounting %s in the sandbox: %w", mount.target, err)
 		}
 	}
+	if err := mountHugepages("/run/dev/hugepages"); err != nil {
+		return err
+	}
 	if err := os.Symlink("pts/ptmx", "/run/dev/ptmx"); err != nil {
 		return err
 	}
@@ -271,6 +274,18 @@ func furnish() error {
 		return err
 	}
 	return ip("link set lo up")
+}
+
+// mountHugepages gives guests a place for memory in huge pages, where machines have it, if the kernel has such.
+func mountHugepages(target string) error {
+	if err := os.Mkdir(target, 0o755); err != nil {
+		return err
+	}
+	err := unix.Mount("hugetlbfs", target, "hugetlbfs", 0, "mode=755,pagesize=2M")
+	if err != nil && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("mounting huge pages in the sandbox: %w", err)
+	}
+	return nil
 }
 
 // mountDevices makes a folder of its own for devices of the machine.

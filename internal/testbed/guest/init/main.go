@@ -76,6 +76,9 @@ func boot() error {
 	if result.TPM, err = readLine("/sys/class/tpm/tpm0/tpm_version_major"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if result.SecureBoot, err = readSecureBoot("/sys/firmware/efi/efivars"); err != nil {
+		return err
+	}
 	device, err := net.InterfaceByName(networkDevice)
 	if err != nil {
 		return err

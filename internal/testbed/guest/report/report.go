@@ -23,6 +23,8 @@ type Report struct {
 	Disks map[string]int64
 	// TPM is the major version of the TPM's specification, such as 2. Empty where there is none.
 	TPM string
+	// SecureBoot says whether the firmware started only what has a signature that it knows.
+	SecureBoot bool
 	// MACAddress of the first interface, and its Address of IPv4, by DHCP or as the seed says.
 	MACAddress, Address string
 	// Addresses are all of that interface as the kernel has them, each with the length of its network.

@@ -1,0 +1,126 @@
+package testbed
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Where the images are served: the guest's, that of load balancers, the one with signatures, and SlowImage's.
+const (
+	guestPath    = "/guest.qcow2"
+	balancerPath = "/balancer.qcow2"
+	signedPath   = "/signed.qcow2"
+	slowPath     = "/slow.qcow2"
+)
+
+// imageURL is where pods find an image.
+func imageURL(path string) string { return "http://" + network.Masked().Addr().Next().String() + path }
+
+// GuestVariables are the variables of the provider's templates for machines that start from the
+// guest's image, which PrepareGuest has made and ServeGuest serves. The API server of the cluster gets
+// an address that nothing else has. The load balancer's are there after PrepareBalancer, and those of the image with
+// signatures, which no template has, after PrepareSigned.
+func GuestVariables() (map[string]string, error) {
+	variables := map[string]string{
+		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
+		"CLUSTER_TOPOLOGY":          "true", // for managed topologies, which Cluster API has behind a gate
+	}
+	for prefix, image := range servedImages() {
+		content, err := os.ReadFile(image.file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the image for guests: %w", err)
+		}
+		sum := sha256.Sum256(content)
+		variables[prefix+"_URL"] = imageURL(image.path)
+		variables[prefix+"_CHECKSUM"] = checksum(sum)
+	}
+	for _, role := range []string{"CONTROL_PLANE", "WORKER"} {
+		variables["LIBVIRT_"+role+"_CPUS"] = "1"
+		variables["LIBVIRT_"+role+"_MEMORY"] = "256Mi"
+		variables["LIBVIRT_"+role+"_DISK_SIZE"] = "1Gi"
+	}
+	return variables, nil
+}
+
+func checksum(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
+
+// servedImage is the path of an image in its URL, and its file.
+type servedImage struct{ path, file string }
+
+// servedImages are those that were prepared, by what the names of their variables begin with.
+func servedImages() map[string]servedImage {
+	images := map[string]servedImage{"LIBVIRT_IMAGE": {guestPath, GuestImage()}}
+	if file := BalancerImage(); file != "" {
+		images["LIBVIRT_HAPROXY_IMAGE"] = servedImage{balancerPath, file}
+	}
+	if file := SignedImage(); file != "" {
+		images[signedPrefix] = servedImage{signedPath, file}
+	}
+	return images
+}
+
+// SignedImageURL and SignedImageChecksum name the image that starts with secure boot on, among GuestVariables.
+const (
+	signedPrefix        = "TESTBED_SIGNED_IMAGE"
+	SignedImageURL      = signedPrefix + "_URL"
+	SignedImageChecksum = signedPrefix + "_CHECKSUM"
+)
+
+// ServeGuest serves the images that were prepared to pods.
+func (t *Testbed) ServeGuest(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(t.Network.Gateway().String(), "80"))
+	if err != nil {
+		return err
+	}
+	t.served = http.NewServeMux()
+	for _, image := range servedImages() {
+		t.served.HandleFunc(image.path, func(response http.ResponseWriter, request *http.Request) {
+			http.ServeFile(response, request, image.file)
+		})
+	}
+	server := &http.Server{Handler: t.served, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.stops = append(t.stops, server.Close)
+	return nil
+}
+
+// SlowImage serves the guest's image with some bytes behind it, so that it is another one, which no host has: hardly
+// anything of it comes until hurry is called. It is for once in a testbed, after ServeGuest.
+func (t *Testbed) SlowImage() (url, sum string, hurry func(), err error) {
+	content, err := os.ReadFile(GuestImage())
+	if err != nil {
+		return "", "", nil, fmt.Errorf("reading the image for guests: %w", err)
+	}
+	content = append(content, make([]byte, 1<<16)...)
+	soon := make(chan struct{})
+	t.served.HandleFunc(slowPath, func(response http.ResponseWriter, request *http.Request) {
+		response.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		left := content
+		for len(left) > slowPiece {
+			select {
+			case <-soon:
+				_, _ = response.Write(left) // who has gone asks again
+				return
+			case <-request.Context().Done():
+				return
+			case <-time.After(time.Second):
+				_, _ = response.Write(left[:slowPiece])
+				_ = http.NewResponseController(response).Flush()
+				left = left[slowPiece:]
+			}
+		}
+		_, _ = response.Write(left)
+	})
+	return imageURL(slowPath), checksum(sha256.Sum256(content)), sync.OnceFunc(func() { close(soon) }), nil
+}
+
+// slowPiece is how many bytes of a slow image come in a second.
+const slowPiece = 4 << 10
