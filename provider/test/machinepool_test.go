@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled and rolled out; one that a health
-// check finds is replaced, and one that is deleted isn't where somebody else scales the pool.
+// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled after their nodes were drained, and
+// rolled out; one that a health check finds or somebody deletes is replaced, but not where somebody else scales the pool.
 func poolLife(ctx context.Context, g *WithT, w *world) {
 	p := &pool{cluster: w.newCluster(ctx, g, "pool"), key: client.ObjectKey{Namespace: "pool", Name: "pool-mp-0"}}
 	p.make(ctx, g, 3, "--flavor=machinepool")
@@ -31,7 +31,10 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 			metav1.SetMetaDataAnnotation(&o.ObjectMeta, clusterv1.DeleteMachineAnnotation, "")
 		})
 	}
-	one := p.scale(ctx, g, 1)
+	leaves := p.occupied(ctx, g, chosen[0])
+	p.wants(ctx, g, 1)
+	leaves()
+	one := p.available(ctx, g, 1)
 	g.Expect(names(one)).To(Equal(names(first[:1])), "those that were chosen to go go first")
 	two := p.scale(ctx, g, 2)
 	g.Expect(names(two)).To(ContainElements(names(one)))
@@ -55,9 +58,46 @@ type pool struct {
 	key client.ObjectKey
 }
 
-func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
+func (p *pool) wants(ctx context.Context, g *WithT, count int32) {
 	patch(ctx, g, p.client, p.key, &clusterv1.MachinePool{}, func(o *clusterv1.MachinePool) { o.Spec.Replicas = &count })
+}
+
+func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
+	p.wants(ctx, g, count)
 	return p.available(ctx, g, int(count))
+}
+
+// nodes are what the pool's cluster has, past its machines.
+func (p *pool) nodes(g *WithT) client.Client {
+	nodes, is := p.player.Client(p.cluster.key)
+	g.Expect(is).To(BeTrue())
+	return nodes
+}
+
+// occupied gives a machine's node a pod, which takes its time to leave. What is returned waits until the node is
+// drained, sees that the machine runs on as long as the pod does, and ends the pod, as a kubelet would.
+func (p *pool) occupied(ctx context.Context, g *WithT, m machine) (leaves func()) {
+	nodes := p.nodes(g)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
+	g.Expect(nodes.Create(ctx, account)).To(Succeed(), "nobody makes it in a cluster that is played")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "busy"}, Spec: corev1.PodSpec{
+		NodeName: m.machine.Name, Containers: []corev1.Container{{Name: "busy", Image: "busy"}}}}
+	g.Expect(nodes.Create(ctx, pod)).To(Succeed())
+	return func() {
+		eventually(g, func(g Gomega) {
+			g.Expect(nodes.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			g.Expect(pod.DeletionTimestamp.IsZero()).To(BeFalse(), "the pod is evicted")
+			var object clusterv1.Machine
+			g.Expect(p.client.Get(ctx, client.ObjectKeyFromObject(&m.machine), &object)).To(Succeed())
+			g.Expect(object.Status.Conditions).To(ContainElement(And(
+				isCondition(clusterv1.MachineDeletingCondition, "True"), HaveField("Reason", clusterv1.MachineDeletingDrainingNodeReason))))
+		})
+		var infra infrav1.LibvirtMachine
+		g.Expect(p.client.Get(ctx, client.ObjectKeyFromObject(&m.infra), &infra)).To(Succeed())
+		g.Expect(infra.DeletionTimestamp.IsZero()).To(BeTrue())
+		g.Expect(p.domainsOf(g, m)).To(HaveLen(1))
+		g.Expect(nodes.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+	}
 }
 
 // replaced waits until as many machines as there were have taken the place of those, with other memory.
@@ -70,29 +110,37 @@ func (p *pool) replaced(ctx context.Context, g *WithT, old []machine, memory str
 	})
 }
 
-// heals: of two machines the one whose node isn't Ready is replaced through its Machine, by a MachineHealthCheck.
+// heals: of two machines the one whose node isn't Ready is replaced through its Machine, by a MachineHealthCheck, and
+// then one that somebody deletes.
 func (p *pool) heals(ctx context.Context, g *WithT) {
-	machines := p.available(ctx, g, 2)
-	sick, well := machines[0], machines[1]
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.key.Name}}
 	check.Spec.ClusterName = p.cluster.key.Name
 	check.Spec.Selector.MatchLabels = map[string]string{clusterv1.MachinePoolNameLabel: p.key.Name}
 	check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: ptr.To[int32](0)}}
 	g.Expect(p.client.Create(ctx, check)).To(Succeed())
-	nodes, is := p.player.Client(p.cluster.key)
-	g.Expect(is).To(BeTrue())
-	var node corev1.Node
-	g.Expect(nodes.Get(ctx, client.ObjectKey{Name: sick.machine.Name}, &node)).To(Succeed())
-	before := node.DeepCopy()
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			node.Status.Conditions[i].Status = corev1.ConditionFalse
+	p.replaces(ctx, g, func(sick machine) {
+		nodes := p.nodes(g)
+		var node corev1.Node
+		g.Expect(nodes.Get(ctx, client.ObjectKey{Name: sick.machine.Name}, &node)).To(Succeed())
+		before := node.DeepCopy()
+		for i := range node.Status.Conditions {
+			if node.Status.Conditions[i].Type == corev1.NodeReady {
+				node.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
 		}
-	}
-	g.Expect(nodes.Status().Patch(ctx, &node, client.MergeFrom(before))).To(Succeed())
+		g.Expect(nodes.Status().Patch(ctx, &node, client.MergeFrom(before))).To(Succeed())
+	})
+	p.replaces(ctx, g, func(unwanted machine) { g.Expect(p.client.Delete(ctx, &unwanted.machine)).To(Succeed()) })
+}
+
+// replaces: of two machines the one that something is done to is replaced.
+func (p *pool) replaces(ctx context.Context, g *WithT, hit func(machine)) {
+	machines := p.available(ctx, g, 2)
+	hit(machines[0])
 	eventually(g, func(g Gomega) {
-		g.Expect(names(p.availableNow(ctx, g, 2))).To(And(ContainElement(well.machine.Name), Not(ContainElement(sick.machine.Name))))
+		g.Expect(names(p.availableNow(ctx, g, 2))).To(And(
+			ContainElement(machines[1].machine.Name), Not(ContainElement(machines[0].machine.Name))))
 	})
 }
 
