@@ -30,12 +30,12 @@ func (s scene) test(ctx context.Context, w *world) func(*testing.T) {
 // beside are scenes that don't notice each other: each has a cluster and a namespace of its own. They
 // run at the same time, the longest one first.
 var beside = []scene{
+	{name: "a machine pool's life", run: poolLife},
 	{name: "a host is cut off for minutes", run: hostCutOff},
 	{name: "a load balancer's life", run: balancerLife},
 	{name: "a deployment's life", run: deploymentLife},
 	{name: "a host is maintained", run: hostMaintained},
 	{name: "addresses from pools", run: addressesLife},
-	{name: "a machine pool's life", run: poolLife},
 	{name: "a topology's life", run: topologyLife},
 	{name: "a machine is updated in place", run: updatedInPlace},
 	{name: "orphans are collected", run: orphansCollected},
@@ -50,7 +50,7 @@ var beside = []scene{
 const scenesAtOnce = 6
 
 // alone are scenes that others would notice. They come afterwards, one by one, and go on with the
-// cluster of the first scene until the last of them deletes it.
+// cluster of the deployment until the last of them deletes it.
 var alone = []scene{
 	{name: "libvirtd is killed and started again", run: daemonKilled},
 	{name: "nothing else was taken for an orphan", run: nothingElseOrphaned},
