@@ -41,8 +41,7 @@ func moved(ctx context.Context, g *WithT, w *world) {
 	w.pretendNode(ctx, g, late)
 	ended := make(chan error, 1)
 	go func() { ended <- move() }()
-	w.waitsToMove(ctx, g, late)
-	g.Expect(ended).ToNot(Receive())
+	w.waitsToMove(ctx, g, late, ended)
 	hurry()
 	g.Expect(<-ended).To(Succeed())
 
@@ -102,14 +101,24 @@ func (w *world) pretendNode(ctx context.Context, g *WithT, name string) {
 }
 
 // waitsToMove: clusterctl has paused demo, which a move begins with, and goes no further as long as a machine says so.
-func (w *world) waitsToMove(ctx context.Context, g *WithT, name string) {
+// It tells when it ends, which it must not.
+func (w *world) waitsToMove(ctx context.Context, g *WithT, name string, ended <-chan error) {
+	goesOn := func() {
+		select {
+		case err := <-ended:
+			StopTrying("clusterctl doesn't wait").Wrap(err).Now()
+		default:
+		}
+	}
 	eventually(g, func(g Gomega) {
+		goesOn()
 		var object clusterv1.Cluster
 		g.Expect(w.Client.Get(ctx, w.demo.key, &object)).To(Succeed())
 		g.Expect(object.Spec.Paused).To(HaveValue(BeTrue()))
 	})
 	// Longer than clusterctl waits before it looks again.
 	g.Consistently(func(g Gomega) {
+		goesOn()
 		var infra infrav1.LibvirtMachine
 		g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: name}, &infra)).To(Succeed())
 		g.Expect(infra.Annotations).To(HaveKey(clusterctlv1.BlockMoveAnnotation))
