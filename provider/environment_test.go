@@ -34,7 +34,7 @@ const (
 
 	testNamespace = "caplv-system"
 	managerUser   = "caplv-manager"
-	startTimeout  = 60 * time.Second
+	startTimeout  = 3 * time.Minute
 )
 
 // world is an API server with the provider installed, and the manager program running against it.

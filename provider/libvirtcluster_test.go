@@ -27,7 +27,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 // startClusterController runs Cluster API's own controller of Clusters beside the manager, so that
 // what it reads of a LibvirtCluster is what the tests see.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -38,7 +37,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 	g.Eventually(func() (int, error) {
 		status, _, err := get(insecure, metrics, "")
 		return status, err
-	}).WithTimeout(30*time.Second).Should(Equal(http.StatusUnauthorized), "without a token")
+	}).WithTimeout(soon).Should(Equal(http.StatusUnauthorized), "without a token")
 
 	status, _, err := get(insecure, metrics, w.tokenOf(t, unique("stranger")))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -56,7 +55,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(status).To(Equal(http.StatusOK), body)
 		g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total{controller=\"libvirtmachine\""))
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).WithTimeout(soon).Should(Succeed())
 }
 
 func (w *world) tokenOf(t *testing.T, name string) string {
@@ -77,7 +76,7 @@ func TestManagerIsLeader(t *testing.T) {
 		lease, err := w.clientset.CoordinationV1().Leases(testNamespace).Get(context.Background(), leaderElectionID, metav1.GetOptions{})
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(lease.Spec.HolderIdentity).ToNot(BeNil())
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).WithTimeout(soon).Should(Succeed())
 	g.Expect(w.manager.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
 }
 
@@ -107,14 +106,14 @@ func TestNamespaceAndWatchFilter(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(second.stop)
 
-	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(`"Waiting for the Machine controller .*/%s"`, blue))
+	g.Eventually(second.log.String).WithTimeout(soon).Should(MatchRegexp(`"Waiting for the Machine controller .*/%s"`, blue))
 	// One that reads hosts and namespaces, which have no namespace themselves, works with --namespace too.
-	g.Eventually(second.log.String).WithTimeout(30 * time.Second).Should(MatchRegexp(`"Starting workers" .*controller="libvirtcluster"`))
+	g.Eventually(second.log.String).WithTimeout(soon).Should(MatchRegexp(`"Starting workers" .*controller="libvirtcluster"`))
 	g.Expect(second.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
 	g.Expect(second.log.String()).ToNot(ContainSubstring(`"Read LibvirtMachinePool"`))
 	g.Expect(second.log.String()).ToNot(MatchRegexp(`"Waiting for the Machine controller .*/(%s|%s)"`, green, elsewhere))
 	g.Eventually(func() (int, error) {
 		status, _, err := get(http.DefaultClient, "http://"+second.diagnostics+"/metrics", "")
 		return status, err
-	}).WithTimeout(30*time.Second).Should(Equal(http.StatusOK), "metrics without a token")
+	}).WithTimeout(soon).Should(Equal(http.StatusOK), "metrics without a token")
 }

@@ -50,7 +50,7 @@ func TestOrphansAreBuried(t *testing.T) {
 	g := NewWithT(t)
 	out, err := exec.Command("sh", "-c", "sleep 0.1 & echo $!").Output()
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Eventually(filepath.Join("/proc", strings.TrimSpace(string(out)))).WithTimeout(10 * time.Second).ShouldNot(BeAnExistingFile())
+	g.Eventually(filepath.Join("/proc", strings.TrimSpace(string(out)))).WithTimeout(time.Minute).ShouldNot(BeAnExistingFile())
 }
 
 // TestLaunch: a command has the user, the root, the mounts and the network that it asks for.
@@ -167,10 +167,10 @@ func TestProcess(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	process, err := sandbox.Start("stubborn", exec.Command("sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait"), log)
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Eventually(process.Tail).WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
+	g.Eventually(process.Tail).WithTimeout(time.Minute).ShouldNot(BeEmpty())
 	child := strings.TrimSpace(process.Tail())
 	process.Stop(50 * time.Millisecond)
-	g.Eventually(filepath.Join("/proc", child)).WithTimeout(10 * time.Second).ShouldNot(BeAnExistingFile())
+	g.Eventually(filepath.Join("/proc", child)).WithTimeout(time.Minute).ShouldNot(BeAnExistingFile())
 	g.Expect(process.Err()).To(MatchError(ContainSubstring("stubborn: signal: killed")))
 }
 
@@ -198,7 +198,7 @@ func TestNothingStays(t *testing.T) {
 	g.Expect(processes(g, "sleep\x001000")).To(Equal(1))
 	g.Expect(inner.Process.Signal(syscall.SIGKILL)).To(Succeed())
 	_ = inner.Wait()
-	g.Eventually(func() int { return processes(g, "sleep\x001000") }).WithTimeout(10 * time.Second).Should(BeZero())
+	g.Eventually(func() int { return processes(g, "sleep\x001000") }).WithTimeout(time.Minute).Should(BeZero())
 }
 
 // processes counts those with a command line.

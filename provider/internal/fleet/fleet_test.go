@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = 2 * time.Minute
 	uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -116,5 +117,5 @@ func TestCoalesce(t *testing.T) {
 	g.Expect(<-out).To(Equal("a"))
 	in <- "c"
 	close(in)
-	g.Eventually(out).Should(BeClosed())
+	g.Eventually(out).WithTimeout(time.Minute).Should(BeClosed())
 }

@@ -284,8 +284,9 @@ func newScheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 	return scheme
 }
 
-// poll is how often tests look whether something has happened, and soon how long they wait for it.
+// poll is how often tests look whether something has happened, and soon how long they wait for it,
+// which is far more than is needed where nothing else runs.
 const (
 	poll = 50 * time.Millisecond
-	soon = 60 * time.Second
+	soon = 3 * time.Minute
 )

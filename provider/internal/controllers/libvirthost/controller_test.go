@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	soon        = 20 * time.Second
+	soon        = 2 * time.Minute
 	machineUUID = "00000000-0000-4000-8000-000000000001"
 )
 

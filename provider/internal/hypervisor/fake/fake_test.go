@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -129,7 +130,7 @@ func TestHang(t *testing.T) {
 				result := make(chan error)
 				before := len(host.Calls())
 				go func() { result <- connection.StopDomain(ctx, uuid) }()
-				g.Eventually(host.Calls).Should(HaveLen(before + 1))
+				g.Eventually(host.Calls).WithTimeout(time.Minute).Should(HaveLen(before + 1))
 				g.Consistently(result, "20ms").ShouldNot(Receive())
 				end.how(cancel)
 				g.Expect(<-result).To(MatchError(end.want))
@@ -146,7 +147,7 @@ func TestReachable(t *testing.T) {
 	watch, err := connection.Watch(t.Context())
 	g.Expect(err).ToNot(HaveOccurred())
 	host.SetReachable(false)
-	g.Eventually(watch.Changed).Should(BeClosed())
+	g.Eventually(watch.Changed).WithTimeout(time.Minute).Should(BeClosed())
 	g.Expect(connection.StopDomain(t.Context(), uuid)).To(MatchError(hypervisor.ErrUnreachable))
 	_, err = host.Connect(t.Context())
 	g.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
@@ -186,17 +187,17 @@ func TestWhatGuestsDo(t *testing.T) {
 	g.Expect(connection.DetachDisk(t.Context(), uuid, seed)).To(MatchError(hypervisor.ErrBusy))
 	host.HoldDisk(uuid, seed, false)
 	g.Expect(connection.DetachDisk(t.Context(), uuid, seed)).To(Succeed())
-	g.Eventually(watch.Changed).Should(Receive(Equal(uuid)))
+	g.Eventually(watch.Changed).WithTimeout(time.Minute).Should(Receive(Equal(uuid)))
 
 	address := hypervisor.InterfaceAddress{MAC: "52:54:00:00:00:01", Address: netip.MustParseAddr("192.0.2.1")}
 	host.SetAddresses(uuid, hypervisor.SourceAgent, address)
 	g.Expect(connection.Addresses(t.Context(), uuid, hypervisor.SourceAgent)).To(Equal([]hypervisor.InterfaceAddress{address}))
 
 	host.SetState(uuid, hypervisor.StateCrashed)
-	g.Eventually(watch.Changed).Should(Receive(Equal(uuid)))
+	g.Eventually(watch.Changed).WithTimeout(time.Minute).Should(Receive(Equal(uuid)))
 	g.Expect(host.State(uuid)).To(Equal(hypervisor.StateCrashed))
 	host.RemoveDomain(uuid)
-	g.Eventually(watch.Changed).Should(Receive(Equal(uuid)))
+	g.Eventually(watch.Changed).WithTimeout(time.Minute).Should(Receive(Equal(uuid)))
 	g.Expect(host.State(uuid)).To(BeEmpty())
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
 )
 
-const daemonTimeout = 60 * time.Second
+const daemonTimeout = 3 * time.Minute
 
 // daemon is a libvirtd of the tests' own.
 type daemon struct{ *libvirtd.Daemon }
