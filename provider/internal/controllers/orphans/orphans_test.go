@@ -254,11 +254,11 @@ func TestLongTexts(t *testing.T) {
 	g := NewWithT(t)
 	host := &infrav1.LibvirtHost{}
 	letters := "x" + strings.Repeat("ä", 1000)
-	domain := &hypervisor.Domain{Name: letters, Owner: &hypervisor.Owner{Namespace: "team", Name: letters}}
+	domain := &hypervisor.Domain{Name: "y" + letters, Owner: &hypervisor.Owner{Namespace: "team", Name: letters}}
 	setStatus(host, map[string]keptOrphan{lost: {because: "ä" + letters}}, []orphan{{uuid: lost, domain: domain}})
 	g.Expect(host.Status.Orphans).To(HaveLen(1))
 	is := host.Status.Orphans[0]
-	g.Expect(is.Domain).To(Equal("x" + strings.Repeat("ä", (maxDomain-1)/2)))
+	g.Expect(is.Domain).To(Equal("yx" + strings.Repeat("ä", (maxDomain-2)/2)))
 	g.Expect(is.Machine).To(Equal("team/x" + strings.Repeat("ä", (maxMachine-6)/2)))
 	g.Expect(is.KeptBecause).To(Equal("äx" + strings.Repeat("ä", (maxKept-3)/2)))
 }
