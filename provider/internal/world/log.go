@@ -2,12 +2,14 @@ package world
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
 
 // shownColumns is how much of a line a failed test shows.
-const shownColumns = 300
+const shownColumns = 500
 
 // maxLog is how much is kept, in bytes: a soak writes for long.
 const maxLog = 64 << 20
@@ -35,13 +37,16 @@ func (l *Log) String() string {
 	return l.buffer.String()
 }
 
-// about returns the last lines that have a text in them.
-func (l *Log) about(text string, last int) string {
+// About returns the lines that have a text in them: the first and the last ones if there are more than most.
+func (l *Log) About(text string, most int) string {
 	var lines []string
 	for line := range strings.SplitSeq(l.String(), "\n") {
 		if strings.Contains(line, text) {
 			lines = append(lines, line[:min(len(line), shownColumns)])
 		}
 	}
-	return strings.Join(lines[max(0, len(lines)-last):], "\n")
+	if left := len(lines) - most; left > 0 {
+		lines = slices.Replace(lines, most/2, most/2+left, fmt.Sprintf("(%d lines)", left))
+	}
+	return strings.Join(lines, "\n")
 }

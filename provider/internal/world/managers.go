@@ -86,8 +86,13 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 	scheme := newScheme(addonsv1.AddToScheme, runtimev1.AddToScheme,
 		// Its webhooks want to know the older versions too.
 		addonsv1beta1.AddToScheme, clusterv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, ipamv1beta1.AddToScheme, runtimev1alpha1.AddToScheme)
-	mgr, err := ctrl.NewManager(w.Config, ctrl.Options{Scheme: scheme, WebhookServer: server,
-		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions()})
+	config := rest.CopyConfig(w.Config)
+	if settings.ClusterAPITransport != nil {
+		config.Wrap(settings.ClusterAPITransport)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, WebhookServer: server,
+		Metrics: metricsserver.Options{BindAddress: "0"}, Client: setup.ManagerClientOptions(),
+		Cache: setup.ManagerCacheOptions(scheme, "cluster-api", "", 10*time.Minute)})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// Settings are what a program's tests want to be otherwise in the provider's manager.
+// Settings are what a program's tests want to be otherwise in the managers.
 type Settings struct {
 	// Images are the limits of bringing images to hosts.
 	Images images.Options
@@ -27,13 +27,15 @@ type Settings struct {
 	Orphans orphans.Options
 	// Transport wraps the way from the provider's manager to the API server, if it isn't nil.
 	Transport func(http.RoundTripper) http.RoundTripper
+	// ClusterAPITransport is the same for Cluster API's manager.
+	ClusterAPITransport func(http.RoundTripper) http.RoundTripper
 	// CountInterval is how long numbers in the status of a LibvirtHost stay as they are.
 	CountInterval time.Duration
 }
 
 var settings Settings
 
-// Configure says how the provider's manager is to be. Call it before the first scene.
+// Configure says how the managers are to be. Call it before the first scene.
 func Configure(s Settings) { settings = s }
 
 var errKilled = errors.New("the manager was killed")

@@ -49,7 +49,7 @@ func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	s := (&Scene{World: get(t), Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}).In(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("The end of the log about %s:\n%s", s.Namespace, s.Log.about(s.Namespace, 30))
+			t.Logf("The log about %s:\n%s", s.Namespace, s.Log.About(s.Namespace, 60))
 		}
 	})
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})

@@ -118,10 +118,10 @@ func get(t *testing.T) *World {
 }
 
 func start() (_ *World, err error) {
-	// At most one reconcile a second for each object is what managers do otherwise, and tests wait for.
-	// Updates in place are for scenes that ask for them.
-	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false,
-		string(feature.RuntimeSDK): true, string(feature.InPlaceUpdates): true, string(feature.ClusterTopology): true}); err != nil {
+	// Updates in place are for scenes that ask for them. ReconcilerRateLimiting stays on, though tests wait
+	// for it: without it controllers don't wait for their caches either.
+	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true,
+		string(feature.InPlaceUpdates): true, string(feature.ClusterTopology): true}); err != nil {
 		return nil, fmt.Errorf("setting Cluster API's feature gates: %w", err)
 	}
 	if err := ownfeature.MutableGates.SetFromMap(map[string]bool{string(ownfeature.InPlaceUpdates): true}); err != nil {

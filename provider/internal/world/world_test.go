@@ -3,6 +3,7 @@ package world_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +16,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/world"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+// lateForClusterAPI holds back what Cluster API's manager hears.
+var lateForClusterAPI world.LateWatches
+
+func TestMain(m *testing.M) {
+	world.Configure(world.Settings{ClusterAPITransport: lateForClusterAPI.Wrap})
+	os.Exit(world.Main(m))
+}
 
 // TestClusterFromHostsToDeletion: what the provider says of a cluster reaches the Cluster, and follows
 // its hosts; deletion goes through.
@@ -70,6 +77,36 @@ func TestMachineDeploymentMakesLibvirtMachines(t *testing.T) {
 		g.Expect(template.Status.Capacity.Cpu().Value()).To(BeEquivalentTo(3))
 		g.Expect(template.OwnerReferences).To(ContainElement(HaveField("Kind", "Cluster")))
 	}).Should(Succeed())
+}
+
+// TestClusterAPIHearsLate: Cluster API's controllers wait until they have heard of what they have made.
+// A MachineSet that doesn't takes the LibvirtMachine of a Machine that it doesn't see yet for nobody's, and
+// deletes it; the Machine never gets another one. It isn't parallel, as everything of Cluster API is late.
+func TestClusterAPIHearsLate(t *testing.T) {
+	s := world.NewScene(t, "rack")
+	template := s.Template("workers")
+	deployment := s.MachineDeployment(s.Cluster("blue"), "workers", 1, template.Name)
+	owned := func(machines int) func(g Gomega) {
+		return func(g Gomega) {
+			infra := s.LibvirtMachines()
+			g.Expect(infra).To(HaveLen(machines))
+			for i := range infra {
+				g.Expect(infra[i].OwnerReferences).To(ContainElement(HaveField("Kind", "Machine")))
+			}
+		}
+	}
+	s.Eventually(owned(1)).Should(Succeed())
+
+	lateForClusterAPI.Hold("machines")
+	t.Cleanup(lateForClusterAPI.Release)
+	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](2) })
+	s.Eventually(func() int { return len(s.Machines()) }).Should(BeNumerically(">", 1))
+	s.Consistently(func(g Gomega) {
+		g.Expect(s.LibvirtMachines()).To(HaveLen(2))
+		g.Expect(s.Machines()).To(HaveLen(2))
+	}, 5*time.Second).Should(Succeed())
+	lateForClusterAPI.Release()
+	s.Eventually(owned(2)).Should(Succeed())
 }
 
 // TestHostOfTheWorld: a host that is lost and comes back, with Cluster API beside.
