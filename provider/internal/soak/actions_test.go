@@ -35,6 +35,8 @@ var actions = []struct {
 	{"remove a domain by hand", (*soak).removeDomain},
 	{"delete a volume by hand", (*soak).deleteVolume},
 	{"trouble at the API server", (*soak).troubleAPI},
+	{"late caches", (*soak).lateCaches},
+	{"late caches", (*soak).lateCaches},
 	{"trouble at the image server", (*soak).troubleImages},
 	{"fill a disk", (*soak).fillDisk},
 	{"kill the manager", (*soak).kill},
@@ -163,6 +165,17 @@ func (s *soak) deleteVolume(ctx context.Context) error {
 func (s *soak) troubleAPI(context.Context) error {
 	api.set(s.random.IntN(30), s.random.IntN(15), s.random.IntN(15))
 	s.later(func() { api.set(0, 0, 0) })
+	return nil
+}
+
+// resources are what the managers' controllers decide by.
+var resources = []string{"libvirtmachines", "libvirthosts", "libvirtclusters", "machines", "machinesets", "machinedeployments", "clusters"}
+
+// lateCaches lets one of the managers hear late of changes.
+func (s *soak) lateCaches(context.Context) error {
+	watches := []*world.LateWatches{late, lateForClusterAPI}[s.random.IntN(2)]
+	watches.Hold(resources[s.random.IntN(len(resources))])
+	s.later(watches.Release)
 	return nil
 }
 

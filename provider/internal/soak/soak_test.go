@@ -8,7 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,12 +40,18 @@ const (
 	// patience is how long everything may take to get well, once nothing goes wrong any more: the longest
 	// delay of a controller's is a minute, and a back-off may have grown to about as much.
 	patience = 4 * time.Minute
+	// shownLines is how many lines of the log are shown of a machine, half of them the first ones.
+	shownLines = 200
 )
 
-var api = &apiFaults{}
+var (
+	api                     = &apiFaults{}
+	late, lateForClusterAPI = &world.LateWatches{}, &world.LateWatches{}
+)
 
 func TestMain(m *testing.M) {
-	world.Configure(world.Settings{Transport: api.wrap, Images: images.Options{
+	transport := func(next http.RoundTripper) http.RoundTripper { return late.Wrap(api.wrap(next)) }
+	world.Configure(world.Settings{Transport: transport, ClusterAPITransport: lateForClusterAPI.Wrap, Images: images.Options{
 		IdleTimeout: 5 * time.Second, FirstRetry: 200 * time.Millisecond, LastRetry: 5 * time.Second},
 		CountInterval: time.Second})
 	os.Exit(world.Main(m))
@@ -65,8 +74,9 @@ type soak struct {
 }
 
 // TestSoak: machines are made and deleted while hosts are lost, calls fail, hang, or lose their answers,
-// domains and volumes are deleted by hand, writes conflict, the image server misbehaves, disks are full,
-// the manager is killed, and two managers are there at once. At each quiet point every machine has its domain and volumes, there is nothing else, and hosts count what is there.
+// domains and volumes are deleted by hand, writes conflict, caches are old, the image server misbehaves,
+// disks are full, the manager is killed, and two managers are there at once. At each quiet point every
+// machine has its domain and volumes, there is nothing else, and hosts count what is there.
 func TestSoak(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -141,6 +151,8 @@ func (s *soak) chaos(length time.Duration) {
 func (s *soak) quiet() {
 	s.t.Helper()
 	api.set(0, 0, 0)
+	late.Release()
+	lateForClusterAPI.Release()
 	s.images.behave(served)
 	for _, end := range s.older {
 		if err := end(); err != nil {
@@ -177,13 +189,25 @@ func (s *soak) quiet() {
 	}
 }
 
+// describe shows the machines, and what the managers have written about those that aren't as they shall be.
 func (s *soak) describe() string {
-	text := ""
-	for _, infra := range s.LibvirtMachines() {
-		text += fmt.Sprintf("%s on %s, %s, deleted %v:\n", infra.Name, infra.Spec.HostName, infra.Spec.ProviderID, infra.DeletionTimestamp)
+	var out strings.Builder
+	all := s.LibvirtMachines()
+	for i := range all {
+		infra := &all[i]
+		fmt.Fprintf(&out, "%s on %s, %s, deleted %v:\n", infra.Name, infra.Spec.HostName, infra.Spec.ProviderID, infra.DeletionTimestamp)
 		for _, c := range infra.Status.Conditions {
-			text += fmt.Sprintf("  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+			fmt.Fprintf(&out, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+		if unfinished(infra) != "" {
+			fmt.Fprintf(&out, "The log about %s:\n%s\n", infra.Name, s.Log.About(infra.Name, shownLines))
 		}
 	}
-	return text
+	for _, machine := range s.Machines() {
+		if !slices.ContainsFunc(all, func(infra infrav1.LibvirtMachine) bool { return infra.Name == machine.Name }) {
+			fmt.Fprintf(&out, "The Machine %s, made at %s, has no LibvirtMachine. The log about it:\n%s\n",
+				machine.Name, machine.CreationTimestamp, s.Log.About(machine.Name, shownLines))
+		}
+	}
+	return out.String()
 }
