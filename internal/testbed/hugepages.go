@@ -25,8 +25,10 @@ func PrepareHugepages(pages int) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(runFolder, hugepagesFile), []byte(strconv.Itoa(pages)), 0o600); err != nil {
-		return err
+	file := filepath.Join(runFolder, hugepagesFile)
+	if err := os.WriteFile(file, []byte(strconv.Itoa(pages)), 0o600); err != nil {
+		_, back := changeHugepages(-pages)
+		return errors.Join(err, back, os.RemoveAll(file)) // nobody would give them back
 	}
 	now, err := readHugepages(hugepagesSetting)
 	if err != nil {

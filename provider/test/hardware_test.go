@@ -37,7 +37,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 		variables, err := testbed.GuestVariables()
 		g.Expect(err).ToNot(HaveOccurred())
 		spec.Image.URL, spec.Image.Checksum = variables[testbed.SignedImageURL], variables[testbed.SignedImageChecksum]
-		spec.Memory = resource.MustParse("384Mi") // GRUB loads what the other boot loader doesn't: 256Mi are too little
+		spec.Memory = resource.MustParse("384Mi") // with 256Mi it is reset after GRUB has begun; 320Mi were enough
 	})
 	const ignition = `{"ignition":{"version":"3.4.0"}}`
 	c.makeMachineOf(ctx, g, "ignited", map[string][]byte{"format": []byte("ignition"), "value": []byte(ignition)}, "", func(spec *infrav1.LibvirtMachineSpec) {
