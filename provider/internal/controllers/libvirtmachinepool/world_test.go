@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,39 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/world"
 )
 
-func TestMain(m *testing.M) { os.Exit(world.Main(m)) }
+// late holds back what the provider's manager hears.
+var late world.LateWatches
+
+func TestMain(m *testing.M) {
+	world.Configure(world.Settings{Transport: late.Wrap})
+	os.Exit(world.Main(m))
+}
+
+// hearLate lets the provider's manager hear late of some of a pool's objects, again and again until the test ends.
+func hearLate(t *testing.T, random *rand.Rand) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		for ctx.Err() == nil {
+			for _, resource := range []string{"machinepools", "libvirtmachinepools", "machines", "libvirtmachines"} {
+				if random.IntN(2) == 0 {
+					late.Hold(resource)
+				}
+			}
+			for range 2 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Duration(random.IntN(1000)) * time.Millisecond):
+				}
+				late.Release()
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		ended.Wait()
+	})
+}
 
 // watched is everything that the API server tells of a pool, from before it is made.
 type watched struct {
@@ -179,13 +212,14 @@ func (w *watched) deleteSome(s *world.Scene, random *rand.Rand, many int) {
 }
 
 // TestPoolFromZeroAndBack: 0, 30, 10, 30 machines with a rollout in between, and machines deleted at
-// random, with Cluster API's own controllers.
+// random, with Cluster API's own controllers and a manager whose cache is old.
 func TestPoolFromZeroAndBack(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "a", "b", "c", "a", "b", "c")
 	cluster := s.Cluster("blue")
 	s.ControlPlane(cluster)
 	random := rand.New(rand.NewPCG(1, 2))
+	hearLate(t, rand.New(rand.NewPCG(1, 3)))
 	o := observe(t, s, client.ObjectKey{Namespace: s.Namespace, Name: "workers"})
 	pool, infra := s.MachinePool(cluster, "workers", 0, func(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool) {
 		pool.Spec.FailureDomains = []string{"a", "b"}
