@@ -82,11 +82,11 @@ var (
 	errWorld error
 )
 
-// Main runs a program's tests, eight of those that are parallel at once, takes the world down if one of them has started it, and returns the exit
+// Main runs a program's tests, sixteen of those that are parallel at once, takes the world down if one of them has started it, and returns the exit
 // status. It is for TestMain.
 func Main(m *testing.M) int {
 	// Tests mostly wait for others.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	status := m.Run()
