@@ -90,6 +90,12 @@ type Finding struct {
 	Message string
 	// Fix says what to do.
 	Fix string
+	// Cause groups findings that have one cause, also across files: findings of a check with the same
+	// Cause and severity are reported as the first of them. Without it, findings are grouped that say
+	// the same of the same field and kind.
+	Cause string
+	// MorePlaces are the places of the findings that are grouped under this one.
+	MorePlaces []manifest.Place
 }
 
 // Suppressed is a finding that the release file turns off.
@@ -171,7 +177,7 @@ func (c Check) findings(s *Subject) []Finding {
 }
 
 // Run holds a release against every check and returns what they found, in the order of files,
-// places and checks. The error is that of the context, where it ends first.
+// places and checks, with one finding for each cause. The error is that of the context, where it ends first.
 func Run(ctx context.Context, s *Subject) (*Result, error) {
 	// The dearest part of all begins at once, beside the others: clusterctl's own reading of the file.
 	var ahead sync.WaitGroup
@@ -189,5 +195,7 @@ func Run(ctx context.Context, s *Subject) (*Result, error) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return s.suppress(findings), nil
+	result := s.suppress(findings)
+	result.Findings = fold(result.Findings)
+	return result, nil
 }

@@ -40,7 +40,11 @@ func sentence(e Entry, f checks.Finding) string {
 	if at := where(f); at != "" {
 		lead += ", " + at
 	}
-	return fmt.Sprintf("%s: %s (fix: %s)", lead, f.Message, f.Fix)
+	text := fmt.Sprintf("%s: %s (fix: %s)", lead, f.Message, f.Fix)
+	if places := more(f, len(f.MorePlaces)); places != "" {
+		text += "; " + places
+	}
+	return text
 }
 
 // escapeData escapes the text of a workflow command.

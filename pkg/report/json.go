@@ -38,6 +38,22 @@ type jsonFinding struct {
 	// How much the finding weighs.
 	Severity checks.Severity `json:"severity" jsonschema:"enum=error,enum=warning,enum=note"`
 
+	jsonPlace
+
+	// What is wrong, and what comes of it.
+	Message string `json:"message"`
+
+	// What to do.
+	Fix string `json:"fix"`
+
+	// The document and heading that the rule comes from.
+	Source string `json:"source"`
+
+	// Further places where the same cause has the same effect.
+	MorePlaces []jsonPlace `json:"morePlaces,omitempty"`
+}
+
+type jsonPlace struct {
 	// The file of the release; empty where the finding is about the release as a whole.
 	File string `json:"file"`
 
@@ -55,15 +71,6 @@ type jsonFinding struct {
 
 	// The column, from 1; 0 is not known.
 	Column int `json:"column"`
-
-	// What is wrong, and what comes of it.
-	Message string `json:"message"`
-
-	// What to do.
-	Fix string `json:"fix"`
-
-	// The document and heading that the rule comes from.
-	Source string `json:"source"`
 }
 
 type jsonSuppressed struct {
@@ -107,8 +114,16 @@ func writeJSON(r *Report, w io.Writer) error {
 }
 
 func newJSONFinding(f checks.Finding) jsonFinding {
-	return jsonFinding{
-		ID: f.ID, Severity: f.Severity, File: f.File, Document: f.Document, Object: f.Object,
-		Path: f.Path, Line: f.Line, Column: f.Column, Message: f.Message, Fix: f.Fix, Source: f.Source,
+	finding := jsonFinding{
+		ID: f.ID, Severity: f.Severity, jsonPlace: newJSONPlace(f.Place),
+		Message: f.Message, Fix: f.Fix, Source: f.Source,
 	}
+	for _, place := range f.MorePlaces {
+		finding.MorePlaces = append(finding.MorePlaces, newJSONPlace(place))
+	}
+	return finding
+}
+
+func newJSONPlace(p manifest.Place) jsonPlace {
+	return jsonPlace{File: p.File, Document: p.Document, Object: p.Object, Path: p.Path, Line: p.Line, Column: p.Column}
 }

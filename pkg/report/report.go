@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // Entry is what the checks found in one release, or in one dump or cluster.
@@ -107,6 +108,41 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// more lists the further places of a finding, at most so many of them, or returns "".
+func more(f checks.Finding, most int) string {
+	var places []string
+	for _, place := range f.MorePlaces[:min(most, len(f.MorePlaces))] {
+		places = append(places, another(f.Place, place))
+	}
+	if left := len(f.MorePlaces) - len(places); left > 0 {
+		places = append(places, fmt.Sprintf("%d others", left))
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("and %d more: %s", len(f.MorePlaces), strings.Join(places, ", "))
+}
+
+// another names what a place has that the first place of the finding does not have.
+func another(first, place manifest.Place) string {
+	var parts []string
+	switch {
+	case place.File != first.File && place.Line > 0:
+		parts = append(parts, fmt.Sprintf("%s:%d", place.File, place.Line))
+	case place.File != first.File:
+		parts = append(parts, place.File)
+	case place.Line > 0:
+		parts = append(parts, fmt.Sprintf("line %d", place.Line))
+	}
+	if place.Object != first.Object {
+		parts = append(parts, place.Object.String())
+	}
+	if place.Path != first.Path {
+		parts = append(parts, place.Path)
+	}
+	return strings.Join(parts, " ")
 }
 
 // where names the object and field of a finding in a line, or is "".

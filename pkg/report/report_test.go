@@ -51,7 +51,12 @@ func sample(t *testing.T) *Report {
 				{ID: "metadata-present", Severity: checks.Error, Source: "a page", Message: "there is no metadata.yaml", Fix: "publish it"},
 				image,
 				{ID: "variable-default", Severity: checks.Warning, Source: "a page", Message: "far to the right", Fix: "move it",
-					Place: manifest.Place{File: "cluster-template.yaml", Document: 1, Line: 1, Column: 400}},
+					Place: manifest.Place{File: "cluster-template.yaml", Document: 1, Line: 1, Column: 400},
+					MorePlaces: []manifest.Place{
+						{File: "cluster-template.yaml", Document: 2, Line: 8},
+						{File: "cluster-template-ha.yaml", Path: "spec", Object: manifest.Object{Kind: "Secret", Name: "demo"}},
+						{File: "cluster-template-ha.yaml", Line: 9},
+					}},
 				{ID: "default-template", Severity: checks.Note, Source: "a page", Message: "a line that is not there", Fix: "look elsewhere",
 					Place: manifest.Place{File: "cluster-template.yaml", Line: 99}},
 			},
@@ -147,6 +152,9 @@ func TestSARIF(t *testing.T) {
 	}
 	if *location.Region.StartLine != 3 || *location.Region.StartColumn != 3 {
 		t.Errorf("the region is %d:%d, want 3:3", *location.Region.StartLine, *location.Region.StartColumn)
+	}
+	if len(run.Results[2].Locations) != 4 {
+		t.Errorf("%d locations, want those of all 4 places", len(run.Results[2].Locations))
 	}
 	if len(run.Results[4].Suppressions) != 1 || *run.Results[4].Suppressions[0].Justification != "it is right so" {
 		t.Error("the suppressed finding does not say so")

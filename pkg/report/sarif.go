@@ -7,6 +7,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 const informationURI = "https://github.com/clusterctl-release/clusterctl-release"
@@ -51,16 +52,25 @@ func newSARIF(r *Report) (*sarif.Report, error) {
 
 // sarifResult returns a finding as a result.
 func sarifResult(e Entry, f checks.Finding) *sarif.Result {
-	location := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(e.path(f.File)))
-	if f.Line > 0 {
-		region := sarif.NewRegion().WithStartLine(f.Line)
-		if f.Column > 0 {
-			region.WithStartColumn(f.Column)
-		}
-		location.WithRegion(region)
+	locations := []*sarif.Location{sarifLocation(e, f.Place)}
+	for _, place := range f.MorePlaces {
+		locations = append(locations, sarifLocation(e, place))
 	}
 	return sarif.NewRuleResult(f.ID).
 		WithLevel(string(f.Severity)). // SARIF has the same three
 		WithMessage(sarif.NewTextMessage(sentence(e, f))).
-		WithLocations([]*sarif.Location{sarif.NewLocationWithPhysicalLocation(location)})
+		WithLocations(locations)
+}
+
+// sarifLocation returns a place as a location.
+func sarifLocation(e Entry, p manifest.Place) *sarif.Location {
+	location := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(e.path(p.File)))
+	if p.Line > 0 {
+		region := sarif.NewRegion().WithStartLine(p.Line)
+		if p.Column > 0 {
+			region.WithStartColumn(p.Column)
+		}
+		location.WithRegion(region)
+	}
+	return sarif.NewLocationWithPhysicalLocation(location)
 }

@@ -15,6 +15,9 @@ import (
 // maxShown is how many characters of a line are shown: some files have all they hold in one.
 const maxShown = 120
 
+// maxPlaces is how many further places of a finding are listed in a text.
+const maxPlaces = 8
+
 // writeText groups findings by release and file, shows the line of each, and ends with a count.
 func writeText(r *Report, w io.Writer) error {
 	t := text{w: w, colors: map[checks.Severity]*color.Color{
@@ -97,6 +100,9 @@ func (t *text) finding(e Entry, f checks.Finding) {
 		if caret >= 0 {
 			t.printf("      %s%s\n", t.faint.Sprint("| "), strings.Repeat(" ", caret)+t.colors[f.Severity].Sprint("^"))
 		}
+	}
+	if places := more(f, maxPlaces); places != "" {
+		t.printf("      %s\n", places)
 	}
 	t.printf("      fix: %s %s\n", indent(f.Fix, "      "), t.faint.Sprint("["+f.ID+"]"))
 }
