@@ -23,7 +23,7 @@ const module = "github.com/clusterctl-release/clusterctl-release"
 // and none of its own layer or a higher one. A package that is not here yet needs a place.
 var layers = [][]string{
 	{"pkg/format", "pkg/release", "pkg/manifest"},
-	{"pkg/schemas", "pkg/tree"},
+	{"pkg/crdupdate", "pkg/schemas", "pkg/tree"},
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/templates"},
 	{"pkg/compare", "pkg/topology"},
 	{"pkg/ownership"},

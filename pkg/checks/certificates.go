@@ -28,10 +28,8 @@ var caInjection = Check{
 		reportInjectionAnnotations(s, report)
 		reported := map[*manifest.Document]bool{}
 		for _, w := range s.webhooks() {
-			annotations := w.Object.GetAnnotations()
-			injected := annotations[injectCAFrom] != "" || annotations[injectCAFromSecret] != "" || annotations[injectAPIServerCA] != ""
 			bundle := textAt(w.client, "caBundle")
-			if injected || (bundle != "" && bundle != "Cg==") || reported[w.Document] || w.service() == "" || managerInjects(s, w) {
+			if s.injectsCA(w.Document) || (bundle != "" && bundle != "Cg==") || reported[w.Document] || w.service() == "" {
 				continue
 			}
 			reported[w.Document] = true
@@ -81,9 +79,14 @@ var webhookResources = map[string][2]string{
 	"CustomResourceDefinition":       {"apiextensions.k8s.io", "customresourcedefinitions"},
 }
 
-// managerInjects says whether the provider may write the caBundle itself at run time.
-func managerInjects(s *Subject, w webhook) bool {
-	resource := webhookResources[w.Object.GetKind()]
+// injectsCA says whether something writes the caBundle of an object in a cluster: cert-manager, or
+// the provider itself at run time.
+func (s *Subject) injectsCA(d *manifest.Document) bool {
+	annotations := d.Object.GetAnnotations()
+	if annotations[injectCAFrom] != "" || annotations[injectCAFromSecret] != "" || annotations[injectAPIServerCA] != "" {
+		return true
+	}
+	resource := webhookResources[d.Object.GetKind()]
 	return slices.ContainsFunc(s.rules("ClusterRole"), func(r rule) bool {
 		return r.grants(resource[0], resource[1], "update") || r.grants(resource[0], resource[1], "patch")
 	})

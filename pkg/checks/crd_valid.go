@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	capicontract "sigs.k8s.io/cluster-api/util/contract"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/crdupdate"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -48,18 +48,11 @@ var crdValid = Check{
 // crdErrors returns why the API server refuses a definition when it is made; what other checks say of
 // it is left out.
 func crdErrors(crd CRD) field.ErrorList {
-	data, err := json.Marshal(crd.CustomResourceDefinition)
+	internal, err := crdupdate.Internal(crdupdate.Installed(&crd.CustomResourceDefinition, false))
 	if err != nil {
 		return nil
 	}
-	internal, ok := internalCRD(data)
-	if !ok {
-		return nil
-	}
 	internal.ResourceVersion = ""
-	if stored := storedVersion(internal); stored != "" {
-		internal.Status.StoredVersions = []string{stored}
-	}
 	wanted := capicontract.CalculateCRDName(crd.Spec.Group, crd.Spec.Names.Kind)
 	refusals := slices.DeleteFunc(validation.ValidateCustomResourceDefinition(context.Background(), internal), func(e *field.Error) bool {
 		return e.Field == "metadata.name" && crd.Name != wanted || // crd-name

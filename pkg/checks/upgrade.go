@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
@@ -19,10 +20,15 @@ type upgrade struct {
 	// before is the release before, read as this one is.
 	before *Subject
 	crds   []compare.CRDChange
+	// pairs are the definitions that both releases have, changed or not.
+	pairs []crdPair
 
 	refusedOnce sync.Once
 	refused     []refusedUpdate
 }
+
+// crdPair is a custom resource definition in both releases.
+type crdPair struct{ before, after CRD }
 
 // upgrade returns what changed since the release before, or nil where there is none.
 func (s *Subject) upgrade() *upgrade {
@@ -35,10 +41,23 @@ func (s *Subject) upgrade() *upgrade {
 		_, errBefore := u.before.Components()
 		if err == nil && errBefore == nil {
 			u.crds = compare.CRDs(u.before.CRDs(), s.CRDs())
+			u.pairs = crdPairs(u.before.CRDs(), s.CRDs())
 		}
 		s.upgradeKnown = u
 	})
 	return s.upgradeKnown
+}
+
+// crdPairs returns the definitions that are in both lists.
+func crdPairs(before, after []CRD) []crdPair {
+	var pairs []crdPair
+	for _, now := range after {
+		i := slices.IndexFunc(before, func(old CRD) bool { return old.Name == now.Name })
+		if i >= 0 {
+			pairs = append(pairs, crdPair{before[i], now})
+		}
+	}
+	return pairs
 }
 
 // upgradeCheck returns a check that runs where there is a release before.

@@ -1,141 +1,77 @@
 package checks
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	k8sversion "k8s.io/apimachinery/pkg/version"
-	"k8s.io/utils/ptr"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/crdupdate"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 // refusedUpdate is what the API server says of a definition in place of the one before.
 type refusedUpdate struct {
-	after CRD
-	err   *field.Error
+	before, after CRD
+	err           *field.Error
 }
 
-// refusedUpdates lets the API server's own code judge what clusterctl makes of each installed
-// definition: it patches it by JSON merge, so what is left out of the new one stays as it was. A
-// definition that is installed stores its storage version, and has stored it.
+// refusedUpdates lets the API server's own code judge what clusterctl upgrade makes of each definition
+// that both releases have.
 func (u *upgrade) refusedUpdates() []refusedUpdate {
 	u.refusedOnce.Do(func() {
-		for _, c := range u.crds {
-			if c.Before == nil || c.After == nil || equality.Semantic.DeepEqual(c.Before.Spec, c.After.Spec) {
-				continue
+		for _, p := range u.pairs {
+			refusals, err := crdupdate.Refusals(u.before.installed(p.before), &p.after.CustomResourceDefinition)
+			if err != nil {
+				continue // crd-valid reports a definition that an API server does not read
 			}
-			for _, err := range updateErrors(*c.Before, *c.After) {
-				u.refused = append(u.refused, refusedUpdate{*c.After, err})
+			for _, refusal := range refusals {
+				u.refused = append(u.refused, refusedUpdate{p.before, p.after, refusal})
 			}
 		}
 	})
 	return u.refused
 }
 
-// updateErrors returns why the API server refuses a definition in place of another, schemas aside;
-// none where one of them is no definition at all.
-func updateErrors(before, after CRD) field.ErrorList {
-	old, err := json.Marshal(withoutSchemas(before))
-	if err != nil {
-		return nil
-	}
-	patch, err := json.Marshal(withoutSchemas(after)) // clusterctl reads it as its Go type too, so nulls are lost
-	if err != nil {
-		return nil
-	}
-	merged, err := jsonpatch.MergePatch(old, patch)
-	if err != nil {
-		return nil
-	}
-	installed, readOld := internalCRD(old)
-	fresh, readNew := internalCRD(patch)
-	updated, readMerged := internalCRD(merged)
-	if !readOld || !readNew || !readMerged {
-		return nil
-	}
-	stored := storedVersion(installed)
-	installed.Status = apiextensions.CustomResourceDefinitionStatus{
-		StoredVersions: []string{stored}, AcceptedNames: installed.Spec.Names,
-		Conditions: []apiextensions.CustomResourceDefinitionCondition{{Type: apiextensions.Established, Status: apiextensions.ConditionTrue}},
-	}
-	updated.Status = *installed.Status.DeepCopy()
-	if now := storedVersion(updated); now != stored {
-		updated.Status.StoredVersions = append(updated.Status.StoredVersions, now) // as the API server does before it validates
-	}
-	fresh.Status.StoredVersions = []string{storedVersion(fresh)}
-	// What is wrong with the new one by itself is not about the upgrade.
-	alone := validation.ValidateCustomResourceDefinition(context.Background(), fresh)
-	return slices.DeleteFunc(validation.ValidateCustomResourceDefinitionUpdate(context.Background(), updated, installed), func(e *field.Error) bool {
-		return slices.ContainsFunc(alone, func(a *field.Error) bool { return a.Field == e.Field && a.Detail == e.Detail })
-	})
+// installed returns a definition of a release as a cluster has it where the release is installed.
+func (s *Subject) installed(crd CRD) *apiextensionsv1.CustomResourceDefinition {
+	return crdupdate.Installed(&crd.CustomResourceDefinition, s.injectsCA(crd.Document))
 }
 
-// withoutSchemas returns a definition whose versions take anything: their schemas have checks of
-// their own, and to compile them takes longest.
-func withoutSchemas(crd CRD) *apiextensionsv1.CustomResourceDefinition {
-	plain := crd.DeepCopy()
-	for i := range plain.Spec.Versions {
-		v := &plain.Spec.Versions[i]
-		v.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}}
-		v.SelectableFields, v.AdditionalPrinterColumns = nil, nil
-	}
-	return plain
-}
-
-// storedVersion returns the version that a definition stores, or "".
-func storedVersion(crd *apiextensions.CustomResourceDefinition) string {
-	for _, v := range crd.Spec.Versions {
-		if v.Storage {
-			return v.Name
-		}
-	}
-	return ""
-}
-
-// internalCRD reads a definition as the API server validates it, with its defaults.
-func internalCRD(data []byte) (*apiextensions.CustomResourceDefinition, bool) {
-	crd, internal := &apiextensionsv1.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
-	if err := json.Unmarshal(data, crd); err != nil {
-		return nil, false
-	}
-	crd.ResourceVersion, crd.Status = "1", apiextensionsv1.CustomResourceDefinitionStatus{}
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
-		return nil, false
-	}
-	return internal, true
-}
-
-// reportRefused reports, once for a definition, what the API server refuses for the fields that a
+// reportRefused reports, once for a definition, what the API server refuses for the reasons that a
 // check is about; at is where in the definition that is said.
-func (u *upgrade) reportRefused(report Report, isOwn func(path string) bool, at func(path string) []any, fix string) {
+func (u *upgrade) reportRefused(report Report, isOwn func(r refusedUpdate) bool, at func(path string) []any, fix string) {
 	said := map[string]bool{}
 	for _, r := range u.refusedUpdates() {
-		if !isOwn(r.err.Field) || said[r.after.Name] {
+		if !isOwn(r) || said[r.after.Name] {
 			continue
 		}
 		said[r.after.Name] = true
 		report(Finding{Place: r.after.Place(at(r.err.Field)...),
-			Message: "the API server refuses the CRD in place of the one before, and clusterctl upgrade stops there, with the old manager deleted: " + r.err.Error(),
+			Message: "the API server refuses the CRD in place of the one before, and clusterctl upgrade stops there, with the old manager deleted: " + reason(r.err),
 			Fix:     fix})
 	}
 }
 
-func aboutStored(path string) bool     { return strings.HasPrefix(path, "status.storedVersions") }
-func aboutConversion(path string) bool { return strings.HasPrefix(path, "spec.conversion") }
-func aboutIdentity(path string) bool {
-	return path == "spec.scope" || strings.HasPrefix(path, "spec.names") || path == "spec.group"
+// aboutStored says whether a version is gone that objects are stored in.
+func aboutStored(r refusedUpdate) bool {
+	return strings.HasPrefix(r.err.Field, "status.storedVersions")
+}
+
+// aboutIdentity says whether the scope, a name or the group changed.
+func aboutIdentity(r refusedUpdate) bool {
+	return r.err.Field == "spec.scope" || strings.HasPrefix(r.err.Field, "spec.names") || r.err.Field == "spec.group"
+}
+
+// aboutLostConversion says whether the new definition sets a strategy without a webhook, which leaves
+// the webhook of the installed one where it is.
+func aboutLostConversion(r refusedUpdate) bool {
+	conversion := r.after.Spec.Conversion
+	return strings.HasPrefix(r.err.Field, "spec.conversion") && conversion != nil && conversion.Strategy == apiextensionsv1.NoneConverter
 }
 
 var crdRemoved = upgradeCheck("crd-removed", Warning, "No CRD of the release before is gone", sourceUpgrade,
@@ -222,7 +158,7 @@ var crdScopeChanged = upgradeCheck("crd-scope-changed", Error, "CRDs keep their 
 
 var conversionRemoved = upgradeCheck("conversion-removed", Error, "A CRD's conversion webhook does not go by leaving it out", sourceUpgrade,
 	func(_ *Subject, u *upgrade, report Report) {
-		u.reportRefused(report, aboutConversion, func(string) []any { return []any{"spec", "conversion", "strategy"} }, "keep the strategy Webhook and serve it: clusterctl upgrade can't take it away; only `kubectl replace` by users, before the upgrade, can")
+		u.reportRefused(report, aboutLostConversion, func(string) []any { return []any{"spec", "conversion", "strategy"} }, "keep the strategy Webhook and serve it: clusterctl upgrade can't take it away; only `kubectl replace` by users, before the upgrade, can")
 		for _, c := range u.crds {
 			if c.Before == nil || c.After == nil || c.After.Spec.Conversion != nil || c.Before.Spec.Conversion == nil ||
 				c.Before.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
