@@ -1,9 +1,13 @@
 package checks
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiwebhook "k8s.io/apiserver/pkg/util/webhook"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
@@ -28,8 +32,7 @@ var caInjection = Check{
 		reportInjectionAnnotations(s, report)
 		reported := map[*manifest.Document]bool{}
 		for _, w := range s.webhooks() {
-			bundle := textAt(w.client, "caBundle")
-			if s.injectsCA(w.Document) || (bundle != "" && bundle != "Cg==") || reported[w.Document] || w.service() == "" {
+			if s.injectsCA(w.Document) || w.hasCA() || reported[w.Document] || w.service() == "" {
 				continue
 			}
 			reported[w.Document] = true
@@ -70,6 +73,17 @@ func reportInjectionAnnotations(s *Subject, report Report) {
 			})
 		}
 	}
+}
+
+// hasCA says whether a webhook comes with a caBundle that the API server may be able to use. One of a
+// CRD that it can't use is reported by crd-ca-bundle.
+func (w webhook) hasCA() bool {
+	bundle := textAt(w.client, "caBundle")
+	if bundle == "" || w.Object.GetKind() == "CustomResourceDefinition" {
+		return bundle != ""
+	}
+	certificates, err := base64.StdEncoding.DecodeString(bundle)
+	return err != nil || len(apiwebhook.ValidateCABundle(field.NewPath("caBundle"), certificates)) == 0
 }
 
 // webhookResources are the plural names of what has a caBundle.

@@ -15,7 +15,7 @@ var crdConversion = Check{
 	Source: sourceCRDs,
 	Run: func(s *Subject, report Report) {
 		for _, crd := range s.CRDs() {
-			if crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter {
+			if convertedByWebhook(crd) {
 				continue
 			}
 			served := servedVersions(crd)

@@ -62,6 +62,7 @@ var list = slices.Concat([]Check{
 	crdStorageVersion,
 	crdContractVersion,
 	crdConversion,
+	crdCABundle,
 	componentsSize,
 	asClusterctl,
 }, contractChecks, []Check{
@@ -111,6 +112,7 @@ var list = slices.Concat([]Check{
 	crdVersionRemoved,
 	crdScopeChanged,
 	conversionRemoved,
+	crdUpdateRefused,
 	crdFieldRemoved,
 	crdFieldRequired,
 	crdEnumNarrowed,

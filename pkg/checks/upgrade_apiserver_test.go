@@ -1,6 +1,7 @@
 package checks_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
@@ -22,6 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/crdupdate"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -31,6 +36,8 @@ var refusedUpgrades = map[string][]string{
 	"crd-version-removed": {"CustomResourceDefinition"},
 	"crd-scope-changed":   {"CustomResourceDefinition"},
 	"conversion-removed":  {"CustomResourceDefinition"},
+	"crd-ca-bundle":       {"CustomResourceDefinition"},
+	"crd-update-refused":  {"CustomResourceDefinition"},
 	"role-ref-changed":    {"ClusterRoleBinding"},
 }
 
@@ -64,6 +71,9 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 			t.Run(id+"/"+tc.Name, func(t *testing.T) {
 				number++
 				subject := tc.subject(t)
+				if subject.Previous == nil {
+					t.Skip("the case has no release before")
+				}
 				before, after := installable(t, subject.Previous), installable(t, subject.Release)
 				var refusal error
 				for _, o := range after {
@@ -91,6 +101,49 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestPlaceholderOnCreate creates objects with an invalid caBundle: the API server takes them, so that
+// cert-manager can replace it. A CRD is not established until then.
+func TestPlaceholderOnCreate(t *testing.T) {
+	prerequisite.APIServer(t)
+	environment := &envtest.Environment{}
+	restConfig, err := environment.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = environment.Stop() })
+	c, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const webhook = `webhooks: [{name: a.example.com, admissionReviewVersions: [v1], sideEffects: None, clientConfig: {caBundle: Cg==, service: {name: a, namespace: a}}}]`
+	for _, text := range []string{
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a}, " + webhook + "}",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}, " + webhook + "}",
+		`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: as.example.com}, spec: {group: example.com, scope: Cluster,
+		  names: {kind: A, plural: as}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}],
+		  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {caBundle: Cg==, service: {name: a, namespace: a}}}}}}`,
+	} {
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), &o); err != nil {
+			t.Errorf("creating the %s: %v", o.GetKind(), err)
+		}
+	}
+	waitFor(t, func() bool {
+		crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "as.example.com"}, crd); err != nil {
+			t.Fatal(err)
+		}
+		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(item any) bool {
+			condition, _ := item.(map[string]any)
+			return condition["type"] == "Established" && condition["status"] == "False" && condition["reason"] == "InvalidCABundle"
+		})
+	})
 }
 
 // deletedByClusterctl says whether clusterctl upgrade deletes a cluster-scoped object before it makes
@@ -130,6 +183,7 @@ func patched(t *testing.T, c client.Client, group string, before, after unstruct
 	if err := c.Create(t.Context(), &before); err != nil {
 		t.Fatalf("creating %s %s: %v", before.GetKind(), before.GetName(), err)
 	}
+	injectCA(t, c, before)
 	waitEstablished(t, c, before)
 	after.SetResourceVersion("")
 	err := c.Patch(t.Context(), &after, client.Merge)
@@ -142,6 +196,32 @@ func patched(t *testing.T, c client.Client, group string, before, after unstruct
 		}
 	}
 	return err
+}
+
+// injectCA writes a CA into a definition that is annotated for it, as cert-manager does.
+func injectCA(t *testing.T, c client.Client, o unstructured.Unstructured) {
+	t.Helper()
+	if o.GetKind() != "CustomResourceDefinition" || o.GetAnnotations()["cert-manager.io/inject-ca-from"] == "" {
+		return
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, crd); err != nil {
+		t.Fatal(err)
+	}
+	installed := crdupdate.Installed(crd, true)
+	if installed.Spec.Conversion.Webhook == nil {
+		return
+	}
+	patch := map[string]any{"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": map[string]any{
+		"caBundle": installed.Spec.Conversion.Webhook.ClientConfig.CABundle,
+	}}}}}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Patch(t.Context(), &o, client.RawPatch(types.MergePatchType, data)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // inGroup returns an object with a group of its own in the place of the provider's: it takes an API

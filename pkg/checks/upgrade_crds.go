@@ -74,6 +74,21 @@ func aboutLostConversion(r refusedUpdate) bool {
 	return strings.HasPrefix(r.err.Field, "spec.conversion") && conversion != nil && conversion.Strategy == apiextensionsv1.NoneConverter
 }
 
+// aboutCABundle says whether the new definition has a caBundle that can't replace the installed one:
+// crd-ca-bundle reports it, with and without a release before.
+func aboutCABundle(r refusedUpdate) bool {
+	return strings.HasSuffix(r.err.Field, ".caBundle") && crdupdate.InvalidCABundle(&r.after.CustomResourceDefinition) != nil
+}
+
+var crdUpdateRefused = upgradeCheck("crd-update-refused", Error, "The API server takes each CRD in place of the one before", sourceCRDUpdate,
+	func(_ *Subject, u *upgrade, report Report) {
+		isOwn := func(r refusedUpdate) bool {
+			return !aboutStored(r) && !aboutIdentity(r) && !aboutLostConversion(r) && !aboutCABundle(r)
+		}
+		u.reportRefused(report, isOwn, func(path string) []any { return schemas.Steps(nil, publishedPath(path)) },
+			"clusterctl upgrade merges the new CRD into the installed one, and what the new one leaves out stays: keep the fields that the release before has, or change their values only")
+	})
+
 var crdRemoved = upgradeCheck("crd-removed", Warning, "No CRD of the release before is gone", sourceUpgrade,
 	func(s *Subject, u *upgrade, report Report) {
 		for _, c := range u.crds {
@@ -159,13 +174,18 @@ var crdScopeChanged = upgradeCheck("crd-scope-changed", Error, "CRDs keep their 
 var conversionRemoved = upgradeCheck("conversion-removed", Error, "A CRD's conversion webhook does not go by leaving it out", sourceUpgrade,
 	func(_ *Subject, u *upgrade, report Report) {
 		u.reportRefused(report, aboutLostConversion, func(string) []any { return []any{"spec", "conversion", "strategy"} }, "keep the strategy Webhook and serve it: clusterctl upgrade can't take it away; only `kubectl replace` by users, before the upgrade, can")
-		for _, c := range u.crds {
-			if c.Before == nil || c.After == nil || c.After.Spec.Conversion != nil || c.Before.Spec.Conversion == nil ||
-				c.Before.Spec.Conversion.Strategy != apiextensionsv1.WebhookConverter {
+		for _, p := range u.pairs {
+			if p.after.Spec.Conversion != nil || !convertedByWebhook(p.before) || onlyOneVersion(p) {
 				continue
 			}
-			report(Finding{Place: c.After.Place("spec"), Severity: Warning,
-				Message: fmt.Sprintf("the CRD had a conversion webhook and says nothing of one now: clusterctl upgrade patches, so the webhook stays, and what is stored in another version of %s can't be read once its Service answers no more", c.After.Spec.Names.Kind),
+			report(Finding{Place: p.after.Place("spec"), Severity: Warning,
+				Message: "the CRD had a conversion webhook, and the new one has no conversion: clusterctl upgrade patches the CRD, so the webhook stays, and objects that are stored in another version can't be read if its Service no longer answers",
 				Fix:     "keep the conversion in the CRD, and serve it"})
 		}
 	})
+
+// onlyOneVersion says whether a kind has the same single version in both releases, so that no object
+// can be stored or asked for in another.
+func onlyOneVersion(p crdPair) bool {
+	return len(p.before.Spec.Versions) == 1 && len(p.after.Spec.Versions) == 1 && p.before.Spec.Versions[0].Name == p.after.Spec.Versions[0].Name
+}
