@@ -119,6 +119,7 @@ var list = slices.Concat([]Check{
 	crdValidationNarrowed,
 	crdDefaultChanged,
 	contractSkipped,
+	contractLabelLeft,
 	namespaceChanged,
 	selectorChanged,
 	roleRefChanged,

@@ -34,6 +34,30 @@ func (s *Subject) targetNamespace() string {
 	return ""
 }
 
+// ownNamespace returns the target namespace, or, in a file without a Namespace, the namespace that most
+// of its objects name.
+func (s *Subject) ownNamespace() string {
+	if target := s.targetNamespace(); target != "" {
+		return target
+	}
+	return mostCommon(s.Objects(), func(o unstructured.Unstructured) string { return o.GetNamespace() })
+}
+
+// mostCommon returns the value that most objects have, or "" where none has one.
+func mostCommon(objects []*manifest.Document, value func(o unstructured.Unstructured) string) string {
+	count, most := map[string]int{}, ""
+	for _, d := range objects {
+		v := value(d.Object)
+		if v == "" {
+			continue
+		}
+		if count[v]++; most == "" || count[v] > count[most] {
+			most = v
+		}
+	}
+	return most
+}
+
 var namespaceSingle = Check{
 	ID: "namespace-single", Group: Components, Severity: Error,
 	Title:  "There is one Namespace at most",

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
@@ -23,16 +24,37 @@ func (s *Subject) pairs(u *upgrade, each func(before, after *manifest.Document),
 	}
 }
 
-var namespaceChanged = upgradeCheck("namespace-changed", Warning, "The provider stays in its namespace", sourceUpgrade,
+var namespaceChanged = upgradeCheck("namespace-changed", Warning, "The provider stays in its namespace, and keeps its label", sourceUpgrade,
 	func(s *Subject, u *upgrade, report Report) {
-		before, after := u.before.targetNamespace(), s.targetNamespace()
+		s.reportLabelChange(u, report)
+		before, after := u.before.ownNamespace(), s.ownNamespace()
 		if before == "" || after == "" || before == after {
 			return
 		}
-		report(Finding{Place: s.Objects("Namespace")[0].Place("metadata", "name"),
+		i := slices.IndexFunc(s.Objects(), func(d *manifest.Document) bool {
+			return d.Object.GetNamespace() == after || d.Object.GetKind() == "Namespace"
+		})
+		place := s.Objects()[i].Place("metadata", "namespace")
+		if namespaces := s.Objects("Namespace"); len(namespaces) > 0 {
+			place = namespaces[0].Place("metadata", "name")
+		}
+		report(Finding{Place: place,
 			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider beside the first%s", before, s.mentions(after)),
 			Fix:     "keep the namespace " + before})
 	})
+
+// reportLabelChange reports another value of the provider's label, which selects the provider's objects.
+func (s *Subject) reportLabelChange(u *upgrade, report Report) {
+	label := func(o unstructured.Unstructured) string { return o.GetLabels()[clusterv1.ProviderNameLabel] }
+	before, after := mostCommon(u.before.Objects(), label), mostCommon(s.Objects(), label)
+	if before == "" || after == "" || before == after {
+		return
+	}
+	i := slices.IndexFunc(s.Objects(), func(d *manifest.Document) bool { return label(d.Object) == after })
+	report(Finding{Place: s.Objects()[i].Place("metadata", "labels", clusterv1.ProviderNameLabel), Severity: Note,
+		Message: fmt.Sprintf("the label was %s: clusterctl writes its own, and whoever applies the file by other means and selects objects by the label no longer finds those of the release before", before),
+		Fix:     "say in the release notes which objects have to be deleted by hand"})
+}
 
 // mentions says which arguments and variables of containers name a namespace: clusterctl does not
 // rewrite these.
@@ -97,7 +119,7 @@ var roleRefChanged = upgradeCheck("role-ref-changed", Error, "Bindings stay with
 				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
 					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name")),
 				Fix: "give the binding a new name, or the role its old one"}
-			if after.Object.GetKind() == "RoleBinding" || strings.HasPrefix(after.Object.GetName(), u.before.targetNamespace()+"-") {
+			if after.Object.GetKind() == "RoleBinding" || strings.HasPrefix(after.Object.GetName(), u.before.ownNamespace()+"-") {
 				f.Severity = Warning
 				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
 					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name"))

@@ -14,32 +14,129 @@ var contractSkipped = upgradeCheck("contract-skipped", Error, "Contracts follow 
 		file, err := s.Metadata()
 		previous, errBefore := u.before.Metadata()
 		if file == nil || err != nil || previous == nil || errBefore != nil {
+			s.reportSkippedLabels(u, nil, report)
 			return
 		}
 		newest, found := file.SeriesFor(s.Release.Version)
 		oldest, foundBefore := previous.SeriesFor(s.Previous.Version)
-		all := metadata.KnownContracts()
-		from, to := slices.Index(all, oldest.Contract), slices.Index(all, newest.Contract)
+		from, to := contractIndex(oldest.Contract), contractIndex(newest.Contract)
 		if !found || !foundBefore || from < 0 || to < 0 {
-			return // series-present and contract-known say so
+			s.reportSkippedLabels(u, nil, report) // of metadata.yaml, series-present and contract-known say what is wrong
+			return
 		}
 		if newest.Major == oldest.Major && newest.Minor == oldest.Minor {
-			return // series-contract-changed says so
+			s.reportSkippedLabels(u, nil, report) // of metadata.yaml, series-contract-changed says so
+			return
 		}
 		place := s.At(release.MetadataFile)
 		if to < from {
+			if len(u.leftLabels()) > 0 {
+				return // contract-label-left says so
+			}
 			report(Finding{Place: place, Severity: Warning,
-				Message: fmt.Sprintf("the contract goes back from %s to %s: the installed CRDs keep the label of %s, which clusterctl upgrade does not take away, and Cluster API goes by it", oldest.Contract, newest.Contract, oldest.Contract),
+				Message: fmt.Sprintf("the contract goes back from %s to %s: Cluster API goes by the labels of the installed CRDs, of which clusterctl upgrade takes none away", oldest.Contract, newest.Contract),
 				Fix:     "keep the contract, or release it as a provider of its own"})
 			return
 		}
-		skipped := slices.DeleteFunc(slices.Clone(all[from:max(to, from+1)]), func(contract string) bool {
-			return contract == oldest.Contract || slices.ContainsFunc(file.Series(), func(series metadata.Series) bool { return series.Contract == contract })
-		})
-		if len(skipped) > 0 {
+		released := map[string]bool{}
+		for _, series := range file.Series() {
+			released[series.Contract] = true
+		}
+		if skipped := contractsBetween(from, to, released); len(skipped) > 0 {
 			report(Finding{Place: place,
-				Message: fmt.Sprintf("the release before is of contract %s and this one of %s, and no series is of %s: core Cluster API goes up one contract at a time, and works only with the one it has and the one before it, so users have no way from there to here",
-					oldest.Contract, newest.Contract, strings.Join(skipped, " or ")),
+				Message: fmt.Sprintf("the release before is of contract %s and this one of %s, and no series is of %s: %s",
+					oldest.Contract, newest.Contract, strings.Join(skipped, " or "), noWay),
 				Fix: "release a series with each contract in between first"})
+			return
+		}
+		s.reportSkippedLabels(u, released, report)
+	})
+
+// noWay says why users can't go from a contract to the next but one.
+const noWay = "core Cluster API goes up one contract at a time, and works only with the one it has and the one before it, so users have no way from there to here"
+
+// contractIndex returns a contract's place among all that Cluster API has or had, oldest first, or -1.
+func contractIndex(contract string) int { return slices.Index(metadata.KnownContracts(), contract) }
+
+// contractsBetween returns the contracts between two that no series was released with.
+func contractsBetween(from, to int, released map[string]bool) []string {
+	var skipped []string
+	for i := from + 1; i < to; i++ {
+		if contract := metadata.KnownContracts()[i]; !released[contract] {
+			skipped = append(skipped, contract)
+		}
+	}
+	return skipped
+}
+
+// reportSkippedLabels reports the first CRD whose labels go from a contract to the next but one: core
+// Cluster API reads these, and not metadata.yaml.
+func (s *Subject) reportSkippedLabels(u *upgrade, released map[string]bool, report Report) {
+	for _, p := range u.pairs {
+		if _, _, ok := s.contractKindOf(p.after); !ok {
+			continue
+		}
+		before, after := contractIndexes(p.before), contractIndexes(p.after)
+		if len(before) == 0 || len(after) == 0 {
+			continue
+		}
+		from, to := slices.Max(before), slices.Min(after)
+		if skipped := contractsBetween(from, to, released); len(skipped) > 0 {
+			all := metadata.KnownContracts()
+			report(Finding{Place: p.after.Place("metadata", "labels"),
+				Message: fmt.Sprintf("the label of the CRD is of contract %s in the release before and of %s in this one, and none is of %s: %s", all[from], all[to], strings.Join(skipped, " or "), noWay),
+				Fix:     "release a series with each contract in between first, or keep the labels of the older contracts while their versions are served"})
+			return
+		}
+	}
+}
+
+// contractIndexes returns the contracts that a CRD's labels declare, as places among all contracts.
+func contractIndexes(crd CRD) []int {
+	var indexes []int
+	for contract, versions := range contractLabels(crd) {
+		if versions[0] != "" { // core Cluster API ignores a label without a value
+			indexes = append(indexes, contractIndex(contract))
+		}
+	}
+	return indexes
+}
+
+// leftLabel is a contract label that only the release before has on a CRD.
+type leftLabel struct {
+	crdPair
+	contract string
+}
+
+// leftLabels returns the contract labels that stay on installed CRDs although this release has none
+// of them.
+func (u *upgrade) leftLabels() []leftLabel {
+	var left []leftLabel
+	for _, p := range u.pairs {
+		after := contractLabels(p.after)
+		before := contractLabels(p.before)
+		for _, contract := range metadata.KnownContracts() {
+			if versions := before[contract]; len(versions) > 0 && versions[0] != "" && after[contract] == nil {
+				left = append(left, leftLabel{p, contract})
+			}
+		}
+	}
+	return left
+}
+
+var contractLabelLeft = upgradeCheck("contract-label-left", Warning, "No contract label of the release before is gone from a CRD", sourceUpgrade,
+	func(s *Subject, u *upgrade, report Report) {
+		for _, l := range u.leftLabels() {
+			label := contractPrefix + l.contract
+			f := Finding{Place: l.after.Place("metadata", "labels"), Cause: l.contract,
+				Message: fmt.Sprintf("the label %s of the release before is gone, but stays on the installed CRD, which clusterctl upgrade merges: a core Cluster API of that contract goes on to ask for the version that it names", label),
+				Fix:     fmt.Sprintf("set the label to \"\", which Cluster API takes for none: %s: \"\"", label)}
+			indexes := contractIndexes(l.after)
+			if _, _, touched := s.contractKindOf(l.after); touched && len(indexes) > 0 && slices.Max(indexes) < contractIndex(l.contract) {
+				f.Severity = Error
+				f.Message = fmt.Sprintf("the label %s of the release before is gone, but stays on the installed CRD, which clusterctl upgrade merges: it is the newest, so core Cluster API reads and writes objects by contract %s, which this release no longer has", label, l.contract)
+				f.Fix = fmt.Sprintf("keep the contract; to go back, set the label to \"\", which Cluster API takes for none: %s: \"\"", label)
+			}
+			report(f)
 		}
 	})

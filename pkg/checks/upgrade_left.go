@@ -18,11 +18,11 @@ var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of 
 		if _, err := s.Components(); err != nil {
 			return
 		}
-		prefix := u.before.targetNamespace() + "-"
+		namespace := u.before.ownNamespace()
 		for _, d := range u.before.Objects() {
 			switch kind := d.Object.GetKind(); {
 			case slices.Contains([]string{"Namespace", "CustomResourceDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, kind),
-				strings.HasPrefix(d.Object.GetName(), prefix),
+				namespace != "" && strings.HasPrefix(d.Object.GetName(), namespace+"-"),
 				s.object(kind, d.Object.GetName()) != nil,
 				u.before.kindScopes().Namespaced(d.Object),
 				takenForNamespaced(u.before, d):
@@ -30,7 +30,7 @@ var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of 
 			}
 			f := Finding{Place: s.placeOfGone(d),
 				Message: "only the release before has it, and clusterctl upgrade leaves it in the cluster",
-				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with " + prefix + " clusterctl deletes it"}
+				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with the provider's namespace and a dash, clusterctl deletes it"}
 			if who := s.stillGranted(d); len(who) > 0 {
 				f.Severity = Warning
 				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), textAt(mapAt(d.Object.Object, "roleRef"), "name"))
