@@ -196,33 +196,47 @@ func covered(c call, calls []call) bool {
 var webhookRemoved = upgradeCheck("webhook-removed", Warning, "What was defaulted and validated still is", "Kubernetes, Dynamic Admission Control",
 	func(s *Subject, u *upgrade, report Report) {
 		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-			names, before := u.before.calls(kind)
+			webhooks, before := u.before.calls(kind)
 			_, after := s.calls(kind)
-			lost := map[string][]string{}
+			lost, names := map[string][]string{}, map[string][]string{}
 			var order []string
 			for _, c := range before {
 				if covered(c, after) || !s.serves(u, c) || calledAtAnotherVersion(c, after) {
 					continue
 				}
-				if lost[names[c]] == nil {
-					order = append(order, names[c])
+				configuration := configurationOf(u.before, kind, webhooks[c])
+				if lost[configuration] == nil {
+					order = append(order, configuration)
 				}
-				lost[names[c]] = append(lost[names[c]], fmt.Sprintf("%s of %s %s", c.operation, c.resource, c.version))
+				lost[configuration] = append(lost[configuration], fmt.Sprintf("%s of %s %s", c.operation, c.resource, c.version))
+				if !slices.Contains(names[configuration], webhooks[c]) {
+					names[configuration] = append(names[configuration], webhooks[c])
+				}
 			}
-			for _, name := range order {
+			for _, configuration := range order {
+				seen := fmt.Sprintf("of the release before, %s saw %s, and no webhook does now", firstOf(names[configuration]), firstOf(lost[configuration]))
 				f := Finding{Place: s.At(s.Release.Provider.ComponentsFile()),
-					Message: fmt.Sprintf("the webhook %s of the release before saw %s, and none does now: what it filled in stays empty", name, strings.Join(lost[name], ", ")),
+					Message: seen + ": what it may have filled in stays empty",
 					Fix:     "keep the webhook, or move its defaults into the CRD's schema"}
-				f.Object = manifest.Object{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, Name: configurationOf(u.before, kind, name)}
+				f.Object = manifest.Object{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, Name: configuration}
 				if kind == "ValidatingWebhookConfiguration" {
 					f.Severity = Note
-					f.Message = fmt.Sprintf("the webhook %s of the release before saw %s, and none does now: what it refused is taken", name, strings.Join(lost[name], ", "))
+					f.Message = seen + ": what it may have refused is accepted"
 					f.Fix = "keep the webhook, or move its rules into the CRD's schema"
 				}
 				report(f)
 			}
 		}
 	})
+
+// firstOf lists the first items of a list, and says how many more there are.
+func firstOf(items []string) string {
+	const shown = 6
+	if len(items) <= shown+1 {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:shown], ", "), len(items)-shown)
+}
 
 // calledAtAnotherVersion says whether a webhook of the same resource and operation is registered at
 // another version: the API server converts and calls it all the same.

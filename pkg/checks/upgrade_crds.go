@@ -95,7 +95,7 @@ var crdRemoved = upgradeCheck("crd-removed", Warning, "No CRD of the release bef
 			if c.After != nil {
 				continue
 			}
-			report(Finding{Place: s.placeOfGone(c.Before.Document),
+			report(Finding{Place: s.placeOfGone(c.Before.Document), Cause: "gone",
 				Message: fmt.Sprintf("the release before defines %s %s: clusterctl upgrade leaves the CRD and its objects in the cluster, and no controller looks after them any more: those with a finalizer can't be deleted", c.Before.Spec.Names.Kind, c.Name),
 				Fix:     "keep the CRD until its objects have been migrated, or say in the release notes how to remove them"})
 		}
@@ -117,12 +117,12 @@ func (u *upgrade) reportVersions(c compare.CRDChange, report Report) {
 		at := compare.VersionIndex(c.After, v.Name)
 		switch {
 		case at >= 0 && v.Served && !c.After.Spec.Versions[at].Served:
-			report(Finding{Place: c.After.Place("spec", "versions", at, "served"), Severity: Note,
+			report(Finding{Place: c.After.Place("spec", "versions", at, "served"), Severity: Note, Cause: "not served " + v.Name,
 				Message: fmt.Sprintf("%s %s is no longer served: manifests and clients of that version are refused", c.After.Spec.Names.Kind, v.Name),
 				Fix:     "say so in the release notes"})
 		case at >= 0 || v.Storage:
 		case v.Served:
-			report(Finding{Place: c.After.Place("spec", "versions"), Severity: Warning,
+			report(Finding{Place: c.After.Place("spec", "versions"), Severity: Warning, Cause: "gone " + v.Name,
 				Message: fmt.Sprintf("%s %s is served by the release before and is gone: manifests and clients of that version are refused%s", c.After.Spec.Names.Kind, v.Name, u.storedOnce(c.Before, v.Name)),
 				Fix:     "stop to serve a version one release before it goes"})
 		default:
@@ -131,7 +131,7 @@ func (u *upgrade) reportVersions(c compare.CRDChange, report Report) {
 				severity = Note
 			}
 			if stored := u.storedOnce(c.Before, v.Name); stored != "" {
-				report(Finding{Place: c.After.Place("spec", "versions"), Severity: severity,
+				report(Finding{Place: c.After.Place("spec", "versions"), Severity: severity, Cause: "gone " + v.Name,
 					Message: fmt.Sprintf("%s %s is gone%s", c.After.Spec.Names.Kind, v.Name, stored),
 					Fix:     "let a release migrate the objects and status.storedVersions first (Cluster API's crdmigrator), and say from which release users may upgrade"})
 			}
@@ -144,7 +144,7 @@ func (u *upgrade) reportVersions(c compare.CRDChange, report Report) {
 func (u *upgrade) storedOnce(before *CRD, version string) string {
 	for _, v := range before.Spec.Versions {
 		if v.Storage && k8sversion.CompareKubeAwareVersionStrings(version, v.Name) < 0 {
-			return fmt.Sprintf("; a cluster that has stored objects in it lists it in status.storedVersions, and the API server refuses the CRD there until they are migrated, which clusterctl upgrade does not do%s", u.migrator())
+			return fmt.Sprintf("; a cluster that has stored objects in it lists it in status.storedVersions, and the API server refuses the CRD there until they are migrated, which clusterctl 1.13 and newer do not do%s", u.migrator())
 		}
 	}
 	return ""

@@ -28,11 +28,11 @@ var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of 
 				takenForNamespaced(u.before, d):
 				continue
 			}
-			f := Finding{Place: s.placeOfGone(d),
+			f := Finding{Place: s.placeOfGone(d), Cause: "left",
 				Message: "only the release before has it, and clusterctl upgrade leaves it in the cluster",
 				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with the provider's namespace and a dash, clusterctl deletes it"}
 			if who := s.stillGranted(d); len(who) > 0 {
-				f.Severity = Warning
+				f.Severity, f.Cause = Warning, ""
 				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), textAt(mapAt(d.Object.Object, "roleRef"), "name"))
 			}
 			report(f)

@@ -2,7 +2,10 @@ package checks
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
@@ -51,8 +54,14 @@ func (c schemaChange) name() string {
 	return fmt.Sprintf("%s of %s %s", field, c.crd.Spec.Names.Kind, c.version)
 }
 
-// inStatus says whether the manager itself writes the field.
-func (c schemaChange) inStatus() bool { return c.Under("status") }
+// inStatus says whether the field is in a status, which only the manager writes.
+func (c schemaChange) inStatus() bool { return c.Under("status") || c.Under("spec.template.status") }
+
+// cause is the same for the same change of a field that several kinds and versions have, such as a
+// kind and its template: a Go type is in many schemas. Fields are the same that have the same name.
+func (c schemaChange) cause() string {
+	return strings.Join([]string{string(c.Kind), c.Field[strings.LastIndex(c.Field, ".")+1:], c.Before, c.After}, "\x00")
+}
 
 var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone that users have set", sourceAPIChanges,
 	func(_ *Subject, u *upgrade, report Report) {
@@ -67,7 +76,7 @@ var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone
 			case c.Kind == compare.FieldOpen:
 				what = fmt.Sprintf("%s takes no fields any more that the schema does not name", c.name())
 			}
-			f := Finding{Place: c.place(), Message: what + ": the API server drops it from what is stored at the next write, whatever users have set",
+			f := Finding{Place: c.place(), Cause: c.cause(), Message: what + ": the API server drops it from what is stored at the next write, whatever users have set",
 				Fix: "keep the field, deprecated, as long as this version is there; what has no effect any more may stay without one"}
 			switch {
 			case c.inStatus():
@@ -109,7 +118,7 @@ var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is re
 			if c.Kind != compare.FieldRequired && c.Kind != compare.FieldAdded || c.Narrows == compare.Widens {
 				continue
 			}
-			f := Finding{Place: c.place(),
+			f := Finding{Place: c.place(), Cause: c.cause(),
 				Message: fmt.Sprintf("%s is required now and has no default: users' manifests without it are refused, and so is every change of an object beside it", c.name()),
 				Fix:     "give the field a default, or leave it optional and let the controller say what is missing"}
 			if c.inStatus() {
@@ -127,7 +136,7 @@ var crdEnumNarrowed = upgradeCheck("crd-enum-narrowed", Error, "No value is gone
 				continue
 			}
 			gone, all := c.GoneValues()
-			f := Finding{Place: c.place("enum"),
+			f := Finding{Place: c.place("enum"), Cause: c.cause(),
 				Message: fmt.Sprintf("%s can't be %s any more: users' manifests with it are refused, and so are existing objects where they are made again, as clusterctl move does", c.name(), strings.Join(gone, " or ")),
 				Fix:     "keep the value, deprecated, as long as this version is there"}
 			if all {
@@ -136,6 +145,11 @@ var crdEnumNarrowed = upgradeCheck("crd-enum-narrowed", Error, "No value is gone
 			}
 			if c.inStatus() {
 				f.Severity = Note
+				f.Message = fmt.Sprintf("%s can't be %s any more: a status in which the manager of the release before wrote it is refused until the new manager replaces it", c.name(), strings.Join(gone, " or "))
+				if all {
+					f.Message = fmt.Sprintf("%s could be anything and is one of %s now: a status in which the manager of the release before wrote another value is refused until the new manager replaces it", c.name(), c.After)
+				}
+				f.Fix = "let the new manager write a status that the schema accepts"
 			}
 			report(f)
 		}
@@ -148,16 +162,22 @@ var crdValidationNarrowed = upgradeCheck("crd-validation-narrowed", Warning, "Wh
 			if what == "" {
 				continue
 			}
-			report(Finding{Place: c.place(), Severity: severity,
+			f := Finding{Place: c.place(), Severity: severity, Cause: c.cause(),
 				Message: fmt.Sprintf("%s: %s: what users have set before may be refused now", c.name(), what),
-				Fix:     "leave what existing objects may have valid; say in the release notes what has to be changed before the upgrade"})
+				Fix:     "leave what existing objects may have valid; say in the release notes what has to be changed before the upgrade"}
+			if c.inStatus() {
+				f.Message = fmt.Sprintf("%s: %s: a status that the manager of the release before wrote may be refused until the new manager replaces it", c.name(), what)
+				f.Fix = "let the new manager write a status that the schema accepts"
+			}
+			report(f)
 		}
 	})
 
 var crdDefaultChanged = upgradeCheck("crd-default-changed", Note, "Defaults of fields stay as they are", "Kubernetes, CustomResourceDefinition, Defaulting",
 	func(_ *Subject, u *upgrade, report Report) {
-		for _, c := range u.schemaChanges() {
-			if c.Kind != compare.FieldDefault || c.inStatus() {
+		changes := slices.DeleteFunc(u.schemaChanges(), func(c schemaChange) bool { return c.Kind != compare.FieldDefault || c.inStatus() })
+		for _, c := range changes {
+			if c.emptyDefault() || slices.ContainsFunc(changes, c.defaultIsToldBy) {
 				continue
 			}
 			place, message := c.place("default"), ""
@@ -170,9 +190,42 @@ var crdDefaultChanged = upgradeCheck("crd-default-changed", Note, "Defaults of f
 			default:
 				message = fmt.Sprintf("%s has the default %s, and had %s: the same manifest makes other objects than before, and what is stored keeps the old value", c.name(), c.After, c.Before)
 			}
-			report(Finding{Place: place, Message: message, Fix: "say in the release notes what changes, and what to set to keep things as they were"})
+			report(Finding{Place: place, Cause: c.cause(), Message: message, Fix: "say in the release notes what changes, and what to set to keep things as they were"})
 		}
 	})
+
+// emptyDefault says whether a default of "" came or went: a text that is not set is the same to a manager.
+func (c schemaChange) emptyDefault() bool {
+	const empty = `""`
+	return (c.Before == "" || c.Before == empty) && (c.After == "" || c.After == empty)
+}
+
+// defaultIsToldBy says whether another change of a default has the same effect: that of an object whose
+// default sets the field to the same values, or, for an object that is {} by default, those of its fields.
+func (c schemaChange) defaultIsToldBy(o schemaChange) bool {
+	if c.crd.Name != o.crd.Name || c.version != o.version || c.Field == o.Field {
+		return false
+	}
+	if o.Under(c.Field) {
+		return (c.Before == "" || c.Before == "{}") && (c.After == "" || c.After == "{}")
+	}
+	path := strings.Split(strings.TrimPrefix(c.Field, o.Field+"."), ".")
+	return c.Under(o.Field) && reflect.DeepEqual(defaultAt(o.Before, path), defaultAt(c.Before, nil)) &&
+		reflect.DeepEqual(defaultAt(o.After, path), defaultAt(c.After, nil))
+}
+
+// defaultAt returns the value of a field in a default, which is JSON, or nil where it has none.
+func defaultAt(text string, path []string) any {
+	var value any
+	if json.Unmarshal([]byte(text), &value) != nil {
+		return nil
+	}
+	for _, name := range path {
+		fields, _ := value.(map[string]any)
+		value = fields[name]
+	}
+	return value
+}
 
 // narrowing says what a change asks for that was not asked for before, and how much that weighs; ""
 // is nothing, or what another check says.
