@@ -38,10 +38,7 @@ var contractSkipped = upgradeCheck("contract-skipped", Error, "Contracts follow 
 				Fix:     "keep the contract, or release it as a provider of its own"})
 			return
 		}
-		released := map[string]bool{}
-		for _, series := range file.Series() {
-			released[series.Contract] = true
-		}
+		released := contractsOf(file)
 		if skipped := contractsBetween(from, to, released); len(skipped) > 0 {
 			report(Finding{Place: place,
 				Message: fmt.Sprintf("the release before is of contract %s and this one of %s, and no series is of %s: %s",
@@ -52,11 +49,40 @@ var contractSkipped = upgradeCheck("contract-skipped", Error, "Contracts follow 
 		s.reportSkippedLabels(u, released, report)
 	})
 
+var contractRaised = upgradeCheck("contract-raised", Note, "The contract is that of the release before", "clusterctl upgrade plan; Cluster API book, Provider contracts, Compatibility",
+	func(s *Subject, u *upgrade, report Report) {
+		file, err := s.Metadata()
+		previous, errBefore := u.before.Metadata()
+		if file == nil || err != nil || previous == nil || errBefore != nil {
+			return // metadata-present and metadata-parse say so
+		}
+		newest, found := file.SeriesFor(s.Release.Version)
+		oldest, foundBefore := previous.SeriesFor(s.Previous.Version)
+		from, to := contractIndex(oldest.Contract), contractIndex(newest.Contract)
+		if !found || !foundBefore || from < 0 || to <= from || len(contractsBetween(from, to, contractsOf(file))) > 0 {
+			return // contract-skipped reports a step over a contract
+		}
+		place := s.At(release.MetadataFile)
+		place.Line = newest.Line
+		report(Finding{Place: place,
+			Message: fmt.Sprintf("the contract is %s, and was %s: clusterctl upgrade refuses this release where core Cluster API is of contract %s, so users have to upgrade core before or with it", newest.Contract, oldest.Contract, oldest.Contract),
+			Fix:     "say in the release notes which core Cluster API the release needs"})
+	})
+
 // noWay says why users can't go from a contract to the next but one.
 const noWay = "core Cluster API goes up one contract at a time, and works only with the one it has and the one before it, so users have no way from there to here"
 
 // contractIndex returns a contract's place among all that Cluster API has or had, oldest first, or -1.
 func contractIndex(contract string) int { return slices.Index(metadata.KnownContracts(), contract) }
+
+// contractsOf returns the contracts of the series in a metadata.yaml.
+func contractsOf(file *metadata.File) map[string]bool {
+	contracts := map[string]bool{}
+	for _, series := range file.Series() {
+		contracts[series.Contract] = true
+	}
+	return contracts
+}
 
 // contractsBetween returns the contracts between two that no series was released with.
 func contractsBetween(from, to int, released map[string]bool) []string {
