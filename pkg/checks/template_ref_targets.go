@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,21 +18,70 @@ var templateRefNamespace = Check{
 	Source: sourceTemplateNamespace,
 	Run: func(s *Subject, report Report) {
 		for _, t := range s.templates() {
-			for _, o := range t.objects {
-				if o.raw == nil {
-					continue // nobody knows what is fixed
+			objects := t.fixedObjects()
+			for _, r := range s.fixedRefs(t) {
+				if _, ok := objects[r.fixedName]; ok {
+					continue // template-object-namespace says so of an object of the file
 				}
-				eachNamespacedRef(o.raw.Object.Object, nil, func(path []any, namespace string) {
-					if strings.Contains(namespace, "${") || s.isDropped(o, steps(path, "namespace")) {
-						return
-					}
-					report(Finding{Place: o.place(steps(path, "namespace")...),
-						Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", namespace),
-						Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
-				})
+				report(Finding{Place: r.from.place(r.path...),
+					Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", r.fixedName.namespace),
+					Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
 			}
 		}
 	},
+}
+
+// fixedName names an object in a namespace that is no variable, in the words of the published file.
+// The kind is empty in references that name none.
+type fixedName struct {
+	kind, namespace, name string
+}
+
+// fixedRef is a reference to such an object.
+type fixedRef struct {
+	fixedName
+	from object
+	// path is that of the namespace.
+	path []any
+}
+
+// fixedObjects returns the objects of a template with a fixed namespace, each by its name with and
+// without the kind.
+func (t *template) fixedObjects() map[fixedName]object {
+	objects := map[fixedName]object{}
+	for _, o := range t.objects {
+		namespace, _ := o.published("metadata", "namespace").(string)
+		name, _ := o.published("metadata", "name").(string)
+		if namespace == "" || strings.Contains(namespace, "${") {
+			continue
+		}
+		objects[fixedName{o.GetKind(), namespace, name}] = o
+		objects[fixedName{"", namespace, name}] = o
+	}
+	return objects
+}
+
+// fixedRefs returns the references of a template that keep a fixed namespace. clusterctl replaces that
+// of a binding's subjects, and the API server drops a field that the kind does not have.
+func (s *Subject) fixedRefs(t *template) []fixedRef {
+	var refs []fixedRef
+	for _, o := range t.objects {
+		if o.raw == nil {
+			continue // nobody knows what is fixed
+		}
+		isBinding := o.GetKind() == "RoleBinding" || o.GetKind() == "ClusterRoleBinding"
+		eachNamespacedRef(o.raw.Object.Object, nil, func(path []any, fields map[string]any) {
+			named := fixedName{}
+			named.kind, _ = fields["kind"].(string)
+			named.namespace, _ = fields["namespace"].(string)
+			named.name, _ = fields["name"].(string)
+			path = steps(path, "namespace")
+			if !strings.Contains(named.namespace, "${") && !(isBinding && path[0] == "subjects") && !s.isDropped(o, path) {
+				refs = append(refs, fixedRef{fixedName: named, from: o, path: path})
+			}
+		})
+	}
+	return refs
 }
 
 // isDropped says whether the API server drops a field that the kind does not have, of which
@@ -43,17 +93,17 @@ func (s *Subject) isDropped(o object, path []any) bool {
 
 // eachNamespacedRef calls do for each reference below a value that names a namespace: a map with a
 // name beside it that has a kind, or that is called as references to Secrets and the like are.
-func eachNamespacedRef(value any, path []any, do func(path []any, namespace string)) {
+func eachNamespacedRef(value any, path []any, do func(path []any, fields map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:
 		namespace, hasNamespace := v["namespace"].(string)
 		_, hasName := v["name"].(string)
 		if hasNamespace && hasName && namespace != "" && isReference(v, path) {
-			do(path, namespace)
+			do(path, v)
 		}
-		for field, below := range v {
+		for _, field := range slices.Sorted(maps.Keys(v)) {
 			if field != "metadata" { // an object's own, or that of one it makes
-				eachNamespacedRef(below, steps(path, field), do)
+				eachNamespacedRef(v[field], steps(path, field), do)
 			}
 		}
 	case []any:

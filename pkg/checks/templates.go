@@ -10,6 +10,7 @@ import (
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // clusterctl reads Clusters of this version, so they are read here
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
@@ -199,13 +200,18 @@ var templateObjectNamespace = Check{
 	Source: sourceTemplateNamespace,
 	Run: func(s *Subject, report Report) {
 		for _, t := range s.templates() {
-			for _, o := range t.objects {
-				if o.GetNamespace() == "" || o.raw == nil || o.variableAt("metadata", "namespace") {
+			objects := t.fixedObjects()
+			reported := map[int]bool{} // by the object's index
+			for _, r := range s.fixedRefs(t) {
+				o, ok := objects[r.fixedName]
+				if !ok || reported[o.index] {
 					continue
 				}
-				report(Finding{Place: o.place("metadata", "namespace"),
-					Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it by the user's, and what refers to it does not follow", o.GetNamespace()),
-					Fix:     "write namespace: ${NAMESPACE}, or leave it out"})
+				reported[o.index] = true
+				namespace := r.fixedName.namespace
+				report(Finding{Place: o.place("metadata", "namespace"), Cause: t.Name + " " + namespace,
+					Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it with the user's, but not in what refers to it, such as %s of %s %s", namespace, manifest.FieldPath(r.path...), r.from.GetKind(), r.from.GetName()),
+					Fix:     "write namespace: ${NAMESPACE} in both places, or leave it out"})
 			}
 		}
 	},
