@@ -158,6 +158,9 @@ func (c Check) findings(s *Subject) []Finding {
 		if f.Severity == "" {
 			f.Severity = c.Severity
 		}
+		if file, ok := s.Release.File(f.File); ok && f.Severity == Error && isMisnamedClass(s.Release, file) {
+			f.Severity = Warning // clusterctl does not read the file
+		}
 		if len(findings) >= maxFindings {
 			more[f.Severity]++
 			return

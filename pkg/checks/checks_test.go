@@ -2,10 +2,14 @@ package checks_test
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 var contextForBuild = context.Background()
@@ -42,5 +46,43 @@ func TestOwnReleaseIsClean(t *testing.T) {
 		if f.Severity != checks.Note {
 			t.Errorf("%s: %s:%d: %s %s: %s", f.ID, f.File, f.Line, f.Object, f.Path, f.Message)
 		}
+	}
+}
+
+// TestOneFindingForOneCause checks that a report has one finding for what two templates share, and
+// that a file which clusterctl does not read has no errors.
+func TestOneFindingForOneCause(t *testing.T) {
+	const (
+		secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"
+		namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+		class     = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: a}\n"
+	)
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release.Release{Provider: own.Provider, Version: own.Version, Files: []release.File{
+		{Name: "cluster-template-a.yaml", Data: []byte(secret + namespace)},
+		{Name: "cluster-template-b.yaml", Data: []byte(secret + namespace)},
+		{Name: "my-class.yaml", Data: []byte(secret + namespace + class)},
+	}}
+	result, err := checks.Run(t.Context(), &checks.Subject{Release: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range result.Findings {
+		if f.ID == "template-secret-owner" || f.ID == "template-namespace-object" {
+			got = append(got, fmt.Sprintf("%s %s %s %d", f.Severity, f.ID, f.File, 1+len(f.MorePlaces)))
+		}
+	}
+	want := []string{
+		"warning template-secret-owner cluster-template-a.yaml 3",
+		"error template-namespace-object cluster-template-a.yaml 1",
+		"error template-namespace-object cluster-template-b.yaml 1",
+		"warning template-namespace-object my-class.yaml 1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
 	}
 }

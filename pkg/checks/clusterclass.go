@@ -2,7 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,31 +33,64 @@ var clusterClassFileName = Check{
 			if err != nil || len(t.failures) > 0 {
 				continue
 			}
-			var names []string
-			for _, o := range t.objects {
-				if isClass(o) {
-					names = append(names, o.GetName())
-				}
+			if finding := t.wrongClass(wanted); finding != nil {
+				finding.Place = s.At(t.Name)
+				report(*finding)
 			}
-			if slices.Contains(names, wanted) {
-				continue
-			}
-			message := fmt.Sprintf("it has no ClusterClass %q, which is what clusterctl looks for in it", wanted)
-			if len(names) > 0 {
-				message += ", but " + strings.Join(names, ", ")
-			}
-			report(Finding{Place: s.At(t.Name), Message: message, Fix: "call the file clusterclass-NAME.yaml after the class"})
 		}
 		for _, t := range s.templates() {
 			for _, o := range t.objects {
-				if isClass(o) {
-					report(Finding{Place: o.place(), Severity: Warning,
-						Message: "a ClusterClass inside of a cluster template: it is made again with every cluster, and clusterctl does not find it for other flavors",
-						Fix:     "move it to clusterclass-" + o.GetName() + ".yaml"})
+				if isClass(o) && s.missingClass(t) == nil {
+					report(t.classInTemplate(o))
 				}
 			}
 		}
 	},
+}
+
+// isMisnamedClass says whether a file holds a ClusterClass under a name by which clusterctl does not
+// find it.
+func isMisnamedClass(r *release.Release, f release.File) bool {
+	isYAML := strings.HasSuffix(f.Name, ".yaml") || strings.HasSuffix(f.Name, ".yml")
+	return isYAML && r.Role(f.Name) == release.RoleOther && isKind(f.Data, "ClusterClass")
+}
+
+// wrongClass returns what is wrong with the names of the classes in a file that clusterctl reads for
+// the class wanted, or nil.
+func (t *template) wrongClass(wanted string) *Finding {
+	var names []string
+	severity := Error
+	for _, o := range t.objects {
+		if !isClass(o) {
+			continue
+		}
+		name := t.nameAt(o, "metadata", "name")
+		if isSameName(name, wanted) {
+			return nil
+		}
+		if published, ok := o.published("metadata", "name").(string); ok && mayBe(published, wanted) {
+			severity = Warning // unless the user sets the variable, it has its default
+		}
+		names = append(names, name)
+	}
+	message := fmt.Sprintf("it has no ClusterClass %q, which is what clusterctl looks for in it", wanted)
+	if len(names) > 0 {
+		message += ", but " + strings.Join(names, ", ")
+	}
+	return &Finding{Severity: severity, Message: message, Fix: "call the file clusterclass-NAME.yaml after the class"}
+}
+
+// classInTemplate returns what is wrong with a ClusterClass in a cluster template. Without a Cluster
+// beside it the template is the first of two steps, for the user to apply before other flavors.
+func (t *template) classInTemplate(o object) Finding {
+	if len(t.clusterNames()) == 0 {
+		return Finding{Place: o.place(), Severity: Note,
+			Message: "a ClusterClass in a cluster template without a Cluster: users have to generate and apply it before the flavors that name the class, as clusterctl does not look for the class here",
+			Fix:     "move it to clusterclass-NAME.yaml, where NAME is the name of the class, or document both steps"}
+	}
+	return Finding{Place: o.place(), Severity: Warning,
+		Message: "a ClusterClass inside of a cluster template: it is made again with every cluster, and clusterctl does not find it for other flavors",
+		Fix:     "move it to clusterclass-" + t.nameAt(o, "metadata", "name") + ".yaml"}
 }
 
 var clusterClassVariables = Check{
@@ -162,13 +194,11 @@ var clusterClassRefResolves = Check{
 	Source: sourceClass,
 	Run: func(s *Subject, report Report) {
 		eachReference(s, func(t *template, o object, r reference) {
-			for _, other := range t.objects {
-				if other.GetKind() == r.kind && other.GetName() == r.name {
-					return
-				}
+			if t.has(o, r) {
+				return
 			}
 			report(Finding{Place: o.place(append(r.path, "name")...),
-				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.kind, r.name),
+				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.kind, t.nameAt(o, steps(r.path, "name")...)),
 				Fix:     "put the object into " + t.Name + ", or mend the name"})
 		})
 	},
@@ -195,7 +225,10 @@ var clusterClassShared = Check{
 		first := map[string]string{} // the file that had the object first
 		for _, t := range s.clusterClasses() {
 			for _, o := range t.objects {
-				key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
+				if o.isOfCluster("metadata", "name") {
+					continue // each cluster has one class and objects of its own
+				}
+				key := o.GroupVersionKind().GroupKind().String() + " " + t.nameAt(o, "metadata", "name")
 				if other, ok := first[key]; ok && other != t.Name {
 					report(Finding{Place: o.place("metadata", "name"),
 						Message: fmt.Sprintf("%s has an object of the same kind and name: who changes it for one class changes it for the clusters of the other", other),

@@ -71,7 +71,7 @@ func (s *Subject) templates() []*template {
 			switch {
 			case release.IsClusterTemplate(f.Name):
 				s.clusterTemplates = append(s.clusterTemplates, s.render(f))
-			case release.IsClusterClass(f.Name):
+			case release.IsClusterClass(f.Name), isMisnamedClass(s.Release, f):
 				s.classes = append(s.classes, s.render(f))
 			}
 		}
@@ -79,7 +79,7 @@ func (s *Subject) templates() []*template {
 	return s.clusterTemplates
 }
 
-// clusterClasses returns the ClusterClass definitions of the release.
+// clusterClasses returns the ClusterClass definitions of the release, misnamed ones among them.
 func (s *Subject) clusterClasses() []*template {
 	s.templates()
 	return s.classes
@@ -100,6 +100,7 @@ func (s *Subject) render(f release.File) *template {
 		}
 	}
 	for _, set := range s.valueSets(f.Name) {
+		set = nameClass(f, set)
 		values := templates.Guess(variables)
 		for name, value := range set.Values {
 			values[name] = value

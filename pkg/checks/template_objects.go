@@ -126,7 +126,7 @@ func (s *Subject) onlyServes(o object) bool {
 func (s *Subject) isMissed(t *template, wanted object) bool {
 	for _, o := range t.objects {
 		for _, r := range sortedReferences(o) {
-			if r.kind == wanted.GetKind() && !t.has(r) || r.name == wanted.GetName() && s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
+			if r.kind == wanted.GetKind() && !t.has(o, r) || r.name == wanted.GetName() && s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
 				return true
 			}
 		}

@@ -35,7 +35,7 @@ var templateRefResolves = Check{
 			for _, o := range t.objects {
 				for _, r := range ownReferences(o) {
 					// Of a kind that there is not, template-ref-kind speaks.
-					if !t.has(r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
+					if !t.has(o, r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
 						report(Finding{Place: o.place(append(r.path, "name")...),
 							Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.kind, r.name, o.GetKind()),
 							Fix:     "put the object into " + t.Name + ", or mend the reference"})
@@ -71,9 +71,12 @@ func sortedReferences(o object) []reference {
 	return found
 }
 
-// has says whether a template has the object of a reference.
-func (t *template) has(r reference) bool {
-	return slices.ContainsFunc(t.objects, func(o object) bool { return o.GetKind() == r.kind && o.GetName() == r.name })
+// has says whether a template has the object that another one refers to.
+func (t *template) has(from object, r reference) bool {
+	name := t.nameAt(from, steps(r.path, "name")...)
+	return slices.ContainsFunc(t.objects, func(o object) bool {
+		return o.GetKind() == r.kind && isSameName(t.nameAt(o, "metadata", "name"), name)
+	})
 }
 
 var templateRefVersion = Check{

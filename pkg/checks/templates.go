@@ -145,7 +145,18 @@ func (s *Subject) missingClass(t *template) *Finding {
 			Message: fmt.Sprintf("clusterctl looks for the class %q in %s, which the release does not have: the flavor can't be used without a cluster that has the class", name, file),
 			Fix:     "publish the class as " + file,
 		}
-		if o.variableAt(path...) {
+		isInside := slices.ContainsFunc(t.objects, func(other object) bool {
+			return isClass(other) && t.nameAt(other, "metadata", "name") == t.nameAt(o, path...)
+		})
+		switch {
+		case !o.variableAt(path...):
+			if isInside {
+				finding.Message += "; the class in the template itself does not count"
+			}
+		case isInside && !s.hasClassFor(o, path):
+			finding.Message = fmt.Sprintf("no value of %s works: clusterctl looks for the class in a file clusterclass-NAME.yaml or in the cluster, and not in the template itself, which has it", strings.Join(variablesIn(fmt.Sprint(o.published(path...))), ", "))
+			finding.Fix = "move the class with its templates to a file clusterclass-NAME.yaml of the release, and let the Cluster name it"
+		default:
 			finding.Severity = Note
 			finding.Message = fmt.Sprintf("the class is the user's to name: clusterctl finds it where it is in the cluster already, or in a file clusterclass-NAME.yaml of the release (%s was tried)", file)
 			finding.Fix = "say in the template's comments which classes there are"
@@ -157,6 +168,15 @@ func (s *Subject) missingClass(t *template) *Finding {
 		return finding
 	}
 	return nil
+}
+
+// hasClassFor says whether the release has a file for some value of the variable that names a class.
+func (s *Subject) hasClassFor(o object, path []any) bool {
+	text, _ := o.published(path...).(string)
+	return slices.ContainsFunc(s.Release.Files, func(f release.File) bool {
+		class, err := release.ClusterClassName(f.Name)
+		return err == nil && mayBe(text, class)
+	})
 }
 
 // variableAt says whether the field has a variable in the published file.
