@@ -55,6 +55,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 	const (
 		secret    = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"
 		namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+		cluster   = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: %s, annotations: {a: %q}}\n"
 		class     = "---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: a}\n"
 	)
 	own, err := ownRelease()
@@ -62,8 +63,8 @@ func TestOneFindingForOneCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &release.Release{Provider: own.Provider, Version: own.Version, Files: []release.File{
-		{Name: "cluster-template-a.yaml", Data: []byte(secret + namespace)},
-		{Name: "cluster-template-b.yaml", Data: []byte(secret + namespace)},
+		{Name: "cluster-template-a.yaml", Data: []byte(secret + namespace + fmt.Sprintf(cluster, "one", "${A}"))},
+		{Name: "cluster-template-b.yaml", Data: []byte(secret + namespace + fmt.Sprintf(cluster, "two", "${B}"))},
 		{Name: "my-class.yaml", Data: []byte(secret + namespace + class)},
 	}}
 	result, err := checks.Run(t.Context(), &checks.Subject{Release: r})
@@ -72,13 +73,16 @@ func TestOneFindingForOneCause(t *testing.T) {
 	}
 	var got []string
 	for _, f := range result.Findings {
-		if f.ID == "template-secret-owner" || f.ID == "template-namespace-object" {
+		switch f.ID {
+		case "template-secret-owner", "template-namespace-object", "template-variable-common", "template-variable-documented":
 			got = append(got, fmt.Sprintf("%s %s %s %d", f.Severity, f.ID, f.File, 1+len(f.MorePlaces)))
 		}
 	}
 	want := []string{
+		"note template-variable-documented cluster-template-a.yaml 2",
 		"warning template-secret-owner cluster-template-a.yaml 3",
 		"error template-namespace-object cluster-template-a.yaml 1",
+		"warning template-variable-common cluster-template-a.yaml 2",
 		"error template-namespace-object cluster-template-b.yaml 1",
 		"warning template-namespace-object my-class.yaml 1",
 	}

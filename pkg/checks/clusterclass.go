@@ -103,14 +103,18 @@ var clusterClassVariables = Check{
 			if err != nil {
 				continue // template-rendered says so
 			}
+			place := s.At(t.Name)
+			var names []string
 			for _, v := range variables {
-				place := s.At(t.Name)
-				if len(v.Lines) > 0 {
+				names = append(names, v.Name)
+				if len(v.Lines) > 0 && (place.Line == 0 || v.Lines[0] < place.Line) {
 					place.Line = v.Lines[0]
 				}
+			}
+			if len(names) > 0 {
 				report(Finding{Place: place,
-					Message: fmt.Sprintf("%s is a variable of clusterctl's: all clusters of the class get what the first user set it to", v.Name),
-					Fix:     "make it a variable of the ClusterClass"})
+					Message: fmt.Sprintf("clusterctl replaces the variables %s: all clusters of the class get the values of its first user", few(names)),
+					Fix:     "make them variables of the ClusterClass"})
 			}
 		}
 	},
@@ -126,7 +130,7 @@ var clusterClassNamespace = Check{
 				if o.GetNamespace() == "" {
 					continue
 				}
-				report(Finding{Place: o.place("metadata", "namespace"),
+				report(Finding{Place: o.place("metadata", "namespace"), Cause: o.GetNamespace(),
 					Message: fmt.Sprintf("the object names the namespace %q: a class goes to the namespace that its user names", o.GetNamespace()),
 					Fix:     "leave the namespace out"})
 			}
@@ -180,7 +184,7 @@ var clusterClassRefNamespace = Check{
 	Run: func(s *Subject, report Report) {
 		eachReference(s, func(_ *template, o object, r reference) {
 			if r.space != "" {
-				report(Finding{Place: o.place(append(r.path, "namespace")...),
+				report(Finding{Place: o.place(append(r.path, "namespace")...), Cause: r.space,
 					Message: fmt.Sprintf("the reference to %s %s names the namespace %q: in any other, the class is broken", r.kind, r.name, r.space),
 					Fix:     "leave the namespace out"})
 			}
@@ -230,7 +234,7 @@ var clusterClassShared = Check{
 				}
 				key := o.GroupVersionKind().GroupKind().String() + " " + t.nameAt(o, "metadata", "name")
 				if other, ok := first[key]; ok && other != t.Name {
-					report(Finding{Place: o.place("metadata", "name"),
+					report(Finding{Place: o.place("metadata", "name"), Cause: other + " " + t.Name,
 						Message: fmt.Sprintf("%s has an object of the same kind and name: who changes it for one class changes it for the clusters of the other", other),
 						Fix:     "give each class objects of its own"})
 					continue

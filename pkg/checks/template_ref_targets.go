@@ -23,7 +23,7 @@ var templateRefNamespace = Check{
 				if _, ok := objects[r.fixedName]; ok {
 					continue // template-object-namespace says so of an object of the file
 				}
-				report(Finding{Place: r.from.place(r.path...),
+				report(Finding{Place: r.from.place(r.path...), Cause: r.fixedName.namespace,
 					Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", r.fixedName.namespace),
 					Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
 			}
@@ -145,14 +145,14 @@ var templateRefKind = Check{
 // reportKind looks up the kind of an object and those that it refers to.
 func (s *Subject) reportKind(t *template, o object, report Report) {
 	if gk := o.GroupVersionKind().GroupKind(); s.isUndefined(gk) && !o.variableAt("apiVersion") && !o.variableAt("kind") {
-		report(Finding{Place: o.place("kind"),
+		report(Finding{Place: o.place("kind"), Cause: gk.String(),
 			Message: s.undefined(gk) + ": the API server refuses the object",
 			Fix:     "mend the kind, or check the release --with that of the provider that it belongs to"})
 	}
 	for _, r := range sortedReferences(o) {
 		gk := schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}
 		if s.isUndefined(gk) && !t.guessedAt(o, schemas.Problem{Path: steps(r.path, "kind")}) {
-			report(Finding{Place: o.place(steps(r.path, "kind")...),
+			report(Finding{Place: o.place(steps(r.path, "kind")...), Cause: gk.String(),
 				Message: s.undefined(gk) + ": Cluster API never finds what the reference names",
 				Fix:     "mend the reference, or check the release --with that of the provider that it belongs to"})
 		}

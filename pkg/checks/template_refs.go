@@ -104,7 +104,7 @@ func (s *Subject) reportRefVersion(t *template, o object, r reference, report Re
 	if !ok || slices.Contains(kind.Served(), gv.Version) {
 		return
 	}
-	report(Finding{Place: o.place(append(slices.Clone(r.path), "apiVersion")...),
+	report(Finding{Place: o.place(append(slices.Clone(r.path), "apiVersion")...), Cause: gv.WithKind(r.kind).String(),
 		Message: fmt.Sprintf("it refers to %s in version %s, and served are %s: Cluster API can't read the object by it", r.kind, gv.Version, strings.Join(kind.Served(), ", ")),
 		Fix:     "name a version that is served"})
 }
@@ -154,7 +154,7 @@ func (t *template) reportClusterName(o object, clusters []string, report Report)
 		if err != nil || !found || slices.Contains(clusters, name) || t.guessedAt(o, schemas.Problem{Path: path}) {
 			continue
 		}
-		report(Finding{Place: o.place(path...),
+		report(Finding{Place: o.place(path...), Cause: t.Name + " " + name,
 			Message: fmt.Sprintf("it is for the cluster %q, and the template's is %q: Cluster API does not find the one from the other", name, strings.Join(clusters, `", "`)),
 			Fix:     "write ${CLUSTER_NAME}, as the Cluster does"})
 	}

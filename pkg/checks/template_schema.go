@@ -80,6 +80,7 @@ func (s *Subject) schemaFinding(o object, p schemas.Problem) Finding {
 	if kind, ok := s.knownKinds().Kind(gvk.GroupKind()); ok {
 		if others := kind.VersionsWith(p.Path); len(others) > 0 {
 			finding.Message = fmt.Sprintf("%s %s has no such field, but %s has it: the API server drops it without a word", gvk.Kind, gvk.Version, strings.Join(others, ", "))
+			finding.Cause = gvk.String() + " written for " + strings.Join(others, ", ")
 			finding.Fix = "write the object as " + gvk.Version + " has it, or give it the apiVersion that it is written for"
 		}
 	}

@@ -63,12 +63,12 @@ var templateVariableDefault = Check{
 				place.Line = use.line
 				if use.emptyDefault && !seen {
 					said[use.name] = true
-					report(Finding{Place: place,
+					report(Finding{Place: place, Cause: use.name + " is empty",
 						Message: fmt.Sprintf("the default of %s is empty, which clusterctl takes for none: it asks every user for a value", use.name),
 						Fix:     fmt.Sprintf(`write ${%s:=""} where an empty text is meant`, use.name)})
 				} else if message := disagreement(before, use); seen && message != "" {
 					said[use.name] = true
-					report(Finding{Place: place, Message: message, Fix: "give the variable the same default wherever it is used"})
+					report(Finding{Place: place, Cause: use.name + " differs", Message: message, Fix: "give the variable the same default wherever it is used"})
 				}
 			}
 		}
@@ -128,7 +128,7 @@ func (t *template) reportClusterNameVariable(report Report) {
 	if first == nil {
 		return
 	}
-	report(Finding{Place: first.place("metadata", "name"),
+	report(Finding{Place: first.place("metadata", "name"), Cause: templates.ClusterNameVariable,
 		Message: fmt.Sprintf("the name that a user gives to `clusterctl generate cluster` has no effect: the Cluster is always called %v", first.published("metadata", "name")),
 		Fix:     "call the Cluster ${CLUSTER_NAME}, and all that is its own after it"})
 }
@@ -141,7 +141,7 @@ func (t *template) reportNamespaceVariable(report Report) {
 		if len(names) == 0 || slices.Contains(names, templates.NamespaceVariable) {
 			continue
 		}
-		report(Finding{Place: o.place("metadata", "namespace"), Severity: Note,
+		report(Finding{Place: o.place("metadata", "namespace"), Severity: Note, Cause: templates.NamespaceVariable + " " + names[0],
 			Message: fmt.Sprintf("%s has no effect here: clusterctl puts the object into the namespace of --target-namespace", names[0]),
 			Fix:     "write ${NAMESPACE}, which is that namespace"})
 		return
@@ -200,7 +200,7 @@ func (s *Subject) reportCommonField(t *template, c commonField, report Report) {
 				if value == nil || !s.isMeant(o, value, c) {
 					continue
 				}
-				report(Finding{Place: o.place(path...), Severity: c.severity,
+				report(Finding{Place: o.place(path...), Severity: c.severity, Cause: c.variable,
 					Message: fmt.Sprintf("clusterctl's %s has no effect: the field is %v, and nothing in the template uses ${%s}", c.flag, value, c.variable),
 					Fix:     "write ${" + c.variable + "}"})
 				return

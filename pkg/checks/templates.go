@@ -242,23 +242,35 @@ var templateVariableDocumented = Check{
 	Title:  "A template's comments speak of the variables that a user must set",
 	Source: sourceTemplateVariables,
 	Run: func(s *Subject, report Report) {
+		var files []*template
+		var missing []string
 		for _, t := range s.templates() {
-			variables, err := templates.Variables(t.File)
-			if err != nil {
-				continue // template-rendered says so
-			}
-			common := templates.Guess(nil)
-			var missing []string
-			for _, v := range variables {
-				if _, isCommon := common[v.Name]; !isCommon && v.Default == nil && !v.Described {
-					missing = append(missing, v.Name)
-				}
-			}
-			if len(missing) > 0 {
-				report(Finding{Place: s.At(t.Name),
-					Message: fmt.Sprintf("no comment of the file says what a user must set %s to", few(missing)),
-					Fix:     "describe them at the top of the file, by their names without ${}"})
+			if names := t.undocumented(); len(names) > 0 {
+				files = append(files, t)
+				missing = append(missing, names...)
 			}
 		}
+		slices.Sort(missing)
+		for _, t := range files {
+			report(Finding{Place: s.At(t.Name), Cause: "comments",
+				Message: fmt.Sprintf("the files that need them have no comments on what a user must set %s to", few(slices.Compact(missing))),
+				Fix:     "describe them at the top of the file, by their names without ${}"})
+		}
 	},
+}
+
+// undocumented returns the variables that a user must set and no comment of the file speaks of.
+func (t *template) undocumented() []string {
+	variables, err := templates.Variables(t.File)
+	if err != nil {
+		return nil // template-rendered says so
+	}
+	common := templates.Guess(nil)
+	var names []string
+	for _, v := range variables {
+		if _, isCommon := common[v.Name]; !isCommon && v.Default == nil && !v.Described {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
