@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -114,7 +115,10 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 		return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
 	}
 
-	content := object.DeepCopy().Object
+	content, err := decoded(object)
+	if err != nil {
+		return nil, err
+	}
 	problems := prune(object.Object, content, schema.structural)
 	if err := objectmeta.Coerce(nil, content, schema.structural, true, false); err != nil {
 		return append(problems, newProblem(object.Object, err)), nil
@@ -160,10 +164,27 @@ func (k *Kinds) Default(object *unstructured.Unstructured) error {
 	if err != nil {
 		return fmt.Errorf("the schema of %s: %w", gvk, err)
 	}
+	if object.Object, err = decoded(object); err != nil {
+		return err
+	}
 	pruning.Prune(object.Object, schema.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object.Object, schema.structural)
 	defaulting.Default(object.Object, schema.structural)
 	return nil
+}
+
+// decoded returns a copy of an object's content with the types that an API server decodes: integers
+// are int64. Clusterctl reads all numbers as float64, which rules in CEL do not take for integers.
+func decoded(object *unstructured.Unstructured) (map[string]any, error) {
+	data, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return nil, fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return content, nil
 }
 
 // VersionError says that a kind is not served in a version.

@@ -40,6 +40,11 @@ spec:
               reason: {type: string}
               mode: {type: string, enum: [a, b], default: a}
               labels: {type: object, additionalProperties: {type: string}}
+              count: {type: integer, format: int64, minimum: 2, maximum: 2000, x-kubernetes-validations: [{rule: "self % 2 == 0", message: odd}]}
+              step: {type: integer, enum: [1, 5]}
+              port: {x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: "type(self) == int ? self < 100 : self.endsWith('%')", message: no port}]}
+              share: {type: number, x-kubernetes-validations: [{rule: "self < 0.5", message: too much}]}
+              big: {type: integer, x-kubernetes-validations: [{rule: "self > 0", message: negative}]}
               items:
                 type: array
                 x-kubernetes-list-type: map
@@ -84,6 +89,15 @@ func TestValidate(t *testing.T) {
 		{"an enum", head + "spec: {size: 1, mode: c}", []string{`[spec mode] Unsupported value: "c": supported values: "a", "b"`}},
 		{"a name with dots", head + "spec: {size: 1, labels: {example.com/a: 1}}", []string{`[spec labels example.com/a] Invalid value: "integer": spec.labels.example.com/a in body must be of type string: "integer"`}},
 		{"a rule", head + "spec: {size: 10}", []string{`[spec] Invalid value: large ones need a reason`}},
+		{"numbers", head + "spec: {size: 1, count: 4, step: 5, port: 80, share: 0.25, big: 9007199254740993}", nil},
+		{"integers written as floats", head + "spec: {size: 1.0, count: 1e3, step: 5.0, port: 80.0}", nil},
+		{"a share that is an integer", head + "spec: {size: 1, share: 0}", nil},
+		{"a text where an integer may be", head + "spec: {size: 1, port: 10%}", nil},
+		{"rules on integers", head + "spec: {size: 1, count: 3, port: 443}", []string{`[spec count] Invalid value: 3: odd`, `[spec port] Invalid value: 443: no port`}},
+		{"limits and enums of integers", head + "spec: {size: 1, count: 2002, step: 2}",
+			[]string{`[spec count] Invalid value: 2002: spec.count in body should be less than or equal to 2000`, `[spec step] Unsupported value: 2: supported values: "1", "5"`}},
+		{"a fraction", head + "spec: {size: 1.5}", []string{`[] Invalid value: "": Checked value must be of type integer`, `[spec size] Invalid value: "number": spec.size in body must be of type integer: "number"`}},
+		{"an integer that does not fit", head + "spec: {size: 1, big: 18446744073709551616}", []string{`[] Invalid value: "": Checked value must be of type integer`, `[spec big] Invalid value: "number"`}},
 		{"a key twice, by its default", head + "spec: {size: 1, items: [{name: x}, {}]}", []string{`[spec items 1] Duplicate value: {"name":"x"}`}},
 		{"metadata", "apiVersion: example.com/v1\nkind: Demo\nmetadata: {name: a, labels: {b: true}}\nspec: {size: 1}", []string{"[metadata]"}},
 		{"a kind that is not known", "apiVersion: example.org/v1\nkind: Demo\nspec: 1", nil},
@@ -92,11 +106,7 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			object := &unstructured.Unstructured{}
-			data, err := yaml.YAMLToJSON([]byte(tc.object))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := object.UnmarshalJSON(data); err != nil {
+			if err := yaml.Unmarshal([]byte(tc.object), &object.Object); err != nil { // as clusterctl reads it
 				t.Fatal(err)
 			}
 			before := object.DeepCopy()
