@@ -79,7 +79,11 @@ bytes stay. A file that is not there yet is begun. Adding a series that is there
 		Example: `  clusterctl release metadata add --version v0.2.0 --contract v1beta2`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runMetadataAdd(cmd, file, version, contract)
+			err := runMetadataAdd(cmd, file, version, contract)
+			if refused := new(metadata.ContractError); errors.As(err, &refused) {
+				return &usageError{err: err}
+			}
+			return err
 		},
 	}
 	addMetadataFileFlag(cmd, &file)
@@ -93,9 +97,6 @@ bytes stay. A file that is not there yet is begun. Adding a series that is there
 func runMetadataAdd(cmd *cobra.Command, file, version, contract string) error {
 	if _, err := release.ParseVersion(version); err != nil {
 		return &usageError{err: err}
-	}
-	if !slices.Contains(metadata.KnownContracts(), contract) {
-		return &usageError{err: &metadata.UnknownContractError{Contract: contract}}
 	}
 	paths, err := metadataPaths(file)
 	if err != nil {
@@ -141,8 +142,9 @@ func newMetadataCheckCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check the series, against the git tags too",
 		Long: `Check reports what clusterctl refuses or users will trip over: a tag, pre-releases included, whose
-series is missing, series that are there twice or out of order. It ends with status 1 where there is
-an error.`,
+series is missing, a contract of the newest series that clusterctl doesn't take, series that are there
+twice or out of order. It ends with status 1 where there is an error. The id behind each line is for
+` + "`clusterctl release check --explain`" + `.`,
 		Example: `  clusterctl release metadata check`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -173,8 +175,7 @@ func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 	f, err := readMetadata(path)
 	var invalid *metadata.ParseError
 	if errors.As(err, &invalid) {
-		fmt.Fprintln(cmd.OutOrStdout(), invalid)
-		return true, nil
+		return printProblems(cmd, path, invalid.Problems), nil
 	}
 	if err != nil {
 		return false, err
@@ -183,7 +184,15 @@ func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 	if err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is not checked against git tags: %v\n", path, err)
 	}
-	problems := f.Check(tags)
+	problems := f.Check(f.Newest(), tags)
+	if len(problems) == 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d series, nothing wrong\n", path, len(f.Series()))
+	}
+	return printProblems(cmd, path, problems), nil
+}
+
+// printProblems prints the problems of one file and says whether any is an error.
+func printProblems(cmd *cobra.Command, path string, problems []metadata.Problem) bool {
 	failed := false
 	for _, problem := range problems {
 		place := path
@@ -193,10 +202,7 @@ func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s [%s]\n", place, problem.Severity, problem, problem.ID)
 		failed = failed || problem.Severity == metadata.SeverityError
 	}
-	if len(problems) == 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d series, nothing wrong\n", path, len(f.Series()))
-	}
-	return failed, nil
+	return failed
 }
 
 func addMetadataFileFlag(cmd *cobra.Command, file *string) {

@@ -14,28 +14,28 @@ const (
 
 // The checks of metadata.yaml are pkg/metadata's, one for each kind of problem.
 var (
-	metadataParse = metadataCheck("metadata-parse", metadata.ProblemParse, Error, sourceValidation,
+	metadataParse = metadataCheck(metadata.ProblemParse, Error, sourceValidation,
 		"metadata.yaml is what clusterctl reads")
-	metadataAPIVersion = metadataCheck("metadata-api-version", metadata.ProblemAPIVersion, Error, sourceValidation,
+	metadataAPIVersion = metadataCheck(metadata.ProblemAPIVersion, Error, sourceValidation,
 		"metadata.yaml has clusterctl's apiVersion")
-	metadataKind = metadataCheck("metadata-kind", metadata.ProblemKind, Error, sourceValidation,
+	metadataKind = metadataCheck(metadata.ProblemKind, Error, sourceValidation,
 		"metadata.yaml has the kind Metadata")
-	seriesDuplicate = metadataCheck("series-duplicate", metadata.ProblemSeriesDuplicate, Warning, sourceMetadata,
+	seriesDuplicate = metadataCheck(metadata.ProblemSeriesDuplicate, Warning, sourceMetadata,
 		"No release series is listed twice")
-	seriesOrder = metadataCheck("series-order", metadata.ProblemSeriesOrder, Warning, sourceMetadata,
+	seriesOrder = metadataCheck(metadata.ProblemSeriesOrder, Warning, sourceMetadata,
 		"The release series are in order")
-	seriesDropped = metadataCheck("series-dropped", metadata.ProblemSeriesDropped, Error, sourceMetadata,
+	seriesDropped = metadataCheck(metadata.ProblemSeriesDropped, Error, sourceMetadata,
 		"No release series of the release before is lost")
-	seriesContractChanged = metadataCheck("series-contract-changed", metadata.ProblemSeriesContractChanged, Error, sourceMetadata,
+	seriesContractChanged = metadataCheck(metadata.ProblemSeriesContractChanged, Error, sourceMetadata,
 		"No release series has another contract than before")
-	contractKnown = metadataCheck("contract-known", metadata.ProblemContractKnown, Error, sourceMetadata,
-		"Each contract is one that Cluster API has")
+	contractKnown = metadataCheck(metadata.ProblemContractKnown, Error, sourceMetadata,
+		"clusterctl takes the release's contract, and Cluster API had those of other series")
 )
 
 // metadataCheck returns the check that reports one kind of problem; each problem has its own severity.
-func metadataCheck(id string, problem metadata.ProblemID, severity Severity, source, title string) Check {
+func metadataCheck(problem metadata.ProblemID, severity Severity, source, title string) Check {
 	return Check{
-		ID: id, Group: Metadata, Severity: severity, Title: title, Source: source,
+		ID: string(problem), Group: Metadata, Severity: severity, Title: title, Source: source,
 		Run: func(s *Subject, report Report) { s.reportProblems(problem, report) },
 	}
 }
@@ -61,7 +61,8 @@ func (s *Subject) metadataProblems() []metadata.Problem {
 	if file == nil {
 		return nil
 	}
-	problems := file.Check(nil)
+	own, _ := file.SeriesFor(s.Release.Version) // series-present reports where there is none
+	problems := file.Check(own, nil)
 	if s.Previous == nil {
 		return problems
 	}

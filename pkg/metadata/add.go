@@ -34,20 +34,21 @@ func (e *StyleError) Error() string {
 // example; where as many go up as down the new series goes to the end.
 //
 // Where the series is there with the same contract, the file itself is returned. The error is a
-// *ContractChangedError where it is there with another one, an *UnknownContractError where Cluster
-// API has no such contract, and a *StyleError where the file can't be added to.
+// *ContractChangedError where it is there with another one, a *ContractError where clusterctl takes
+// no provider of the contract, and a *StyleError where the file can't be added to. A series that is
+// older than the newest may have a contract that clusterctl took in the past.
 // Source: clusterctl provider contract, "Metadata YAML".
 func (f *File) Add(version, contract string) (*File, error) {
 	parsed, err := release.ParseVersion(version)
 	if err != nil {
 		return nil, fmt.Errorf("adding a series to %s: %w", f.Path, err)
 	}
-	if err := checkContract(contract); err != nil {
-		return nil, fmt.Errorf("adding a series for %s to %s: %w", version, f.Path, err)
-	}
 	added, ok := seriesOf(parsed)
 	if !ok {
 		return nil, fmt.Errorf("adding a series for %s to %s: clusterctl takes no version number above 2147483647", version, f.Path)
+	}
+	if err := checkContract(contract, added.compare(f.Newest()) >= 0); err != nil {
+		return nil, fmt.Errorf("adding a series for %s to %s: %w", version, f.Path, err)
 	}
 	added.Contract = contract
 	for _, s := range f.series {
@@ -66,6 +67,10 @@ func (f *File) Add(version, contract string) (*File, error) {
 func (f *File) insert(added Series) (*File, error) {
 	index := f.placeFor(added)
 	refused := &StyleError{Path: f.Path, Line: f.listLine, Series: added}
+	if f.list == nil || len(f.list.Content) != len(f.series) {
+		refused.Reason = "its series are not those that its lines show"
+		return nil, refused
+	}
 	offset, text, err := splice(f.Data, f.list, index, added)
 	if err != nil {
 		refused.Reason = err.Error()

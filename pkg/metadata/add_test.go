@@ -89,14 +89,18 @@ func TestAddTwice(t *testing.T) {
 
 func TestAddRefuses(t *testing.T) {
 	file := parse(t, list("0.1 v1beta1"))
-	var unknown *metadata.UnknownContractError
+	var unknown *metadata.ContractError
 	for contract, want := range map[string]string{
-		"v1beta3": `adding a series for v0.2.0 to metadata.yaml: Cluster API has no contract "v1beta3": use one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2`,
-		"beta":    `adding a series for v0.2.0 to metadata.yaml: "beta" is no contract: a contract is the version of a Cluster API API without its group; use one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2`,
+		"v1beta3":  `adding a series for v0.2.0 to metadata.yaml: Cluster API has no contract "v1beta3": use one of v1beta1, v1beta2`,
+		"v1alpha4": `adding a series for v0.2.0 to metadata.yaml: clusterctl refuses providers of contract "v1alpha4": use one of v1beta1, v1beta2`,
+		"beta":     `adding a series for v0.2.0 to metadata.yaml: "beta" is no contract: a contract is the version of a Cluster API API without its group; use one of v1beta1, v1beta2`,
 	} {
 		if _, err := file.Add("v0.2.0", contract); !errors.As(err, &unknown) || err.Error() != want {
 			t.Errorf("error is %v, expected %s", err, want)
 		}
+	}
+	if _, err := file.Add("v0.0.1", "v1alpha4"); err != nil {
+		t.Errorf("an older series of a past contract: %v", err)
 	}
 	for _, version := range []string{"0.2.0", "v0.2", "main", "v2147483648.0.0"} {
 		if _, err := file.Add(version, "v1beta1"); err == nil {
@@ -138,7 +142,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAgree(t, file)
-	if p := file.Check([]string{"v0.1.0"}); len(p) > 0 {
+	if p := file.Check(file.Newest(), []string{"v0.1.0"}); len(p) > 0 {
 		t.Errorf("a new file has problems: %v", p)
 	}
 	// The new file says that its order is newest first.
@@ -149,8 +153,10 @@ func TestNew(t *testing.T) {
 	if _, err := metadata.New("metadata.yaml", "0.1.0", "v1beta1"); err == nil {
 		t.Error("a version without v was taken")
 	}
-	var unknown *metadata.UnknownContractError
-	if _, err := metadata.New("metadata.yaml", "v0.1.0", "v2"); !errors.As(err, &unknown) {
-		t.Errorf("%v is no *UnknownContractError", err)
+	var unknown *metadata.ContractError
+	for _, contract := range []string{"v2", "v1alpha4"} {
+		if _, err := metadata.New("metadata.yaml", "v0.1.0", contract); !errors.As(err, &unknown) {
+			t.Errorf("%s: %v is no *ContractError", contract, err)
+		}
 	}
 }

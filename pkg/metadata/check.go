@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,14 +11,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Check returns what is wrong with a file that clusterctl reads, given the tags of the provider's
-// repository. Tags that are no release's version (semantic, with a leading v) are passed over.
+// Check returns what is wrong with a file that clusterctl reads, as that of a release of the series
+// own, given the tags of the provider's repository. Tags that are no release's version (semantic, with
+// a leading v) are passed over.
 //
-// Every released series has to be listed, that of a pre-release too: clusterctl refuses an upgrade
-// plan where any version above the installed one has no series, and where the installed one has none.
-// Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getUpgradeInfo.
-func (f *File) Check(tags []string) []Problem {
-	return slices.Concat(f.checkKind(), f.checkContracts(), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
+// Clusterctl refuses a release whose own series has a contract that it doesn't take. Every released
+// series has to be listed, that of a pre-release too: clusterctl refuses an upgrade plan where any
+// version above the installed one has no series, and where the installed one has none.
+// Source: clusterctl provider contract, "Metadata YAML"; clusterctl, client/cluster getProviderContract and getUpgradeInfo.
+func (f *File) Check(own Series, tags []string) []Problem {
+	return slices.Concat(f.warnings, f.checkKind(), f.checkContracts(own), f.checkDuplicates(), f.checkOrder(), f.checkTags(tags))
 }
 
 func (f *File) checkKind() []Problem {
@@ -31,16 +34,30 @@ func (f *File) checkKind() []Problem {
 	}}
 }
 
-func (f *File) checkContracts() []Problem {
+// checkContracts returns the series whose contracts are wrong. An older series may have a contract
+// that clusterctl took in the past.
+func (f *File) checkContracts(own Series) []Problem {
 	var problems []Problem
-	for _, s := range f.series {
-		if checkContract(s.Contract) != nil {
-			problems = append(problems, Problem{
-				ID: ProblemContractKnown, Severity: SeverityError, Line: s.Line,
-				Message: fmt.Sprintf("series %s has contract %s, which Cluster API doesn't have, and clusterctl installs none of its releases", s, s.Contract),
-				Fix:     "use one of " + strings.Join(KnownContracts(), ", "),
-			})
+	for i, s := range f.series {
+		isOwn := s.compare(own) == 0 && f.index(s) == i // clusterctl goes by the first
+		if checkContract(s.Contract, isOwn) == nil {
+			continue
 		}
+		p := Problem{
+			ID: ProblemContractKnown, Severity: SeverityWarning, Line: s.Line,
+			Message: fmt.Sprintf("series %s has contract %s, which Cluster API never had", s, s.Contract),
+			Fix:     "write the contract that its CRDs carry, one of " + strings.Join(KnownContracts(), ", "),
+		}
+		if s.Contract == "" {
+			p.Message = fmt.Sprintf("series %s has no contract", s)
+		}
+		if isOwn {
+			p.Severity = SeverityError
+			p.Message = fmt.Sprintf("series %s, the release's own, has contract %s: clusterctl refuses to install the release, as it takes providers of %s only",
+				s, cmp.Or(s.Contract, `""`), strings.Join(supportedContracts, " and "))
+			p.Fix = "release it with CRDs of one of these contracts, and write that one"
+		}
+		problems = append(problems, p)
 	}
 	return problems
 }
@@ -168,7 +185,7 @@ func (f *File) checkTags(tags []string) []Problem {
 			// Users of an old contract can't upgrade with today's clusterctl anyway, and tags don't tell
 			// contracts: so providers that drop series of an old contract are right.
 			p.ID, p.Severity = ProblemSeriesDropped, SeverityWarning
-			p.Message += ": its users can't upgrade; that is right only if its contract is none of " + strings.Join(currentContracts, ", ")
+			p.Message += ": its users can't upgrade; that is right only if its contract is none of " + strings.Join(supportedContracts, ", ")
 		}
 		problems = append(problems, p)
 	}
@@ -219,7 +236,7 @@ func (f *File) dropped(before Series) Problem {
 		Message: fmt.Sprintf("series %s with contract %s was listed before and is missing: its users can't upgrade", before, before.Contract),
 		Fix:     "add it again: " + f.addCommand(before.String()+".0", before.Contract),
 	}
-	if slices.Contains(currentContracts, before.Contract) {
+	if slices.Contains(supportedContracts, before.Contract) {
 		p.Severity = SeverityError
 	}
 	return p

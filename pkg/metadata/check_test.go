@@ -18,6 +18,11 @@ func short(problems []metadata.Problem) []string {
 	return all
 }
 
+// check checks a file as that of a release of its newest series.
+func check(file *metadata.File, tags []string) []metadata.Problem {
+	return file.Check(file.Newest(), tags)
+}
+
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
@@ -31,15 +36,36 @@ func TestCheck(t *testing.T) {
 		},
 		"no kind": {
 			strings.Replace(list("0.1 v1beta1"), "kind: Metadata\n", "", 1), nil,
-			[]string{"warning kind 1: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+			[]string{"warning metadata-kind 1: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
 		},
 		"empty kind": {
 			strings.Replace(list("0.1 v1beta1"), "Metadata", "", 1), nil,
-			[]string{"warning kind 2: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
+			[]string{"warning metadata-kind 2: kind is missing: clusterctl v1.11.0 refuses the file, later versions take it: add `kind: Metadata`"},
 		},
-		"unknown contract": {
-			list("0.1 v1beta7"), nil,
-			[]string{"error contract-known 4: series v0.1 has contract v1beta7, which Cluster API doesn't have, and clusterctl installs none of its releases: use one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2"},
+		"contracts of the release's own series": {
+			list("0.1 v1alpha4"), nil,
+			[]string{"error contract-known 4: series v0.1, the release's own, has contract v1alpha4: clusterctl refuses to install the release, as it takes providers of v1beta1 and v1beta2 only: release it with CRDs of one of these contracts, and write that one"},
+		},
+		"contracts of other series": {
+			list("0.4 v1beta2", "0.3 v1beta7", "0.2 v1alpha4", "0.1 "), nil,
+			[]string{
+				"warning contract-known 7: series v0.3 has contract v1beta7, which Cluster API never had: write the contract that its CRDs carry, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
+				"warning contract-known 13: series v0.1 has no contract: write the contract that its CRDs carry, one of v1alpha2, v1alpha3, v1alpha4, v1beta1, v1beta2",
+			},
+		},
+		"an unknown field": {
+			list("0.1 v1beta1") + "  contracts: v1beta1\nversion: 1\n", nil,
+			[]string{
+				`warning metadata-parse 8: metadata.yaml has no field "version", and clusterctl passes over it: remove it or correct its spelling; metadata.yaml has the fields apiVersion, kind, metadata, releaseSeries`,
+				`warning metadata-parse 7: a release series has no field "contracts", and clusterctl passes over it: remove it or correct its spelling; a release series has the fields major, minor, contract`,
+			},
+		},
+		"a field twice and a second document": {
+			strings.Replace(list("0.1 v1beta1"), "kind: Metadata\n", "kind: Metadata\nkind: Metadata\n", 1) + "---\n\n" + head, nil,
+			[]string{
+				"warning metadata-parse 10: a second YAML document begins here, and clusterctl reads the first only: keep one document and remove the others with their `---`",
+				"warning metadata-parse 3: kind is given a second time (first in line 2): keep one of the two",
+			},
 		},
 		"listed twice": {
 			list("0.1 v1beta1", "0.1 v1beta1", "0.2 v1beta1", "0.2 v1beta2"), nil,
@@ -77,7 +103,7 @@ func TestCheck(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := short(parse(t, test.text).Check(test.tags)); !slices.Equal(got, test.want) {
+			if got := short(check(parse(t, test.text), test.tags)); !slices.Equal(got, test.want) {
 				t.Errorf("problems are\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
@@ -88,11 +114,11 @@ func TestCheck(t *testing.T) {
 func TestCheckIsCleanAfterAdd(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.2.0", "v0.3.0-alpha.1", "v1.0.0"}
 	file := parse(t, list("0.2 v1beta1"))
-	for len(file.Check(tags)) > 0 {
-		_, arguments, found := strings.Cut(file.Check(tags)[0].Fix, "--version ")
+	for len(check(file, tags)) > 0 {
+		_, arguments, found := strings.Cut(check(file, tags)[0].Fix, "--version ")
 		version, contract, both := strings.Cut(arguments, " --contract ")
 		if !found || !both {
-			t.Fatalf("no command in %v", file.Check(tags)[0])
+			t.Fatalf("no command in %v", check(file, tags)[0])
 		}
 		next, err := file.Add(version, contract)
 		if err != nil || next == file {

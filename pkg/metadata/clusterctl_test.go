@@ -1,9 +1,11 @@
 package metadata_test
 
 import (
+	"context"
 	"testing"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
@@ -111,8 +113,8 @@ func TestParseAgreesWithClusterctl(t *testing.T) {
 	}
 }
 
-// The texts that Parse refuses and clusterctl reads: not as they were meant, or not for long.
-func TestParseIsStricterThanClusterctl(t *testing.T) {
+// The texts that clusterctl reads, but not as they were meant, or not for long: Check warns of them.
+func TestCheckWarnsOfWhatClusterctlReads(t *testing.T) {
 	const entry = "releaseSeries:\n- major: 1\n  minor: 2\n  contract: v1beta1\n"
 	for name, test := range map[string]struct {
 		text string
@@ -125,9 +127,9 @@ func TestParseIsStricterThanClusterctl(t *testing.T) {
 		"key of series twice":     {head + entry + "  contract: v1beta2\n", metadata.ProblemParse},
 		"second document":         {head + entry + "---\n" + head + entry, metadata.ProblemParse},
 		"empty second document":   {head + entry + "---\n", metadata.ProblemParse},
-		"no contract":             {head + "releaseSeries:\n- major: 1\n  minor: 2\n", metadata.ProblemParse},
-		"empty contract":          {head + "releaseSeries:\n- {major: 1, minor: 2, contract: }\n", metadata.ProblemParse},
-		"contract with group":     {head + "releaseSeries:\n- {major: 1, minor: 2, contract: cluster.x-k8s.io/v1beta1}\n", metadata.ProblemContractKnown},
+		"no contract":             {head + entry + "- major: 1\n  minor: 1\n", metadata.ProblemContractKnown},
+		"empty contract":          {head + entry + "- {major: 1, minor: 1, contract: }\n", metadata.ProblemContractKnown},
+		"contract with group":     {head + "releaseSeries:\n- {major: 1, minor: 2, contract: v1beta1}\n- {major: 1, minor: 1, contract: cluster.x-k8s.io/v1beta1}\n", metadata.ProblemContractKnown},
 		"neither major nor minor": {head + "releaseSeries:\n- contract: v1beta1\n", metadata.ProblemParse},
 		"empty number":            {head + "releaseSeries:\n- {major: , minor: 2, contract: v1beta1}\n", metadata.ProblemParse},
 		"negative number":         {head + "releaseSeries:\n- {major: 1, minor: -2, contract: v1beta1}\n", metadata.ProblemParse},
@@ -138,13 +140,42 @@ func TestParseIsStricterThanClusterctl(t *testing.T) {
 		"alias for a series":      {head + "releaseSeries:\n- &a {major: 1, minor: 2, contract: v1beta1}\n- *a\n", metadata.ProblemParse},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := readByClusterctl(t, []byte(test.text)); err != nil {
-				t.Errorf("clusterctl refuses it too: %v", err)
-			}
-			_, err := metadata.Parse("metadata.yaml", []byte(test.text))
-			if got := ids(t, err); len(got) == 0 || got[0] != test.id {
-				t.Errorf("problems are %v, expected %s: %v", got, test.id, err)
+			file := parse(t, test.text)
+			mustAgree(t, file)
+			problems := check(file, nil)
+			if len(problems) == 0 || problems[0].ID != test.id || problems[0].Severity != metadata.SeverityWarning || problems[0].Line == 0 {
+				t.Errorf("problems are %v, expected a warning %s", short(problems), test.id)
 			}
 		})
+	}
+}
+
+// Clusterctl's own client takes the contracts of the newest series that Check takes, and no others.
+func TestContractsAgreeWithClusterctl(t *testing.T) {
+	const version = "v0.1.0"
+	for _, contract := range append(metadata.KnownContracts(), "v1beta3", "") {
+		text := list("0.1 " + contract)
+		reader := config.NewMemoryReader()
+		if _, err := reader.AddProvider("test", clusterctlv1.InfrastructureProviderType, "https://example.com/infrastructure-components.yaml"); err != nil {
+			t.Fatal(err)
+		}
+		configClient, err := config.New(t.Context(), "", config.InjectReader(reader))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := repository.NewMemoryRepository().WithPaths("", "infrastructure-components.yaml").WithDefaultVersion(version).
+			WithFile(version, release.MetadataFile, []byte(text)).
+			WithFile(version, "infrastructure-components.yaml", []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: test}\n"))
+		c, err := client.New(t.Context(), "", client.InjectConfig(configClient),
+			client.InjectRepositoryFactory(func(ctx context.Context, input client.RepositoryClientFactoryInput) (repository.Client, error) {
+				return repository.New(ctx, input.Provider, configClient, repository.InjectRepository(files))
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, refused := c.GenerateProvider(t.Context(), "test:"+version, clusterctlv1.InfrastructureProviderType, client.ComponentsOptions{})
+		if problems := check(parse(t, text), nil); (len(problems) > 0) != (refused != nil) {
+			t.Errorf("contract %q: clusterctl says %v, and the problems are %v", contract, refused, short(problems))
+		}
 	}
 }

@@ -19,35 +19,44 @@ var contractPattern = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)
 // for a series that was released under them. There was no metadata.yaml before v1alpha2.
 var pastContracts = []string{"v1alpha2", "v1alpha3", "v1alpha4"}
 
-// currentContracts are those that clusterctl installs and upgrades: the one that is called like the
-// API version, and the one before for as long as it is compatible. Clusterctl's own list is not exported.
+// newestContract is the one that is called like the API version.
+var newestContract = clusterv1.GroupVersion.Version
+
+// supportedContracts are those of providers that clusterctl installs and upgrades: the newest, and
+// the one before for as long as it is compatible. Clusterctl's own list is not exported; a test asks its client.
 // Source: clusterctl, internal/contract GetCompatibleVersions.
-var currentContracts = []string{"v1beta1", clusterv1.GroupVersion.Version}
+var supportedContracts = []string{"v1beta1", newestContract}
 
 // KnownContracts returns every contract that Cluster API has or had, oldest first.
 func KnownContracts() []string {
-	return slices.Concat(pastContracts, currentContracts)
+	return slices.Concat(pastContracts, supportedContracts)
 }
 
-// UnknownContractError says that a contract was asked for that Cluster API doesn't have.
-type UnknownContractError struct {
+// ContractError says that clusterctl takes no provider of a contract.
+type ContractError struct {
 	Contract string
 }
 
-// Error names the contract and lists the known ones.
-func (e *UnknownContractError) Error() string {
-	if !contractPattern.MatchString(e.Contract) {
-		return fmt.Sprintf("%q is no contract: a contract is the version of a Cluster API API without its group; use one of %s", e.Contract, strings.Join(KnownContracts(), ", "))
+// Error names the contract and lists those that clusterctl takes.
+func (e *ContractError) Error() string {
+	use := "use one of " + strings.Join(supportedContracts, ", ")
+	switch {
+	case slices.Contains(pastContracts, e.Contract):
+		return fmt.Sprintf("clusterctl refuses providers of contract %q: %s", e.Contract, use)
+	case contractPattern.MatchString(e.Contract):
+		return fmt.Sprintf("Cluster API has no contract %q: %s", e.Contract, use)
+	default:
+		return fmt.Sprintf("%q is no contract: a contract is the version of a Cluster API API without its group; %s", e.Contract, use)
 	}
-	return fmt.Sprintf("Cluster API has no contract %q: use one of %s", e.Contract, strings.Join(KnownContracts(), ", "))
 }
 
-// checkContract returns an *UnknownContractError where Cluster API has no such contract.
-func checkContract(contract string) error {
-	if !slices.Contains(KnownContracts(), contract) {
-		return &UnknownContractError{Contract: contract}
+// checkContract returns a *ContractError where clusterctl takes no provider of the contract. A series
+// that is not a file's newest may have a past contract: it was released under it.
+func checkContract(contract string, newest bool) error {
+	if slices.Contains(supportedContracts, contract) || !newest && slices.Contains(pastContracts, contract) {
+		return nil
 	}
-	return nil
+	return &ContractError{Contract: contract}
 }
 
 // ContractChangedError says that a series is in the file with another contract than the one asked
@@ -107,7 +116,7 @@ func shellWord(text string) string {
 }
 
 // likelyContract returns the contract that a series that isn't listed most likely has: that of the
-// next older series, or of the oldest where there is none.
+// next older series, or of the oldest where there is none. It is one that Add takes.
 func (f *File) likelyContract(s Series) string {
 	var below *Series
 	oldest := f.series[0]
@@ -120,7 +129,10 @@ func (f *File) likelyContract(s Series) string {
 		}
 	}
 	if below == nil {
-		return oldest.Contract
+		below = &oldest
+	}
+	if checkContract(below.Contract, s.compare(f.Newest()) > 0) != nil {
+		return newestContract
 	}
 	return below.Contract
 }

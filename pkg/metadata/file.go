@@ -27,6 +27,8 @@ type File struct {
 	// kindLine is the line of kind or, where kind is missing, of apiVersion.
 	kindLine int
 	listLine int
+	// warnings are about what clusterctl reads, but not as it may be meant.
+	warnings []Problem
 }
 
 // Series is one entry of releaseSeries: the contract of all releases with that major and minor version.

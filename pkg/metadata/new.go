@@ -7,14 +7,14 @@ import (
 )
 
 // New begins a metadata.yaml with the series of one version. The errors are those of
-// release.ParseVersion and *UnknownContractError.
+// release.ParseVersion and *ContractError.
 // Source: clusterctl provider contract, "Metadata YAML".
 func New(path, version, contract string) (*File, error) {
 	v, err := release.ParseVersion(version)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkContract(contract); err != nil {
+	if err := checkContract(contract, true); err != nil {
 		return nil, err
 	}
 	return Parse(path, fmt.Appendf(nil, `# The release series of the provider, newest first, and the Cluster API contract of each.

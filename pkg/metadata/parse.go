@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -29,26 +32,25 @@ const (
 
 const metadataKind = "Metadata"
 
-// Parse reads a metadata.yaml. The path is only for messages. The error is a *ParseError with every
-// problem that was found.
+// Parse reads a metadata.yaml as clusterctl does. The path is only for messages. The error is a
+// *ParseError where clusterctl refuses the file, with every problem that was found.
 //
-// Parse is strict: besides what clusterctl refuses, it refuses what clusterctl reads without a word
-// but not as its author meant it: fields it doesn't know, keys given twice, documents after the
-// first, a series without a contract or a version. A missing kind is accepted, as by clusterctl
-// since v1.11.1; Check warns of it.
+// Check warns of what clusterctl reads without a word but not as its author meant it: fields that it
+// doesn't know, keys given twice, documents after the first, a series without a version, a missing kind.
 // Source: clusterctl provider contract, "Metadata YAML", "Validation Rules".
 func Parse(path string, data []byte) (*File, error) {
-	p := &parser{file: &File{Path: path, Data: slices.Clone(data)}}
-	root := p.document(data)
-	if root != nil {
+	p := &parser{file: &File{Path: path, Data: slices.Clone(data), kindLine: 1, listLine: 1}}
+	if root := p.document(data); root != nil {
 		p.root(root)
 	}
-	if len(p.problems) == 0 {
-		p.decode(data)
-	}
-	if len(p.problems) > 0 {
+	if !p.decode(data) {
 		return nil, &ParseError{Path: path, Problems: p.problems}
 	}
+	// Clusterctl reads the file, so nothing in it is an error.
+	for i := range p.problems {
+		p.problems[i].Severity = SeverityWarning
+	}
+	p.file.warnings = p.problems
 	return p.file, nil
 }
 
@@ -56,10 +58,18 @@ func Parse(path string, data []byte) (*File, error) {
 type parser struct {
 	file     *File
 	problems []Problem
+	// metadataLine is the line of the field metadata, or 0 where it is missing.
+	metadataLine int
 }
 
+// refuse adds a problem for which clusterctl may refuse the file.
 func (p *parser) refuse(id ProblemID, line int, fix, format string, args ...any) {
 	p.problems = append(p.problems, Problem{ID: id, Severity: SeverityError, Line: line, Message: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// warn adds a problem that clusterctl passes over.
+func (p *parser) warn(line int, fix, format string, args ...any) {
+	p.problems = append(p.problems, Problem{ID: ProblemParse, Severity: SeverityWarning, Line: line, Message: fmt.Sprintf(format, args...), Fix: fix})
 }
 
 // document returns the mapping at the root of the only document, or nil where there is none.
@@ -83,10 +93,8 @@ func (p *parser) document(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 	case err != nil:
 		p.syntax(err)
-		return nil
 	default:
-		p.refuse(ProblemParse, firstLine(&next), "keep one document and remove the others with their `---`", "a second YAML document begins here, and clusterctl reads the first only")
-		return nil
+		p.warn(firstLine(&next), "keep one document and remove the others with their `---`", "a second YAML document begins here, and clusterctl reads the first only")
 	}
 	root := &first
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
@@ -111,19 +119,20 @@ func (p *parser) syntax(err error) {
 	p.refuse(ProblemParse, line, "mend the YAML there or in a line beside it", "the file is no YAML: %s", message)
 }
 
-// fields returns the values of a mapping by key and refuses keys that are given twice or not allowed.
+// fields returns the values of a mapping by key and warns of keys that are given twice or not known.
 func (p *parser) fields(mapping *yaml.Node, what string, allowed ...string) map[string]field {
 	fields := make(map[string]field, len(allowed))
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		key, value := mapping.Content[i], mapping.Content[i+1]
-		before, twice := fields[key.Value]
+		before, twice := fields[key.Value] // clusterctl's decoder takes the last
 		switch {
 		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
-			p.refuse(ProblemParse, key.Line, "write its fields out", "%s takes fields from elsewhere by a merge key", what)
+			p.warn(key.Line, "write its fields out", "%s takes fields from elsewhere by a merge key", what)
 		case key.Kind != yaml.ScalarNode || !slices.Contains(allowed, key.Value):
-			p.refuse(ProblemParse, key.Line, "remove it or correct its spelling; "+what+" has the fields "+strings.Join(allowed, ", "), "%s has no field %s, and clusterctl passes over it", what, describe(key))
+			p.warn(key.Line, "remove it or correct its spelling; "+what+" has the fields "+strings.Join(allowed, ", "), "%s has no field %s, and clusterctl passes over it", what, describe(key))
 		case twice:
-			p.refuse(ProblemParse, key.Line, "keep one of the two", "%s is given a second time (first in line %d)", key.Value, before.line)
+			p.warn(key.Line, "keep one of the two", "%s is given a second time (first in line %d)", key.Value, before.line)
+			fallthrough
 		default:
 			fields[key.Value] = field{line: key.Line, value: value}
 		}
@@ -148,6 +157,7 @@ func (f field) scalar() (*yaml.Node, bool) {
 
 func (p *parser) root(root *yaml.Node) {
 	fields := p.fields(root, "metadata.yaml", fieldAPIVersion, fieldKind, fieldMetadata, fieldSeries)
+	p.metadataLine = fields[fieldMetadata].line
 	p.apiVersion(fields, root.Line)
 	p.kind(fields)
 	list, ok := fields[fieldSeries]
@@ -167,9 +177,7 @@ func (p *parser) root(root *yaml.Node) {
 	}
 	p.file.list = list.value
 	for _, entry := range list.value.Content {
-		if s, ok := p.series(entry); ok {
-			p.file.series = append(p.file.series, s)
-		}
+		p.file.series = append(p.file.series, p.series(entry))
 	}
 }
 
@@ -200,25 +208,24 @@ func (p *parser) kind(fields map[string]field) {
 	p.refuse(ProblemKind, given.line, "write `kind: "+metadataKind+"`", "kind is %s, which clusterctl refuses", describe(value))
 }
 
-// series returns one entry of the list, or false where it is refused.
-func (p *parser) series(entry *yaml.Node) (Series, bool) {
+// series returns one entry of the list, as far as it can be read.
+func (p *parser) series(entry *yaml.Node) Series {
+	s := Series{Line: entry.Line}
 	if entry.Kind != yaml.MappingNode {
 		p.refuse(ProblemParse, entry.Line, "write it as `- major: 0`, `minor: 1` and `contract: v1beta2`", "a release series is %s", describe(entry))
-		return Series{}, false
+		return s
 	}
-	count := len(p.problems)
 	fields := p.fields(entry, "a release series", fieldMajor, fieldMinor, fieldContract)
-	s := Series{Line: entry.Line}
 	_, hasMajor := fields[fieldMajor]
 	_, hasMinor := fields[fieldMinor]
 	if !hasMajor && !hasMinor {
-		p.refuse(ProblemParse, entry.Line, "add `major` and `minor`", "a release series has no version")
+		p.warn(entry.Line, "add `major` and `minor`", "a release series has no version")
 	}
 	// Where one of the two is missing it is 0: so the type is written out by Kubernetes' encoders.
 	s.Major = p.number(fields, fieldMajor)
 	s.Minor = p.number(fields, fieldMinor)
-	s.Contract = p.contract(fields, s)
-	return s, len(p.problems) == count
+	s.Contract = p.contract(fields)
+	return s
 }
 
 // decimal is a number as every YAML decoder reads it: 010, 0x1 or 1_0 differ from one to the other.
@@ -239,39 +246,62 @@ func (p *parser) number(fields map[string]field, name string) int32 {
 	return 0
 }
 
-func (p *parser) contract(fields map[string]field, s Series) string {
+func (p *parser) contract(fields map[string]field) string {
 	given, ok := fields[fieldContract]
 	if !ok {
-		p.refuse(ProblemParse, s.Line, "add `contract: "+currentContracts[len(currentContracts)-1]+"` or the contract that its CRDs carry", "series %s has no contract, and clusterctl refuses its releases", s)
-		return ""
+		return "" // Check says so
 	}
 	value, ok := given.scalar()
-	if !ok {
-		p.refuse(ProblemParse, given.line, "write the contract that its CRDs carry, e.g. `contract: "+currentContracts[len(currentContracts)-1]+"`", "the contract of series %s is %s", s, describe(value))
+	if value.ShortTag() == "!!null" {
 		return ""
 	}
-	if !contractPattern.MatchString(value.Value) {
-		p.refuse(ProblemContractKnown, given.line, "write the version of a Cluster API API without its group, one of "+strings.Join(KnownContracts(), ", "), "the contract of series %s is %q", s, value.Value)
+	if !ok || value.ShortTag() != "!!str" {
+		p.refuse(ProblemParse, given.line, "write the contract that its CRDs carry, e.g. `contract: "+newestContract+"`", "the contract of a release series is %s", describe(value))
 	}
 	return value.Value
 }
 
-// decode reads the text once more with clusterctl's own decoder, into clusterctl's own type. Where
-// it sees other series than were read before, two YAML decoders disagree about the text.
-func (p *parser) decode(data []byte) {
+// decoder is clusterctl's: it passes over fields that it does not know.
+// Source: clusterctl, client/repository metadataClient.Get.
+var decoder = sync.OnceValue(func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	if err := clusterctlv1.AddToScheme(scheme); err != nil {
+		panic(err) // clusterctl's own types do not fit together
+	}
+	return serializer.NewCodecFactory(scheme).UniversalDecoder()
+})
+
+// decode reads the text once more with clusterctl's own decoder, into clusterctl's own type, whose
+// series count. It is false, with a problem that says why, where clusterctl refuses the file.
+func (p *parser) decode(data []byte) bool {
 	typed := &clusterctlv1.Metadata{}
-	if err := sigsyaml.UnmarshalStrict(data, typed); err != nil {
-		p.refuse(ProblemParse, 0, "clusterctl's own decoder refuses the file: mend the field it names", "%v", err)
-		return
+	err := runtime.DecodeInto(decoder(), data, typed)
+	if err != nil || typed.APIVersion != clusterctlv1.GroupVersion.String() || typed.Kind != metadataKind && typed.Kind != "" || len(typed.ReleaseSeries) == 0 {
+		if !slices.ContainsFunc(p.problems, func(p Problem) bool { return p.Severity == SeverityError }) {
+			if err == nil {
+				err = errors.New("apiVersion, kind or releaseSeries is not what it has to be")
+			}
+			p.refuse(ProblemParse, 0, "correct the field that clusterctl's decoder names", "clusterctl's own decoder refuses the file: %v", err)
+		}
+		return false
 	}
-	same := slices.EqualFunc(typed.ReleaseSeries, p.file.series, func(a clusterctlv1.ReleaseSeries, b Series) bool {
-		return a.Major == b.Major && a.Minor == b.Minor && a.Contract == b.Contract
-	})
-	if !same {
-		p.refuse(ProblemParse, p.file.listLine, "write each series in plain YAML, without anchors and tags", "clusterctl reads other release series here than a newer YAML decoder does")
-		return
+	read := p.file.series
+	p.file.typed, p.file.series = typed, make([]Series, 0, len(typed.ReleaseSeries))
+	for i, s := range typed.ReleaseSeries {
+		line := p.file.listLine
+		if len(read) == len(typed.ReleaseSeries) {
+			line = read[i].Line
+		}
+		p.file.series = append(p.file.series, Series{Major: s.Major, Minor: s.Minor, Contract: s.Contract, Line: line})
 	}
-	p.file.typed = typed
+	if err := sigsyaml.UnmarshalStrict(data, &clusterctlv1.Metadata{}); err != nil && len(p.problems) == 0 {
+		// All other fields have been looked at.
+		p.warn(p.metadataLine, "remove it or correct its spelling", "metadata has a field that clusterctl passes over: %v", err)
+	}
+	if len(p.problems) == 0 && !slices.Equal(read, p.file.series) {
+		p.warn(p.file.listLine, "write each series in plain YAML, without anchors and tags", "clusterctl reads other release series here than a newer YAML decoder does")
+	}
+	return true
 }
 
 // describe returns what a node is, for a message.

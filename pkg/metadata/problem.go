@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// ProblemID names a kind of problem. It never changes, so that reports can be filtered by it.
+// ProblemID names a kind of problem: it is the id of the check that reports it, and never changes.
 type ProblemID string
 
 // The problems of a metadata.yaml.
 const (
 	// ProblemParse is text that is no metadata.yaml: its YAML, its fields or their types.
-	ProblemParse ProblemID = "parse"
+	ProblemParse ProblemID = "metadata-parse"
 	// ProblemAPIVersion is an apiVersion that is missing or not clusterctl's.
-	ProblemAPIVersion ProblemID = "api-version"
+	ProblemAPIVersion ProblemID = "metadata-api-version"
 	// ProblemKind is a kind that is missing or not Metadata.
-	ProblemKind ProblemID = "kind"
+	ProblemKind ProblemID = "metadata-kind"
 	// ProblemSeriesPresent is a release without a series, where users of a listed series meet it.
 	ProblemSeriesPresent ProblemID = "series-present"
 	// ProblemSeriesDuplicate is a series that stands in the file more than once.
@@ -26,7 +26,7 @@ const (
 	ProblemSeriesDropped ProblemID = "series-dropped"
 	// ProblemSeriesContractChanged is a series whose contract was another one in an earlier release.
 	ProblemSeriesContractChanged ProblemID = "series-contract-changed"
-	// ProblemContractKnown is a contract that no Cluster API has.
+	// ProblemContractKnown is a contract that Cluster API never had, or that clusterctl refuses.
 	ProblemContractKnown ProblemID = "contract-known"
 )
 
@@ -60,7 +60,7 @@ func (p Problem) String() string {
 	return p.Message + ": " + p.Fix
 }
 
-// ParseError says why a text was refused as a metadata.yaml. Every problem in it is an error.
+// ParseError says why clusterctl refuses a text as a metadata.yaml. At least one of its problems is an error.
 type ParseError struct {
 	// Path is the file's name as it was given to Parse.
 	Path     string
