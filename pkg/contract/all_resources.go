@@ -144,7 +144,7 @@ func template(i *Implementation) Verdict {
 	case i.Template != nil:
 	case i.CRD == nil:
 		return Verdict{State: NotApplicable}
-	case i.Resource == InfraMachine && strings.HasSuffix(i.CRD.kind(), "MachinePoolMachine"):
+	case i.isPoolMachine():
 		return Verdict{State: NotApplicable, Detail: "the machines of a pool are made by the pool's controller"}
 	default:
 		name := i.CRD.kind() + "Template"

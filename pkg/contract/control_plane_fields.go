@@ -95,10 +95,12 @@ func kubernetesVersion(i *Implementation) Verdict {
 
 // machines are optional; with them comes a template whose fields moved with the v1beta2 contract.
 func machines(i *Implementation) Verdict {
-	s := i.machineTemplate()
-	v := i.holds(s, "spec", "machineTemplate")
+	v := i.holds(i.machineTemplate(), "spec", "machineTemplate")
 	if v.State != Present && v.State != Wrong {
 		return v
+	}
+	if n := i.root.at("spec", "machineTemplate"); !hasMachineFields(n) {
+		return Verdict{State: NotApplicable, Detail: n.name + " has no fields of machines: the control plane is not made of Machines"}
 	}
 	old := i.root.at("spec", "machineTemplate", "infrastructureRef")
 	for k := range v.Problems {
@@ -112,6 +114,22 @@ func machines(i *Implementation) Verdict {
 		v.Detail = "spec.machineTemplate"
 	}
 	return v
+}
+
+// hasMachineFields says whether a machine template has more than metadata, which is all that one of a
+// control plane without machines may have.
+func hasMachineFields(template node) bool {
+	if template.open || template.schema.Type != typeObject || template.schema.AdditionalProperties != nil {
+		return true
+	}
+	for name := range template.schema.Properties {
+		below := template.field(name)
+		isEmpty := below.schema.Type == typeObject && len(below.schema.Properties) == 0 && !below.open
+		if name != "metadata" && !isEmpty {
+			return true
+		}
+	}
+	return false
 }
 
 // machineTemplate is the shape of spec.machineTemplate.

@@ -184,6 +184,13 @@ func findCRD(crds []CRD, group, kind string) *CRD {
 	return nil
 }
 
+// isPoolMachine says whether the kind is that of the machines of a pool: the pool's controller makes
+// them, with their provider IDs, and Cluster API makes none.
+// Source: InfraMachinePool contract, MachinePoolMachines support.
+func (i *Implementation) isPoolMachine() bool {
+	return i.Resource == InfraMachine && strings.HasSuffix(i.Kind(), "PoolMachine")
+}
+
 // Kind returns the name of the kind, or what is known of it where it is missing.
 func (i *Implementation) Kind() string {
 	switch {

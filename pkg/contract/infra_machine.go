@@ -8,7 +8,7 @@ var infraMachine = slices.Concat(allResources(InfraMachine, "infra-machine"), []
 		ID: "infra-machine-provider-id", Resource: InfraMachine, Name: "InfraMachine: provider ID", Mandatory: true,
 		Title:   "The InfraMachine has the ID by which its node is found",
 		Fix:     "add spec.providerID as an optional string",
-		verdict: writtenLater(text(512), "spec", "providerID"),
+		verdict: machineProviderID,
 	},
 	{
 		ID: "infra-machine-failure-domain", Resource: InfraMachine, Name: "InfraMachine: failure domain",
@@ -61,6 +61,18 @@ var infraMachine = slices.Concat(allResources(InfraMachine, "infra-machine"), []
 		verdict: autoscaling,
 	},
 })
+
+// machineProviderID is written by the machine's controller. Cluster API makes InfraMachines from
+// templates only: a kind that has none may require the field.
+func machineProviderID(i *Implementation) Verdict {
+	switch {
+	case i.isPoolMachine():
+		return Verdict{State: NotApplicable, Detail: "the machines of a pool are made by the pool's controller, with their provider IDs"}
+	case i.Template == nil:
+		return i.holds(text(512), "spec", "providerID")
+	}
+	return writtenLater(text(512), "spec", "providerID")(i)
+}
 
 // address is one of a machine's addresses.
 var address = object(must("type", anyText), must("address", anyText))
