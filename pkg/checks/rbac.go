@@ -40,7 +40,7 @@ var clusterRoleBindingSubject = Check{
 	Run: func(s *Subject, report Report) {
 		target := s.targetNamespace()
 		for _, subject := range s.subjects() {
-			if target == "" || subject.namespace == "" || subject.namespace == target {
+			if target == "" || subject.namespace == "" || subject.namespace == target || s.hasRoleOtherwise(subject) {
 				continue
 			}
 			report(Finding{
@@ -52,6 +52,23 @@ var clusterRoleBindingSubject = Check{
 			})
 		}
 	},
+}
+
+// hasRoleOtherwise says whether the service account that is the subject of a binding gets the role by
+// a Group or a User too, which clusterctl leaves alone: of the same binding, or of another one of the role.
+func (s *Subject) hasRoleOtherwise(account subject) bool {
+	names := map[string][]string{
+		"Group": {"system:serviceaccounts:" + account.namespace, "system:serviceaccounts", "system:authenticated"},
+		"User":  {"system:serviceaccount:" + account.namespace + ":" + account.name},
+	}
+	role := func(d *manifest.Document) [2]string {
+		return [2]string{textAt(d.Object.Object, "roleRef", "kind"), textAt(d.Object.Object, "roleRef", "name")}
+	}
+	return slices.ContainsFunc(s.subjects(), func(other subject) bool {
+		isWide := other.binding.Object.GetKind() == "ClusterRoleBinding" || other.binding.Object.GetKind() == account.binding.Object.GetKind() &&
+			other.binding.Object.GetNamespace() == account.binding.Object.GetNamespace()
+		return isWide && role(other.binding) == role(account.binding) && slices.Contains(names[other.kind], other.name)
+	})
 }
 
 var rbacSubject = Check{
