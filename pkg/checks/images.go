@@ -21,19 +21,33 @@ func (c container) image() (string, bool) {
 	return image, image != ""
 }
 
+// scaffoldImage is the image of a scaffolded manager.
+const scaffoldImage = "controller:latest"
+
+// canonicalImage returns a container's image, or "" where it has none or only its users know it. The
+// error is that of a name that clusterctl can't read.
+func (c container) canonicalImage() (string, error) {
+	image, ok := c.image()
+	if !ok {
+		return "", nil
+	}
+	_, err := containerutil.ImageFromString(image)
+	return image, err
+}
+
 var imageCanonical = Check{
 	ID: "image-canonical", Group: Components, Severity: Error,
 	Title:  "Images have canonical names",
 	Source: sourceImages,
 	Run: func(s *Subject, report Report) {
 		for _, c := range s.containers() {
-			image, ok := c.image()
-			if !ok {
-				continue
-			}
-			_, err := containerutil.ImageFromString(image)
+			image, err := c.canonicalImage()
 			if err == nil {
 				continue
+			}
+			fix := "name the image with its registry and repository, such as docker.io/library/busybox or registry.example.com/team/name"
+			if image == scaffoldImage || vars.MatchString(image) {
+				fix = "let the kustomization replace the placeholder by the image, named with its registry and repository"
 			}
 			severity, consequence := Error, "clusterctl refuses the whole file"
 			if kind := c.pod.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
@@ -42,7 +56,7 @@ var imageCanonical = Check{
 			report(Finding{
 				Place: c.place("image"), Severity: severity,
 				Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.name(), err, consequence),
-				Fix:     "name the image with its registry and repository, such as docker.io/library/busybox or registry.example.com/team/name",
+				Fix:     fix,
 			})
 		}
 	},

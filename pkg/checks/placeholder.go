@@ -16,23 +16,29 @@ var (
 	scaffoldNames = regexp.MustCompile(`(^|[^A-Za-z0-9_{(])(SERVICE_NAME|SERVICE_NAMESPACE|CERTIFICATE_NAME|CERTIFICATE_NAMESPACE)($|[^A-Za-z0-9_})])`)
 )
 
-// scaffoldImage is the image of a scaffolded manager.
-const scaffoldImage = "controller:latest"
-
 var placeholder = Check{
 	ID: "placeholder", Group: Components, Severity: Warning,
 	Title:  "No placeholder of a kustomization is left",
 	Source: "Kustomize, vars and replacements",
 	Run: func(s *Subject, report Report) {
+		refusedImages := map[manifest.Place]bool{}
 		environments := map[*manifest.Document]*environment{}
 		for _, c := range s.containers() {
+			// image-canonical reports the images that clusterctl can't read.
+			if _, err := c.canonicalImage(); err != nil {
+				refusedImages[c.place("image")] = true
+			}
 			if environments[c.pod.Document] == nil {
 				environments[c.pod.Document] = &environment{names: map[string]bool{}}
 			}
 			environments[c.pod.Document].add(c)
 		}
 		for _, d := range s.Objects() {
-			walk := placeholderWalk{d, environments[d], report}
+			walk := placeholderWalk{d, environments[d], func(f Finding) {
+				if !refusedImages[f.Place] {
+					report(f)
+				}
+			}}
 			walk.value(d.Object.Object, nil)
 		}
 	},
@@ -74,10 +80,10 @@ var opaque = []string{"data", "stringData", "binaryData", "schema", "additionalP
 func (w placeholderWalk) value(value any, path []any) {
 	switch value := value.(type) {
 	case string:
-		if found, where := w.placeholder(value, path); found != "" {
+		if found := w.placeholder(value, path); found != "" {
 			w.report(Finding{
 				Place:   w.Place(path...),
-				Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published%s", found, value, where),
+				Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published", found, value),
 				Fix:     "let the kustomization replace it, with replacements in the kustomization whose objects it is about",
 			})
 		}
@@ -99,23 +105,20 @@ func (w placeholderWalk) value(value any, path []any) {
 	}
 }
 
-// placeholder returns the placeholder in a text, and what more there is to say of it.
-func (w placeholderWalk) placeholder(text string, path []any) (found, where string) {
-	if text == scaffoldImage && len(path) > 0 && path[len(path)-1] == "image" {
-		return scaffoldImage, ", and no such image exists"
-	}
+// placeholder returns the placeholder in a text, or "".
+func (w placeholderWalk) placeholder(text string, path []any) string {
 	if !strings.ContainsAny(text, "$_") {
-		return "", ""
+		return ""
 	}
 	for _, match := range vars.FindAllStringSubmatch(text, -1) {
 		if !w.environment.has(match[1]) {
-			return match[0], ""
+			return match[0]
 		}
 	}
 	if match := scaffoldNames.FindStringSubmatch(text); match != nil && !w.inContainer(path) {
-		return match[2], ""
+		return match[2]
 	}
-	return "", ""
+	return ""
 }
 
 // inContainer says whether a path leads into a container, where such names are those of its environment.
