@@ -80,7 +80,7 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	kustomizeState.Lock()
 	defer kustomizeState.Unlock()
-	disk := &guardedDisk{FileSystem: filesys.MakeFsOnDisk(), tree: t}
+	disk := &guardedDisk{FileSystem: filesys.MakeFsOnDisk(), tree: t, existing: clones()}
 	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
 	if err != nil {
 		return nil, &KustomizeError{Folder: t.Display(rel), Hint: t.remoteHint(dir), Err: err, refused: disk.refused}
@@ -122,10 +122,7 @@ func (t *Tree) findRemote(dir string, seen map[string]bool, remote map[string]st
 			return
 		}
 		kustomization.FixKustomization()
-		shown := file
-		if rel, err := filepath.Rel(t.root, file); err == nil {
-			shown = t.Display(rel)
-		}
+		shown := t.displayPath(file)
 		for _, base := range append(kustomization.Resources, kustomization.Components...) {
 			local := filepath.Join(dir, filepath.FromSlash(base))
 			info, err := os.Stat(local)
@@ -139,11 +136,22 @@ func (t *Tree) findRemote(dir string, seen map[string]bool, remote map[string]st
 	}
 }
 
-// guardedDisk is the disk as far as it is the tree: what else is on it, whether it is named or
-// linked to, is not in the tree's history, and is other bytes on another machine.
+// displayPath is Display for an absolute path.
+func (t *Tree) displayPath(abs string) string {
+	rel, err := filepath.Rel(t.root, abs)
+	if err != nil {
+		return abs
+	}
+	return t.Display(rel)
+}
+
+// guardedDisk is the disk as far as it is the tree, or a clone that kustomize made in this build: other
+// files, named or linked to, are not in the tree's history, and have other bytes on another machine.
 type guardedDisk struct {
 	filesys.FileSystem
 	tree *Tree
+	// existing are the clones of other builds, or nil where they are not known: then none is read.
+	existing map[string]bool
 	// refused is the first error of check.
 	refused error
 }
@@ -173,26 +181,24 @@ func (d *guardedDisk) CleanedAbs(name string) (filesys.ConfirmedDir, string, err
 	return d.FileSystem.CleanedAbs(name)
 }
 
-// check refuses a path that is not in the tree, as it is written or as its links lead.
+// check refuses a path outside of the tree and of this build's clones, as it is written or as its
+// links lead. The path is absolute, or relative to the working folder.
 func (d *guardedDisk) check(name string) error {
-	err := d.tree.checkBounds(name)
+	err := d.checkBounds(name)
 	if err != nil && d.refused == nil {
 		d.refused = err
 	}
 	return err
 }
 
-// checkBounds is check for any path on the disk, absolute or relative to the working folder.
-func (t *Tree) checkBounds(name string) error {
+// checkBounds does what check does, and keeps no record of it.
+func (d *guardedDisk) checkBounds(name string) error {
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
-	if isClone(abs) {
-		return nil
-	}
-	if !t.holds(abs) {
-		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, t.root)
+	if !d.holds(abs) {
+		return fmt.Errorf("%s: %w %s: put a copy into the tree, or the release file into the folder that has both", name, ErrOutside, d.tree.root)
 	}
 	resolved, err := filepath.EvalSymlinks(abs)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,15 +207,52 @@ func (t *Tree) checkBounds(name string) error {
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
-	if !t.holds(resolved) {
-		rel, _ := filepath.Rel(t.root, abs)
-		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", t.Display(rel), ErrOutside, resolved)
+	if !d.holds(resolved) {
+		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.displayPath(abs), ErrOutside, resolved)
 	}
 	return nil
 }
 
-// isClone says whether a path is in a folder that kustomize itself fetched a remote base into.
-func isClone(abs string) bool {
+// holds says whether an absolute path is in the tree or in a clone that this build made.
+func (d *guardedDisk) holds(abs string) bool {
+	if d.tree.holds(abs) {
+		return true
+	}
+	clone, ok := cloneOf(abs)
+	return ok && d.existing != nil && !d.existing[clone]
+}
+
+// clonePrefix begins the names of the folders that kustomize clones remote bases into.
+// Source: sigs.k8s.io/kustomize/kyaml/filesys, NewTmpConfirmedDir.
+const clonePrefix = "kustomize-"
+
+// cloneOf returns the name of the clone that an absolute path is in, if it is in one.
+func cloneOf(abs string) (string, bool) {
 	temporary, err := filepath.EvalSymlinks(os.TempDir())
-	return err == nil && strings.HasPrefix(abs, filepath.Join(temporary, "kustomize-"))
+	if err != nil {
+		return "", false
+	}
+	rel, err := filepath.Rel(temporary, abs)
+	if err != nil {
+		return "", false
+	}
+	name, _, _ := strings.Cut(rel, string(filepath.Separator))
+	return name, strings.HasPrefix(name, clonePrefix)
+}
+
+// clones returns the names of the clones that exist now, or nil where they can't be listed. Kustomize
+// doesn't tell which it makes, but their names are random and new: a tree can only refer to one that
+// exists before its build.
+func clones() map[string]bool {
+	entries, err := os.ReadDir(os.TempDir())
+	if err != nil {
+		return nil
+	}
+	existing := map[string]bool{}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), clonePrefix) {
+			existing[entry.Name()] = true
+		}
+	}
+	return existing
 }

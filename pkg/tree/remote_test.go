@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
 // repository makes a git repository of these files and returns its URL.
@@ -38,9 +39,30 @@ func TestKustomizeRemoteThatIsThere(t *testing.T) {
 	if result.Size() != 1 {
 		t.Errorf("the result has %d objects, want 1", result.Size())
 	}
-	// What was fetched is no way to the rest of the disk: there kustomize's own bound holds.
+	// A link in a clone does not lead out of the clone.
 	url = repository(t, map[string]string{"config/kustomization.yaml": list("a.yaml"), "config/a.yaml": treetest.LinkTo + "/etc/hostname"})
 	source = open(t, map[string]string{"tree/config/kustomization.yaml": list(url + "//config?ref=main")})
 	_, err = source.Kustomize("config")
-	requireError(t, err, nil, "security", "config/a.yaml", "is not in or below")
+	requireError(t, err, tree.ErrOutside, "config/a.yaml", "symbolic link to /etc/hostname")
+}
+
+// TestKustomizeOthersClone: a clone that this build did not make is not in the tree.
+func TestKustomizeOthersClone(t *testing.T) {
+	temporary := treetest.New(t, nil)
+	t.Setenv("TMPDIR", temporary)
+	treetest.Write(t, temporary, map[string]string{
+		"kustomize-123/kustomization.yaml": list("a.yaml"), "kustomize-123/a.yaml": configMap,
+		"tree/base/kustomization.yaml": list("../../kustomize-123"),
+		"tree/file/kustomization.yaml": list(filepath.Join(temporary, "kustomize-123", "a.yaml")),
+		"tree/link/kustomization.yaml": list("a.yaml"),
+		"tree/link/a.yaml":             treetest.LinkTo + filepath.Join(temporary, "kustomize-123", "a.yaml"),
+	})
+	source, err := tree.Open(filepath.Join(temporary, "tree"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"base", "file", "link"} {
+		_, err := source.Kustomize(dir)
+		requireError(t, err, tree.ErrOutside, "kustomize-123", "into the tree")
+	}
 }
