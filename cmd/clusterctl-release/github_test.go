@@ -118,7 +118,7 @@ func TestPublishFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--token-file", "token"), exitUsage, "token is empty")
-	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--token-file", "none"), exitUsage, "none", "no such file")
+	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--token-file", "none"), exitFailed, "none", "no such file")
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--commit", "main"), exitUsage, `"main" is no commit`, "git rev-parse HEAD")
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--notes", "none.md"), exitFailed, "--notes", "none.md")
 	requireFailure(t, execute(t, "publish", "out/release", "--to", "https://example.com/x"), exitUsage, "is no place to publish to", "https://github.com/OWNER/REPO")

@@ -68,15 +68,19 @@ func boundFetches() {
 
 // run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out := &output{w: stdout}
 	root := newRootCommand()
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	var findings *findingsError
+	if out.err != nil && (err == nil || errors.Is(err, out.err) || errors.As(err, &findings)) {
+		err = fmt.Errorf("writing the output: %w", out.err)
+	}
 	if err == nil {
 		return exitFine
 	}
-	var findings *findingsError
 	if errors.As(err, &findings) {
 		return exitFindings // the report has been printed
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"slices"
@@ -101,6 +103,10 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 		options.Notes = string(notes)
 	}
 	publisher, err := publish.Open(flags.to, options)
+	var unread *fs.PathError
+	if errors.As(err, &unread) {
+		return "", err // such as the token's file: the command line may be right
+	}
 	if err != nil {
 		return "", &usageError{err: err}
 	}

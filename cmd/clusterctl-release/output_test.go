@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+)
+
+// printing are command lines that print something, in an order in which each finds what it needs: the
+// release of the demo tree, built. Every command has one.
+var printing = []string{
+	"",
+	"help",
+	"build --help",
+	"init --output -",
+	"build --version v0.1.0",
+	"check out/release --fail-on note",
+	"check out/release --format json",
+	"check out/release --format github",
+	"check out/release --format sarif",
+	"check out/release --format gitlab",
+	"check out/release --format junit",
+	"check --dump dump.yaml",
+	"check --list",
+	"check --explain image-canonical",
+	"contract out/release",
+	"contract out/release --format json",
+	"contract out/release --format markdown",
+	"diff out/release out/release",
+	"diff out/release out/release --format json",
+	"diff out/release out/release --format markdown",
+	"graph dump.yaml",
+	"graph dump.yaml --format json",
+	"graph dump.yaml --format dot",
+	"graph dump.yaml --format mermaid",
+	"graph dump.yaml --format svg",
+	"graph dump.yaml --format html",
+	"move-plan dump.yaml",
+	"move-plan dump.yaml --format json",
+	"templates",
+	"templates variables out/release/infrastructure-demo/v0.1.0",
+	"templates variables out/release/infrastructure-demo/v0.1.0 --format json",
+	"templates render out/release/infrastructure-demo/v0.1.0 --flavor topology --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3",
+	"templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3",
+	"metadata",
+	"metadata show",
+	"metadata check",
+	"metadata add --version v0.2.0 --contract v1beta2",
+	"publish out/release --to repository --plan",
+	"publish out/release --to repository",
+	"fetch repository --output copy",
+	"verify repository/infrastructure-demo/v0.1.0",
+	"init --force",
+	"schema",
+	"version",
+	"completion bash",
+	"completion zsh",
+	"completion fish",
+	"completion powershell",
+}
+
+// full is a disk without space.
+type full struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// TestOutputThatCannotBeWritten: no command is fine, or has found something, where nobody can read it.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	dir := inDemo(t)
+	treetest.Write(t, dir, map[string]string{"dump.yaml": "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: demo, namespace: demo, uid: demo}\n"})
+	missing := map[string]bool{}
+	eachCommand(newRootCommand(), func(cmd *cobra.Command) {
+		missing[strings.Join(strings.Fields(cmd.CommandPath())[2:], " ")] = true
+	})
+	for _, line := range printing {
+		args := strings.Fields(line)
+		cmd, _, err := newRootCommand().Find(args)
+		if err == nil {
+			delete(missing, strings.Join(strings.Fields(cmd.CommandPath())[2:], " "))
+		}
+		t.Run(line, func(t *testing.T) {
+			if got := execute(t, args...); got.stdout == "" || got.status > exitFindings {
+				t.Fatalf("without a fault: status %d, %d bytes of output: %s", got.status, len(got.stdout), got.stderr)
+			}
+			var stderr bytes.Buffer
+			status := run(t.Context(), args, full{}, &stderr)
+			requireFailure(t, outcome{status: status, stderr: stderr.String()}, exitFailed, errFull.Error())
+			if n := strings.Count(stderr.String(), errFull.Error()); n != 1 {
+				t.Errorf("the error is said %d times: %s", n, stderr.String())
+			}
+		})
+	}
+	for path := range missing {
+		t.Errorf("no line prints what %q does", path)
+	}
+}
