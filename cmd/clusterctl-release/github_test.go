@@ -67,6 +67,16 @@ func TestGitHubByClusterctl(t *testing.T) {
 			if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
 				t.Errorf("fetched other bytes: %s, %v", copied, got)
 			}
+			before := len(proxy.Requests())
+			c.run("release", "fetch", githubRepository+"/releases/v0.1.0/infrastructure-components.yaml", "--output", "copy")
+			once := len(proxy.Requests()) - before
+			for _, command := range []string{"graph", "move-plan"} {
+				before = len(proxy.Requests())
+				_, _, _ = c.tryRun("release", command, githubRepository+"/releases/v0.1.0/infrastructure-components.yaml", "--flavor", "topology")
+				if asked := len(proxy.Requests()) - before; asked != once {
+					t.Errorf("%s asks %d times for a release that is fetched with %d requests", command, asked, once)
+				}
+			}
 			verified, errs, err := c.tryRun("release", "verify", githubRepository+"/releases/v0.1.0/infrastructure-components.yaml")
 			if err != nil || !strings.Contains(verified, "was built from the commit "+aCommit) || !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
 				t.Errorf("verify: %v: %s%s", err, verified, errs)

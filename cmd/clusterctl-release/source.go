@@ -72,7 +72,7 @@ func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool)
 
 // readSource reads a release or, where there is none, a dump.
 func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bool) (*ownership.World, error) {
-	_, err := publish.Read(cmd.Context(), location)
+	releases, err := readReleases(cmd, []string{location})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is neither a dump nor a release: %w", location, err)
 	}
@@ -81,7 +81,14 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	if !isRelease && (errors.Is(err, release.ErrNoRelease) || errors.As(err, &target) || isDump(location)) {
 		return ownership.Dump(cmd.Context(), whole, location)
 	}
-	choice, err := chooseTemplate(cmd, location, flags.render)
+	if err != nil {
+		return nil, err
+	}
+	r, err := onlyRelease(location, releases)
+	if err != nil {
+		return nil, err
+	}
+	choice, err := templateOf(r, flags.render)
 	if err != nil {
 		return nil, err
 	}

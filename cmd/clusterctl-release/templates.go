@@ -91,6 +91,11 @@ func readOneRelease(cmd *cobra.Command, location string) (*release.Release, erro
 	if err != nil {
 		return nil, err
 	}
+	return onlyRelease(location, releases)
+}
+
+// onlyRelease returns the release that was read from a location; several are an error.
+func onlyRelease(location string, releases []*release.Release) (*release.Release, error) {
 	if len(releases) > 1 {
 		return nil, &usageError{err: fmt.Errorf("%s has %d releases: name the folder of one, e.g. %s/%s", location, len(releases), releases[0].Provider.Label(), releases[0].Version)}
 	}
@@ -182,13 +187,18 @@ type templateChoice struct {
 	values  map[string]string
 }
 
-// chooseTemplate reads the release, and takes values from flags and then the environment.
+// chooseTemplate reads the release that an argument names, and chooses a template of it.
 func chooseTemplate(cmd *cobra.Command, location string, flags renderFlags) (*templateChoice, error) {
-	values, err := readValues(flags)
+	r, err := readOneRelease(cmd, location)
 	if err != nil {
 		return nil, err
 	}
-	r, err := readOneRelease(cmd, location)
+	return templateOf(r, flags)
+}
+
+// templateOf chooses a template of a release, and takes values from flags and then the environment.
+func templateOf(r *release.Release, flags renderFlags) (*templateChoice, error) {
+	values, err := readValues(flags)
 	if err != nil {
 		return nil, err
 	}
