@@ -90,6 +90,9 @@ func (s *Subject) refusedBy(raw []byte) error {
 		}
 	}
 	for _, standIn := range standIns {
+		if err := s.Context().Err(); err != nil {
+			return err
+		}
 		for name := range required {
 			required[name] = standIn
 		}

@@ -182,17 +182,18 @@ func (c Check) findings(s *Subject) []Finding {
 // Run holds a release against every check and returns what they found, in the order of files,
 // places and checks, with one finding for each cause. The error is that of the context, where it ends first.
 func Run(ctx context.Context, s *Subject) (*Result, error) {
+	s.ctx = ctx
 	// The dearest part of all begins at once, beside the others: clusterctl's own reading of the file.
 	var ahead sync.WaitGroup
 	ahead.Go(func() { _ = s.refusal() })
 	defer ahead.Wait()
 	var findings []Finding
 	for _, c := range list {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		if c.Run != nil {
 			findings = append(findings, c.findings(s)...)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {

@@ -16,7 +16,7 @@ var clusterClassAdmission = Check{
 		for _, t := range s.clusterClasses() {
 			for _, o := range t.objects {
 				if isClass(o) && s.isValid(t, o) {
-					t.reportAdmission(o, report)
+					t.reportAdmission(s.Context(), o, report)
 				}
 			}
 		}
@@ -32,12 +32,12 @@ func (s *Subject) isValid(t *template, o object) bool {
 }
 
 // reportAdmission lets the webhook judge a class as it would when the class is created.
-func (t *template) reportAdmission(o object, report Report) {
-	class, err := topology.Class(context.Background(), &o.Unstructured)
+func (t *template) reportAdmission(ctx context.Context, o object, report Report) {
+	class, err := topology.Class(ctx, &o.Unstructured)
 	if err != nil {
 		return // the API server refuses it before, and template-schema says so
 	}
-	problems, err := topology.Admit(context.Background(), class)
+	problems, err := topology.Admit(ctx, class)
 	if err != nil {
 		return
 	}

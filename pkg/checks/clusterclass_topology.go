@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,7 +61,7 @@ func (s *Subject) reportTopology(t *template, o object, class *template, report 
 	for _, part := range class.objects {
 		objects = append(objects, part.Unstructured)
 	}
-	made, err := topology.Expand(context.Background(), s.knownKinds(), objects)
+	made, err := topology.Expand(s.Context(), s.knownKinds(), objects)
 	for _, reason := range []error{topology.ErrNoClass, topology.ErrExternal, topology.ErrVersion} {
 		if errors.Is(err, reason) {
 			return // other checks say so, or nobody can know offline
@@ -77,7 +76,7 @@ func (s *Subject) reportTopology(t *template, o object, class *template, report 
 		return
 	}
 	for _, m := range made {
-		problems, err := s.knownKinds().Validate(context.Background(), &m)
+		problems, err := s.knownKinds().Validate(s.Context(), &m)
 		if err != nil {
 			continue
 		}

@@ -29,6 +29,9 @@ var crdValid = Check{
 				report(Finding{Place: d.Place(), Message: "the CRD has a field of another type than the API has for it: no API server takes it", Fix: "generate the CRD again with controller-gen"})
 				continue
 			}
+			if s.Context().Err() != nil {
+				return
+			}
 			refusals := crdErrors(s.CRDs()[i])
 			for n, refusal := range refusals {
 				if n == mostRefusals {

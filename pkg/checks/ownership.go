@@ -146,6 +146,9 @@ func reportTemplateOwners(s *Subject, report Report) {
 func (s *Subject) templateRisks() []templateRisk {
 	s.risksOnce.Do(func() {
 		for _, t := range s.templates() {
+			if s.Context().Err() != nil {
+				return
+			}
 			s.risks = append(s.risks, s.risksOf(t)...)
 		}
 	})
@@ -168,9 +171,9 @@ func (s *Subject) risksOf(t *template) []templateRisk {
 			objects = append(objects, copied)
 		}
 	}
-	world := ownership.OfTemplate(context.Background(), t.Name, s.knownCRDs(), objects)
+	world := ownership.OfTemplate(s.Context(), t.Name, s.knownCRDs(), objects)
 	var found []templateRisk
-	for _, risk := range ownership.Discover(context.Background(), world, "default").Risks() {
+	for _, risk := range ownership.Discover(s.Context(), world, "default").Risks() {
 		if r, ok := locate(files, risk); ok {
 			found = append(found, r)
 		}

@@ -68,6 +68,9 @@ type failure struct {
 func (s *Subject) templates() []*template {
 	s.templatesOnce.Do(func() {
 		for _, f := range s.Release.Files {
+			if s.Context().Err() != nil {
+				return
+			}
 			switch {
 			case release.IsClusterTemplate(f.Name):
 				s.clusterTemplates = append(s.clusterTemplates, s.render(f))

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -27,6 +28,9 @@ type Subject struct {
 	Config *release.ProviderConfig
 	// Source is the tree that the release is made from, or nil where that is not known.
 	Source *Source
+
+	// ctx is that of the Run.
+	ctx context.Context
 
 	componentsOnce sync.Once
 	components     []*manifest.Document
@@ -76,6 +80,14 @@ type Subject struct {
 type Source struct {
 	Tree   *tree.Tree
 	Config *release.Config
+}
+
+// Context returns the context of the Run. What takes long ends when it ends: Run then returns no findings.
+func (s *Subject) Context() context.Context {
+	if s.ctx == nil {
+		return context.Background()
+	}
+	return s.ctx
 }
 
 // Components returns the objects of the components YAML; what was read before a syntax error is

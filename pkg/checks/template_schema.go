@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -34,7 +33,7 @@ var templateSchema = Check{
 // reportSchema holds an object against the schema of its kind, where that is known. What comes of a
 // made-up value says nothing of the template.
 func (s *Subject) reportSchema(t *template, o object, report Report) {
-	problems, err := s.knownKinds().Validate(context.Background(), &o.Unstructured)
+	problems, err := s.knownKinds().Validate(s.Context(), &o.Unstructured)
 	var notServed *schemas.VersionError
 	if errors.As(err, &notServed) {
 		if !o.variableAt("apiVersion") {

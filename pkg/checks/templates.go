@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +87,7 @@ func (t *template) reportConversion(s *Subject, report Report) {
 	if err != nil || !slices.ContainsFunc(t.objects, object.isUnreadable) {
 		return
 	}
-	if _, err := templates.Render(context.Background(), s.Release, flavor, t.values); err != nil {
+	if _, err := templates.Render(s.Context(), s.Release, flavor, t.values); err != nil {
 		report(Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "give the field a value of the type that Cluster API has for it"})
 	}
 }

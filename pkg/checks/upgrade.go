@@ -36,7 +36,7 @@ func (s *Subject) upgrade() *upgrade {
 		if s.Previous == nil {
 			return
 		}
-		u := &upgrade{before: &Subject{Release: s.Previous, With: s.With, Config: s.Config}}
+		u := &upgrade{before: &Subject{Release: s.Previous, With: s.With, Config: s.Config, ctx: s.Context()}}
 		_, err := s.Components()
 		_, errBefore := u.before.Components()
 		if err == nil && errBefore == nil {

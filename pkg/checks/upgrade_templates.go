@@ -126,7 +126,7 @@ var classChanged = upgradeCheck("class-changed", Error, "A ClusterClass can take
 						continue
 					}
 					if isClass(o) {
-						t.reportClassChange(old, o, report)
+						t.reportClassChange(s.Context(), old, o, report)
 					} else if strings.HasSuffix(o.GetKind(), clusterv1.TemplateSuffix) && !equality.Semantic.DeepEqual(old.Object["spec"], o.Object["spec"]) {
 						report(Finding{Place: o.place("spec"), Severity: Warning,
 							Message: "the template is another under the name of before: who applies the new class is refused where the kind is immutable, and else all machines of all Clusters of the class roll over",
@@ -139,8 +139,7 @@ var classChanged = upgradeCheck("class-changed", Error, "A ClusterClass can take
 
 // reportClassChange lets the webhook judge a class as it would where the one before is installed, and
 // compares the variables that Clusters of the class may have set.
-func (t *template) reportClassChange(before, after object, report Report) {
-	ctx := context.Background()
+func (t *template) reportClassChange(ctx context.Context, before, after object, report Report) {
 	old, errBefore := topology.Class(ctx, &before.Unstructured)
 	now, err := topology.Class(ctx, &after.Unstructured)
 	if err != nil || errBefore != nil {

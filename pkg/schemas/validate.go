@@ -97,10 +97,13 @@ func (v *version) celRules(structural *structuralschema.Structural) *cel.Validat
 // Validate holds an object against the schema of its kind as an API server does when it is created:
 // it drops unknown fields and nulls, sets defaults, and then looks at types, limits, keys of lists and, where
 // all that is right, rules in CEL. The object stays as it is. Nothing is wrong with objects whose
-// kind is not known. The error is that of a version that is not served, or of a schema that can't be used.
+// kind is not known. The error is that of the context, of a version that is not served, or of a schema that can't be used.
 //
 // Source: Kubernetes documentation, Custom Resources, "Extend the Kubernetes API with CustomResourceDefinitions".
 func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured) ([]Problem, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	gvk := object.GroupVersionKind()
 	kind, ok := k.Kind(gvk.GroupKind())
 	if !ok {

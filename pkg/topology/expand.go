@@ -79,6 +79,9 @@ func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Un
 	var made []unstructured.Unstructured
 	managed := false
 	for i := range objects {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if objects[i].GroupVersionKind().GroupKind() != clusterv1.GroupVersion.WithKind("Cluster").GroupKind() {
 			continue
 		}
