@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -32,7 +30,6 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	boundFetches()
 	boundMemory()
 	log.SetLogger(logr.Discard()) // Cluster API's own code logs through it, and complains where there is none
 	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
@@ -56,14 +53,6 @@ func boundMemoryTo(limit int64) {
 	}
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(limit)
-}
-
-// boundFetches lets a server that takes a connection and never answers hold nothing up for ever:
-// kustomize fetches remote bases through Go's default transport, which sets no limit.
-func boundFetches() {
-	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
-		transport.ResponseHeaderTimeout = 30 * time.Second
-	}
 }
 
 // run executes a command line and returns the exit status.

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// kustomizeState guards kustomize's schema, which is a global of its library: two kustomizations
-// that ran at once could read each other's.
+// kustomizeState guards what is global while a kustomization runs: kustomize's schema, which two
+// kustomizations at once could read of each other, and Go's default transport (boundFetches).
 var kustomizeState sync.Mutex
 
 // KustomizeError says that a kustomization did not build.
@@ -80,6 +80,7 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	kustomizeState.Lock()
 	defer kustomizeState.Unlock()
+	defer boundFetches()()
 	disk := &guardedDisk{FileSystem: filesys.MakeFsOnDisk(), tree: t, existing: clones()}
 	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
 	if err != nil {
