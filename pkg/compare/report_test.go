@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // demo returns a release of testdata.
-func demo(t *testing.T, folder, version string) *release.Release {
+func demo(t testing.TB, folder, version string) *release.Release {
 	t.Helper()
 	dir := filepath.Join("testdata", folder)
 	entries, err := os.ReadDir(dir)

@@ -6,7 +6,7 @@ import (
 )
 
 // JSONValue returns a YAML value as what JSON would have made of it: that is what Kubernetes knows.
-// Numbers are int64 or float64, times are texts, and keys are texts; a key that is none, which
+// Numbers are int64 or float64 (an integer that int64 does not hold is a float64), times are texts, and keys are texts; a key that is none, which
 // Kubernetes would refuse, is written as one. Maps and lists are changed in place where they can be.
 func JSONValue(value any) any {
 	switch v := value.(type) {
@@ -26,6 +26,8 @@ func JSONValue(value any) any {
 		}
 	case int:
 		return int64(v)
+	case uint64:
+		return float64(v)
 	case time.Time:
 		return v.Format(time.RFC3339Nano)
 	}
