@@ -25,7 +25,7 @@ func candidates(releases []*release.Release) ([]*release.Release, error) {
 			problems = append(problems, err)
 			continue
 		}
-		twin := sameVersion(checked, r)
+		twin := ofVersion(checked, r.Provider, r.Version)
 		if twin == nil {
 			checked = append(checked, r)
 			continue
@@ -52,10 +52,11 @@ func candidate(given *release.Release) (*release.Release, error) {
 	return r, errors.Join(missing...)
 }
 
-func sameVersion(releases []*release.Release, r *release.Release) *release.Release {
-	for _, other := range releases {
-		if other.Provider == r.Provider && other.Version == r.Version {
-			return other
+// ofVersion returns the release of a provider and version, or nil.
+func ofVersion(releases []*release.Release, provider release.Provider, version string) *release.Release {
+	for _, r := range releases {
+		if r.Provider == provider && r.Version == version {
+			return r
 		}
 	}
 	return nil

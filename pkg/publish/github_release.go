@@ -297,7 +297,7 @@ func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *g
 	text, adopted := g.text(listed, b.version)
 	if text.body == "" {
 		var warning string
-		if text.body, warning = g.opts.notes(ctx, b, g.notesSource(listed)); warning != "" {
+		if text.body, warning = g.opts.notes(ctx, b, g.history(listed)); warning != "" {
 			done.warnings = append(done.warnings, warning)
 		}
 	}
@@ -331,11 +331,20 @@ func (g *githubRepository) publishRound(ctx context.Context, b *bundle, there *g
 	return done, nil
 }
 
-// notesSource returns the releases of the repository that notes are made against.
-func (g *githubRepository) notesSource(listed []*github.RepositoryRelease) notesSource {
-	return notesSource{
+// Previous implements Publisher.
+func (g *githubRepository) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	listed, err := g.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.opts.checkedAgainst(ctx, releases, g.history(listed))
+}
+
+// history returns the public releases of the repository.
+func (g *githubRepository) history(listed []*github.RepositoryRelease) history {
+	return history{
 		place: g.url(),
-		versions: func(context.Context) ([]string, error) {
+		versions: func(context.Context, release.Provider) ([]string, error) {
 			var versions []string
 			for _, r := range listed {
 				if !r.GetDraft() && isComplete(r) {

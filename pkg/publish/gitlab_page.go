@@ -132,7 +132,7 @@ func (g *gitlabPackage) makePage(ctx context.Context, b *bundle) (*PagePlan, str
 		}
 		if there == nil {
 			var text string
-			text, warning = g.opts.notes(ctx, b, notesSource{place: g.url(), versions: g.versions, fetch: g.Fetch})
+			text, warning = g.opts.notes(ctx, b, g.history())
 			plan.Action = Create
 			last = g.createPage(ctx, b, text, wanted)
 		} else {

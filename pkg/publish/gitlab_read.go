@@ -101,6 +101,20 @@ func (g *gitlabPackage) versions(ctx context.Context) ([]string, error) {
 	return versions, nil
 }
 
+// history returns the public releases of the package.
+func (g *gitlabPackage) history() history {
+	return history{
+		place:    g.url(),
+		versions: func(ctx context.Context, _ release.Provider) ([]string, error) { return g.versions(ctx) },
+		fetch:    g.Fetch,
+	}
+}
+
+// Previous implements Publisher.
+func (g *gitlabPackage) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	return g.opts.checkedAgainst(ctx, releases, g.history())
+}
+
 // names returns the files of a version, among which the components have to be, and the version where
 // the latest is asked for.
 func (g *gitlabPackage) names(ctx context.Context, version, componentsFile string) ([]string, string, error) {

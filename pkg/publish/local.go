@@ -51,8 +51,8 @@ func localPath(text string) (string, error) {
 
 // localRepository publishes to a repository in a folder.
 type localRepository struct {
-	folder  *folder
-	replace bool
+	folder *folder
+	opts   Options
 }
 
 func openLocal(text string, opts Options) (Publisher, error) {
@@ -61,8 +61,8 @@ func openLocal(text string, opts Options) (Publisher, error) {
 		return nil, err
 	}
 	return &localRepository{
-		folder:  &folder{root: root, disk: opts.disk, lockTimeout: opts.LockTimeout, tell: opts.tell},
-		replace: opts.Replace,
+		folder: &folder{root: root, disk: opts.disk, lockTimeout: opts.LockTimeout, tell: opts.tell},
+		opts:   opts,
 	}, nil
 }
 
@@ -76,7 +76,7 @@ func (l *localRepository) Plan(ctx context.Context, releases []*release.Release)
 }
 
 func (l *localRepository) plan(ctx context.Context, checked []*release.Release) (*Plan, error) {
-	plans, err := l.folder.planReleases(ctx, checked, l.replace)
+	plans, err := l.folder.planReleases(ctx, checked, l.opts.Replace)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +103,15 @@ func (l *localRepository) Publish(ctx context.Context, releases []*release.Relea
 		return nil, err
 	}
 	return &Result{Plan: *done, Commands: clusterctlCommands(done.Config.Path, checked)}, nil
+}
+
+// Previous implements Publisher.
+func (l *localRepository) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	return l.opts.checkedAgainst(ctx, releases, history{
+		place:    l.folder.root,
+		versions: func(_ context.Context, p release.Provider) ([]string, error) { return l.folder.versions(p), nil },
+		fetch:    l.Fetch,
+	})
 }
 
 // readBack finds the releases as clusterctl does, by their versions and by the clusterctl.yaml.

@@ -10,6 +10,7 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -50,6 +51,25 @@ func (o *ociRepository) Fetch(ctx context.Context, provider release.Provider, ve
 	return f.release, err
 }
 
+// Previous implements Publisher.
+func (o *ociRepository) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	return o.opts.checkedAgainst(ctx, releases, history{
+		place:    o.url(),
+		versions: func(ctx context.Context, _ release.Provider) ([]string, error) { return o.tags(ctx) },
+		fetch:    o.Fetch,
+	})
+}
+
+// tags returns all tags of the repository; where there is no repository yet there are none.
+func (o *ociRepository) tags(ctx context.Context) ([]string, error) {
+	var tags []string
+	err := o.repository.Tags(ctx, "", func(some []string) error { tags = append(tags, some...); return nil })
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, nil
+	}
+	return tags, o.failure("listing the tags of "+o.url(), err)
+}
+
 // readOCI returns the releases of all providers of a version, oci://HOST/REPOSITORY:VERSION.
 func readOCI(ctx context.Context, text string, opts Options) ([]found, error) {
 	o, version, err := newOCI(text, opts)
@@ -71,9 +91,9 @@ func (o *ociRepository) fetchAll(ctx context.Context, version string) ([]found, 
 
 func (o *ociRepository) fetch(ctx context.Context, version, componentsFile string, provider *release.Provider) (found, error) {
 	if version == "" || version == latest {
-		var tags []string
-		if err := o.repository.Tags(ctx, "", func(some []string) error { tags = append(tags, some...); return nil }); err != nil {
-			return found{}, o.failure("listing the tags of "+o.url(), err)
+		tags, err := o.tags(ctx)
+		if err != nil {
+			return found{}, err
 		}
 		slices.SortFunc(tags, func(a, b string) int { return compareVersions(b, a) })
 		i := slices.IndexFunc(tags, stable)

@@ -130,6 +130,14 @@ func (o *overrides) Publish(ctx context.Context, releases []*release.Release) (*
 	return &Result{Plan: *done, Commands: clusterctlCommands(o.opts.ClusterctlConfig, checked)}, nil
 }
 
+// Previous implements Publisher. What overrides a version is no release that users upgrade from: only
+// one that is named is looked at.
+func (o *overrides) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	return o.opts.checkedAgainst(ctx, releases, history{
+		versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil },
+	})
+}
+
 // Fetch implements Publisher. clusterctl looks overrides up by version only, so that there is no
 // latest one.
 func (o *overrides) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {

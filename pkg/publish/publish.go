@@ -23,6 +23,12 @@ type Publisher interface {
 	// does not get what was published.
 	Publish(ctx context.Context, releases []*release.Release) (*Result, error)
 
+	// Previous returns for each release the one that its users upgrade from, nil where there is none:
+	// that of Options.Previous or Options.NotesFrom or, without these, the highest version below it, of
+	// what is published here and of the releases themselves. For a version without a pre-release part
+	// it is one of these. Publish reads none of them again for its notes.
+	Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error)
+
 	// Fetch returns a published release. An empty version or "latest" is the one that clusterctl
 	// takes when it is asked for none. The error is release.ErrNoRelease where there is no such
 	// version.
@@ -51,8 +57,11 @@ type Options struct {
 	// Notes are the text of the release on servers that have one, in Markdown.
 	Notes string
 	// NotesFrom is the release that the notes are made against where Notes is empty, as Read takes it.
-	// Empty is the highest published version below; NoNotes makes no notes.
+	// Empty is Previous or, without that, the highest published version below; NoNotes makes no notes.
 	NotesFrom string
+	// Previous is the release that users upgrade from, as Read takes it. Empty is NotesFrom or, without
+	// that, the highest published version below; NoPrevious is none.
+	Previous string
 	// GitLabRelease makes a release of the project's as well, with links to the files of the package.
 	GitLabRelease bool
 	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
@@ -60,6 +69,8 @@ type Options struct {
 	// ToolVersion is this program's version, for the provenance.
 	ToolVersion string
 
+	// reads has the releases before, once they were read.
+	reads *reads
 	// remote is what tests put between this package and a server.
 	remote remote
 	// disk is what tests put between this package and the system.
@@ -102,6 +113,7 @@ func Open(to string, opts Options) (Publisher, error) {
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Minute
 	}
+	opts.reads = &reads{}
 	var forms []string
 	for _, t := range targets {
 		if t.open == nil {

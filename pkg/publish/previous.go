@@ -1,0 +1,191 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+const (
+	// NoPrevious as Options.Previous compares a release with none before it.
+	NoPrevious = "none"
+	// previousTime is how long the release before may take to be read.
+	previousTime = 2 * time.Minute
+)
+
+// history is where the releases that a place already has are read from.
+type history struct {
+	// place is the URL or folder of the place.
+	place string
+	// versions returns the versions that are public there.
+	versions func(ctx context.Context, provider release.Provider) ([]string, error)
+	// fetch returns what is public of a provider for a version; the error is release.ErrNoRelease where
+	// that is nothing.
+	fetch func(ctx context.Context, provider release.Provider, version string) (*release.Release, error)
+}
+
+// reads keeps releases that were read, so that each is read once. A nil *reads keeps nothing.
+type reads struct {
+	mu   sync.Mutex
+	kept map[string][]*release.Release
+}
+
+func (r *reads) get(key string, read func() ([]*release.Release, error)) ([]*release.Release, error) {
+	if r == nil {
+		return read()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if releases, ok := r.kept[key]; ok {
+		return releases, nil
+	}
+	releases, err := read()
+	if err == nil {
+		if r.kept == nil {
+			r.kept = map[string][]*release.Release{}
+		}
+		r.kept[key] = releases
+	}
+	return releases, err
+}
+
+// PreviousAt returns for each release the one before it at a location, as ReadWith takes it: that of
+// the same provider or, where there are several versions, the highest one below. It is nil for a
+// provider that has none there, and an error if no provider has one.
+func PreviousAt(ctx context.Context, location string, releases []*release.Release, opts Options) ([]*release.Release, error) {
+	there, err := opts.reads.get(location, func() ([]*release.Release, error) { return ReadWith(ctx, location, opts) })
+	if err != nil {
+		return nil, err
+	}
+	previous, found := make([]*release.Release, len(releases)), false
+	for i, r := range releases {
+		previous[i] = before(there, r)
+		found = found || previous[i] != nil
+	}
+	if !found && len(releases) > 0 {
+		return nil, fmt.Errorf("%s has no release before %s: it has %s", location, releases[0], listText(there))
+	}
+	return previous, nil
+}
+
+// PreviousInFolder returns for each release the highest version below it that is next to it in
+// dir/<label>/, where a build writes it. It is nil where there is none.
+func PreviousInFolder(ctx context.Context, dir string, releases []*release.Release) ([]*release.Release, error) {
+	p, err := openLocal(dir, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return p.Previous(ctx, releases)
+}
+
+// before returns the release before another one, of these: the only one of its provider, or that of
+// the highest version below.
+func before(all []*release.Release, r *release.Release) *release.Release {
+	var (
+		own      []*release.Release
+		versions []string
+	)
+	for _, other := range all {
+		if other.Provider == r.Provider {
+			own, versions = append(own, other), append(versions, other.Version)
+		}
+	}
+	if len(own) == 1 {
+		return own[0]
+	}
+	return ofVersion(own, r.Provider, versionBefore(versions, r.Version))
+}
+
+func listText(releases []*release.Release) string {
+	texts := make([]string, 0, len(releases))
+	for _, r := range releases {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// previous returns for each release the one that its users upgrade from, nil where there is none: the
+// checks of an upgrade and the notes are made against it. The location is the one that the user named;
+// without one it is the highest version below, of those that are public at a place and of the releases
+// themselves. For a version without a pre-release part it is one of these.
+func (o Options) previous(ctx context.Context, location string, releases []*release.Release, from history) ([]*release.Release, error) {
+	ctx, cancel := context.WithTimeout(ctx, previousTime)
+	defer cancel()
+	if location != "" {
+		if !sameServer(location, from.place) {
+			o.TokenFile = "" // it is for the server that is published to
+		}
+		return PreviousAt(ctx, location, releases, o)
+	}
+	previous := make([]*release.Release, len(releases))
+	for i, r := range releases {
+		versions, err := from.versions(ctx, r.Provider)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range releases {
+			if other.Provider == r.Provider {
+				versions = append(versions, other.Version)
+			}
+		}
+		version := versionBefore(versions, r.Version)
+		if version == "" {
+			continue
+		}
+		if previous[i] = ofVersion(releases, r.Provider, version); previous[i] != nil {
+			continue
+		}
+		read, err := o.reads.get(r.Provider.Label()+" "+version, func() ([]*release.Release, error) {
+			one, err := from.fetch(ctx, r.Provider, version)
+			return []*release.Release{one}, err
+		})
+		if errors.Is(err, release.ErrNoRelease) {
+			continue // a provider that is new
+		}
+		if err != nil {
+			return nil, err
+		}
+		previous[i] = read[0]
+	}
+	return previous, nil
+}
+
+// checkedAgainst implements Publisher.Previous for a place.
+func (o Options) checkedAgainst(ctx context.Context, releases []*release.Release, from history) ([]*release.Release, error) {
+	location := o.Previous
+	if location == "" && o.NotesFrom != NoNotes {
+		location = o.NotesFrom
+	}
+	if location == NoPrevious {
+		return make([]*release.Release, len(releases)), nil
+	}
+	o.tell("reading the release before")
+	return o.previous(ctx, location, releases, from)
+}
+
+// versionBefore returns the highest version below another one, or "".
+func versionBefore(versions []string, version string) string {
+	before := ""
+	for _, v := range versions {
+		if _, err := release.ParseVersion(v); err != nil || stable(version) && !stable(v) || compareVersions(v, version) >= 0 {
+			continue
+		}
+		if before == "" || compareVersions(v, before) > 0 {
+			before = v
+		}
+	}
+	return before
+}
+
+// sameServer says whether two URLs are of one server.
+func sameServer(a, b string) bool {
+	x, xErr := url.Parse(a)
+	y, yErr := url.Parse(b)
+	return xErr == nil && yErr == nil && x.Host != "" && x.Scheme == y.Scheme && strings.EqualFold(x.Host, y.Host)
+}
