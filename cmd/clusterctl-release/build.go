@@ -21,7 +21,7 @@ type buildFlags struct {
 	images    []string
 	providers []string
 
-	skipChecks bool
+	gate gateFlags
 }
 
 func newBuildCommand() *cobra.Command {
@@ -33,13 +33,21 @@ func newBuildCommand() *cobra.Command {
 components YAML (one namespace, provider labels, images of the release), metadata.yaml, the cluster
 templates and the ClusterClasses. The folder is laid out as clusterctl's local repositories are.
 
-The release is checked first, and one with errors is not written. Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
+The release is checked first, also as an upgrade from the release before, and one with errors is not
+written. The release before is the one that --previous names. Without it, it is the highest version below
+that earlier builds left next to it in DIR/<provider label>/, for a version without a pre-release part
+one of these; a fresh DIR has none, and then the upgrade is checked by publish.
+
+Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
 folder before is replaced as a whole.`,
 		Example: `  # Every provider of the tree
   clusterctl release build --version v0.1.0
 
   # One of several, with an image that was just pushed
-  clusterctl release build --version v0.1.0 --provider bootstrap-demo --image controller=ghcr.io/example/demo:v0.1.0`,
+  clusterctl release build --version v0.1.0 --provider bootstrap-demo --image controller=ghcr.io/example/demo:v0.1.0
+
+  # With the upgrade from what users have
+  clusterctl release build --version v0.2.0 --previous https://github.com/example/cluster-api-provider-demo/releases/latest`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBuild(cmd, flags) },
 	}
@@ -48,7 +56,7 @@ folder before is replaced as a whole.`,
 	cmd.Flags().StringVarP(&flags.output, "output", "o", filepath.Join("out", "release"), "folder to write the release to")
 	cmd.Flags().StringArrayVar(&flags.images, "image", nil, "image to release instead of the tree's, as NAME=REFERENCE (repeat for more)")
 	cmd.Flags().StringSliceVar(&flags.providers, "provider", nil, "label of a provider to build, e.g. infrastructure-libvirt (default: all)")
-	addSkipChecksFlag(cmd, &flags.skipChecks)
+	addGateFlags(cmd, &flags.gate, "the highest version below in the output folder")
 	_ = cmd.MarkFlagRequired("version")
 	return cmd
 }
@@ -80,7 +88,16 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	for _, note := range result.Notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", note.Provider, note.Message)
 	}
-	if err := requireChecked(cmd, result.Releases, config, flags.skipChecks); err != nil {
+	previous, err := flags.gate.readPrevious(cmd, func() ([]*release.Release, error) {
+		if flags.gate.previous != "" {
+			return publish.PreviousAt(cmd.Context(), flags.gate.previous, result.Releases, publish.Options{})
+		}
+		return publish.PreviousInFolder(cmd.Context(), flags.output, result.Releases)
+	})
+	if err != nil {
+		return err
+	}
+	if err := flags.gate.requireChecked(cmd, result.Releases, previous, config); err != nil {
 		return err
 	}
 	// Everything is built and checked before anything is written: a tree with a broken provider leaves no half release.

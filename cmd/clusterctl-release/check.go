@@ -158,25 +158,31 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 		return nil, nil, err
 	}
 	sources := newSources(cmd.Context(), config)
-	previous, err := readPrevious(cmd, flags.previous, options)
-	if err != nil {
-		return nil, nil, err
-	}
 	with, err := readReleasesWith(cmd, flags.with, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--with: %w", err)
 	}
-	var subjects []*checks.Subject
+	var releases []*release.Release
 	var folders []string
 	for _, arg := range args {
-		releases, err := publish.ReadWith(cmd.Context(), arg, options)
+		there, err := publish.ReadWith(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, r := range releases {
-			subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[r.Provider.Label()], With: with, Config: configOf(config, r), Source: sources.of(r)})
+		for _, r := range there {
+			releases = append(releases, r)
 			folders = append(folders, folderOf(arg, r))
 		}
+	}
+	previous := make([]*release.Release, len(releases))
+	if flags.previous != "" {
+		if previous, err = publish.PreviousAt(cmd.Context(), flags.previous, releases, options); err != nil {
+			return nil, nil, fmt.Errorf("--previous: %w", err)
+		}
+	}
+	var subjects []*checks.Subject
+	for i, r := range releases {
+		subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[i], With: with, Config: configOf(config, r), Source: sources.of(r)})
 	}
 	return subjects, folders, nil
 }
@@ -241,25 +247,6 @@ func (s sources) of(r *release.Release) *checks.Source {
 	return s.source
 }
 
-// readPrevious reads the releases before, by their providers' labels.
-func readPrevious(cmd *cobra.Command, location string, options publish.Options) (map[string]*release.Release, error) {
-	if location == "" {
-		return nil, nil
-	}
-	releases, err := publish.ReadWith(cmd.Context(), location, options)
-	if err != nil {
-		return nil, fmt.Errorf("--previous: %w", err)
-	}
-	previous := map[string]*release.Release{}
-	for _, r := range releases {
-		if other, ok := previous[r.Provider.Label()]; ok {
-			return nil, &usageError{err: fmt.Errorf("--previous %s has %s and %s: name one version's folder", location, other, r)}
-		}
-		previous[r.Provider.Label()] = r
-	}
-	return previous, nil
-}
-
 // folderOf returns where the files of a release are that was read from a location, or "".
 func folderOf(location string, r *release.Release) string {
 	for _, candidate := range []string{location, filepath.Join(location, r.Version), filepath.Join(location, r.Provider.Label(), r.Version)} {
@@ -291,39 +278,4 @@ func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string
 		})
 	}
 	return found, group.Wait()
-}
-
-// addSkipChecksFlag adds the flag by which a command does without checks.
-func addSkipChecksFlag(cmd *cobra.Command, skip *bool) {
-	cmd.Flags().BoolVar(skip, "skip-checks", false, "do it without checking the release first")
-}
-
-// requireChecked refuses releases with errors, and shows them; warnings and notes are counted.
-func requireChecked(cmd *cobra.Command, releases []*release.Release, config *release.Config, skip bool) error {
-	stderr := cmd.ErrOrStderr()
-	if skip {
-		fmt.Fprintln(stderr, "warning: THE CHECKS ARE SKIPPED (--skip-checks): nobody knows whether clusterctl can use this release")
-		return nil
-	}
-	subjects := make([]*checks.Subject, 0, len(releases))
-	sources := newSources(cmd.Context(), config)
-	for _, r := range releases {
-		subjects = append(subjects, &checks.Subject{Release: r, With: releases, Config: configOf(config, r), Source: sources.of(r)})
-	}
-	found, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
-	if err != nil {
-		return err
-	}
-	if found.Count(checks.Error) == 0 {
-		if n := found.Count(checks.Warning); n > 0 {
-			fmt.Fprintf(stderr, "note: warnings of the checks: %d; `clusterctl release check` shows them\n", n)
-		}
-		return nil
-	}
-	found.Color = wantsColor(stderr)
-	if err := found.Write("text", stderr); err != nil {
-		return err
-	}
-	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: mend them, or turn off what is right as it is in "+release.ConfigFile)
-	return &findingsError{}
 }

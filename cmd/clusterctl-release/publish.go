@@ -20,13 +20,13 @@ type publishFlags struct {
 	plan             bool
 	replace          bool
 	clusterctlConfig string
-	skipChecks       bool
 	tokenFile        string
 	commit           string
 	notes            string
 	notesFrom        string
 	gitlabRelease    bool
 	signKey          string
+	gate             gateFlags
 }
 
 func newPublishCommand() *cobra.Command {
@@ -37,6 +37,9 @@ func newPublishCommand() *cobra.Command {
 		Long: `Publish puts releases where clusterctl installs them from, and then reads them back through
 clusterctl's own client. A RELEASE is a version folder (<label>/<version>), a folder with several of
 them, or clusterctl's own URL of a provider.
+
+The releases are checked first, also as upgrades from the release before: that of --previous, of
+--notes-from or, without these, the highest published version below. One with errors is refused.
 
 A version is visible as a whole or not at all. Publishing the same bytes again does nothing; a
 version that is published with other bytes is refused.
@@ -72,10 +75,10 @@ PLACE is one of
 	addTokenFileFlag(cmd, &flags.tokenFile)
 	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
 	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: what changed since the release before)")
-	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: the highest published version below)")
+	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest published version below)")
 	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: make a release of the project with links to the files, too")
 	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
-	addSkipChecksFlag(cmd, &flags.skipChecks)
+	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest published version below; none for overrides")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
@@ -93,7 +96,7 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
 		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, ToolVersion: toolVersion(),
-		NotesFrom: flags.notesFrom, GitLabRelease: flags.gitlabRelease,
+		NotesFrom: flags.notesFrom, Previous: flags.gate.previous, GitLabRelease: flags.gitlabRelease,
 	}
 	if flags.notes != "" {
 		notes, err := os.ReadFile(flags.notes)
@@ -118,7 +121,13 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	if err != nil {
 		return "", err
 	}
-	refused := requireChecked(cmd, releases, config, flags.skipChecks)
+	previous, err := flags.gate.readPrevious(cmd, func() ([]*release.Release, error) {
+		return publisher.Previous(cmd.Context(), releases)
+	})
+	if err != nil {
+		return "", err
+	}
+	refused := flags.gate.requireChecked(cmd, releases, previous, config)
 	if flags.plan {
 		plan, err := publisher.Plan(cmd.Context(), releases)
 		if err != nil {

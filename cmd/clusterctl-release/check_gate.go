@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/report"
+)
+
+// gateFlags say how build and publish check a release before they write it.
+type gateFlags struct {
+	skip     bool
+	previous string
+}
+
+// addGateFlags adds the flags of the checks; byDefault says which release before is taken without --previous.
+func addGateFlags(cmd *cobra.Command, flags *gateFlags, byDefault string) {
+	cmd.Flags().BoolVar(&flags.skip, "skip-checks", false, "do it without checking the release first")
+	cmd.Flags().StringVar(&flags.previous, "previous", "", "the release before, from which users upgrade, or \""+publish.NoPrevious+"\" to check no upgrade (default: "+byDefault+")")
+}
+
+// readPrevious reads the releases before with the function of a command. One that the user named has
+// to be readable; without another one the upgrade is not checked, and a warning says so.
+func (f gateFlags) readPrevious(cmd *cobra.Command, read func() ([]*release.Release, error)) ([]*release.Release, error) {
+	if f.skip || f.previous == publish.NoPrevious {
+		return nil, nil
+	}
+	previous, err := read()
+	switch {
+	case err == nil:
+		return previous, nil
+	case f.previous != "":
+		return nil, fmt.Errorf("--previous: %w", err)
+	case cmd.Context().Err() != nil:
+		return nil, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "warning: the upgrade is not checked, as the release before can't be read (--previous names another one): %v\n", err)
+	return nil, nil
+}
+
+// requireChecked refuses releases with errors, and shows them; warnings and notes are counted. The
+// releases before are in the order of the releases, nil where there is none.
+func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*release.Release, config *release.Config) error {
+	stderr := cmd.ErrOrStderr()
+	if f.skip {
+		fmt.Fprintln(stderr, "warning: THE CHECKS ARE SKIPPED (--skip-checks): nobody knows whether clusterctl can use this release")
+		return nil
+	}
+	if previous == nil {
+		previous = make([]*release.Release, len(releases))
+	}
+	subjects := make([]*checks.Subject, 0, len(releases))
+	sources := newSources(cmd.Context(), config)
+	for i, r := range releases {
+		subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[i], With: releases, Config: configOf(config, r), Source: sources.of(r)})
+		if previous[i] != nil {
+			fmt.Fprintf(stderr, "note: %s is checked as an upgrade from %s\n", r, previous[i].Version)
+		}
+	}
+	found, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
+	if err != nil {
+		return err
+	}
+	if found.Count(checks.Error) == 0 {
+		if n := found.Count(checks.Warning); n > 0 {
+			fmt.Fprintf(stderr, "note: warnings of the checks: %d; `clusterctl release check` shows them\n", n)
+		}
+		return nil
+	}
+	found.Color = wantsColor(stderr)
+	if err := found.Write("text", stderr); err != nil {
+		return err
+	}
+	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: mend them, or turn off what is right as it is in "+release.ConfigFile)
+	if from := upgradesWithErrors(found, previous); len(from) > 0 {
+		fmt.Fprintf(stderr, "--previous %s goes on without the checks of the upgrade from %s: its users then meet these errors in `clusterctl upgrade apply`, which may stop when the old manager is deleted and the new one is not installed yet\n",
+			publish.NoPrevious, strings.Join(from, " and "))
+	}
+	return &findingsError{}
+}
+
+// upgradesWithErrors names the releases before from which an upgrade has errors.
+func upgradesWithErrors(found *report.Report, previous []*release.Release) []string {
+	var from []string
+	for i, e := range found.Entries {
+		if slices.ContainsFunc(e.Findings, func(f checks.Finding) bool {
+			check, err := checks.Find(f.ID)
+			return err == nil && check.Group == checks.Upgrade && f.Severity == checks.Error
+		}) {
+			from = append(from, previous[i].String())
+		}
+	}
+	return from
+}
