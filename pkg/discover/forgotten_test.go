@@ -3,6 +3,7 @@ package discover_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
@@ -52,7 +53,11 @@ func TestNothingIsForgotten(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					named += len(paths)
+					for _, path := range paths {
+						if !strings.Contains("/"+path, "/e2e/") { // where no template is looked for
+							named++
+						}
+					}
 				}
 			}
 			config.Providers[i].Templates, config.Providers[i].ClusterClasses = nil, nil

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -42,15 +43,19 @@ func managerImages(result resmap.ResMap) []string {
 }
 
 // identify returns the provider that a kustomization's result is, by its provider label, or else by
-// its CRDs and the tree's name.
-func identify(t *tree.Tree, dir string, result resmap.ResMap) Provider {
+// the file that the build files make of it, by its CRDs and by the tree's name.
+func identify(t *tree.Tree, dir string, result resmap.ResMap, file string) Provider {
 	p := Provider{ProviderConfig: release.ProviderConfig{Kustomize: dir}}
 	label := commonLabel(result)
 	if provider, err := release.ParseLabel(label); err == nil {
 		p.Name, p.Type = provider.Name, provider.Type
 		return p
 	}
-	p.Type = typeByGroups(result)
+	of, named := typeByFile(file)
+	p.Type = of
+	if !named {
+		p.Type = typeByGroups(result)
+	}
 	p.Name = label
 	if p.Provider().Validate() != nil {
 		p.Name = nameByModule(t)
@@ -114,6 +119,16 @@ func typeByGroups(result resmap.ResMap) clusterctlv1.ProviderType {
 	return clusterctlv1.RuntimeExtensionProviderType
 }
 
+// typeByFile returns the provider type whose components YAML has a name.
+func typeByFile(name string) (clusterctlv1.ProviderType, bool) {
+	for _, of := range release.ProviderTypes() {
+		if (release.Provider{Type: of}).ComponentsFile() == name {
+			return of, true
+		}
+	}
+	return "", false
+}
+
 // moduleName is how repositories of providers are called.
 var moduleName = regexp.MustCompile(`^(?:cluster-api-)?(?:(?:bootstrap|control-plane|infrastructure|ipam|addon)-)?(?:provider-)?([a-z0-9-]+)$`)
 
@@ -131,6 +146,29 @@ func nameByModule(t *tree.Tree) string {
 		}
 	}
 	return "provider"
+}
+
+// contractOf returns the newest contract that clusterctl installs and that a CRD in a result carries,
+// or "" where there is none. Core Cluster API's own CRDs carry none: their contract is their version.
+func contractOf(result resmap.ResMap) string {
+	contracts := metadata.KnownContracts()
+	best := -1
+	for _, resource := range result.Resources() {
+		if resource.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if group, _ := resource.GetString("spec.group"); group == clusterv1.GroupVersion.Group {
+			return clusterv1.GroupVersion.Version
+		}
+		for label := range resource.GetLabels() {
+			contract, _ := strings.CutPrefix(label, clusterv1.GroupVersion.Group+"/")
+			best = max(best, slices.Index(contracts, contract))
+		}
+	}
+	if best < 0 {
+		return ""
+	}
+	return contracts[best]
 }
 
 // setImages lists the manager's images, so that they get the release's version as their tag.

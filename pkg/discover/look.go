@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/resmap"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -34,18 +35,25 @@ type Provider struct {
 	Remarks []string
 	// unplaced are images that clusterctl would refuse under the name they have.
 	unplaced []string
+	// contract is the newest contract that the CRDs carry, or "".
+	contract string
+	// builtBy, metadataBy and templatesBy are where build files say that the kustomization, the
+	// metadata.yaml and the templates are released, or "".
+	builtBy, metadataBy, templatesBy string
 }
 
 // Look builds the kustomizations of a tree and returns the providers that they give, in the order
 // of clusterctl's provider types and then of their paths, with the metadata, templates and classes
-// that go with them. progress is told what is being built. The error is ErrNoProvider where there is none.
+// that go with them. What the tree's build files release goes first. progress is told what is being
+// built. The error is ErrNoProvider where there is none.
 func Look(ctx context.Context, t *tree.Tree, progress func(string)) (*Found, error) {
 	s, err := scan(t)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{tree: t, scan: s, found: &Found{}, results: map[string]resmap.ResMap{}}
-	for _, dir := range s.candidates() {
+	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string]resmap.ResMap{}, kindsOf: map[string][2]bool{}}
+	l.components = l.evidence.released(isComponents)
+	for _, dir := range l.candidates() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -53,10 +61,10 @@ func Look(ctx context.Context, t *tree.Tree, progress func(string)) (*Found, err
 		l.try(dir)
 	}
 	if len(l.found.Providers) == 0 {
-		return nil, fmt.Errorf("%w in %s: none of its %d kustomizations gives a Deployment with a container called \"manager\"%s",
-			ErrNoProvider, t.Display("."), len(s.kustomizations), indented(l.found.Doubts))
+		return nil, l.noProvider()
 	}
-	l.addMetadata()
+	l.mentionOthers()
+	l.addMetadata(ctx)
 	l.addTemplates()
 	sort.SliceStable(l.found.Providers, func(i, j int) bool {
 		return l.found.Providers[i].Type.Order() < l.found.Providers[j].Type.Order()
@@ -66,11 +74,44 @@ func Look(ctx context.Context, t *tree.Tree, progress func(string)) (*Found, err
 
 // look is one look at a tree.
 type look struct {
-	tree  *tree.Tree
-	scan  *scanned
-	found *Found
+	tree     *tree.Tree
+	scan     *scanned
+	evidence *evidence
+	// components are the components YAMLs that the build files make.
+	components []asset
+	found      *Found
 	// results are those of kustomizations that give no provider.
 	results map[string]resmap.ResMap
+	// kindsOf says of files whether they have a Cluster and a ClusterClass.
+	kindsOf map[string][2]bool
+	// broken are the kustomizations that do not build, with the reasons.
+	broken []string
+}
+
+// candidates returns the folders that may give a provider or a flavor: those that the build files
+// make a components YAML of, then those that their place tells.
+func (l *look) candidates() []string {
+	var dirs []string
+	for _, a := range l.components {
+		if a.kustomize != "" && !slices.Contains(dirs, a.kustomize) {
+			dirs = append(dirs, a.kustomize)
+		}
+	}
+	for _, dir := range l.scan.candidates() {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// releasedFrom returns the components YAML that the build files make of a kustomization.
+func (l *look) releasedFrom(dir string) (asset, bool) {
+	i := slices.IndexFunc(l.components, func(a asset) bool { return a.kustomize == dir })
+	if i < 0 {
+		return asset{}, false
+	}
+	return l.components[i], true
 }
 
 // try builds a kustomization and keeps what it gives.
@@ -81,9 +122,11 @@ func (l *look) try(dir string) {
 			return
 		}
 	}
+	released, isReleased := l.releasedFrom(dir)
 	result, err := l.tree.Kustomize(dir)
 	if err != nil {
-		if l.scan.isRoot(dir) {
+		if isReleased || l.scan.isRoot(dir) {
+			l.broken = append(l.broken, dir)
 			l.doubt("%s does not build: %v", dir, err)
 		}
 		return
@@ -93,15 +136,53 @@ func (l *look) try(dir string) {
 		l.results[dir] = result
 		return
 	}
-	p := identify(l.tree, dir, result)
+	p := identify(l.tree, dir, result, released.name)
 	for _, other := range l.found.Providers {
 		if other.Provider() == p.Provider() {
 			l.doubt("%s gives %s too; %s is taken", dir, p.Provider().Label(), other.Kustomize)
 			return
 		}
 	}
+	switch isTest := slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return name == "test" || name == "tests" }); {
+	case isReleased:
+		p.builtBy = released.place
+	case isTest && p.Type == clusterctlv1.RuntimeExtensionProviderType:
+		l.doubt("%s gives %s, which looks like an extension for tests: it is left out", dir, p.Provider().Label())
+		return
+	case l.hasReleased() && len(p.Remarks) > 0:
+		l.doubt("%s has a manager without a provider's label, and %s does not release it: it is left out", dir, l.buildFile())
+		return
+	case l.hasReleased():
+		p.Remarks = append(p.Remarks, fmt.Sprintf("%s does not release it: take the entry out if it is not to be released.", l.buildFile()))
+	}
 	p.setImages(images)
+	p.contract = contractOf(result)
 	l.found.Providers = append(l.found.Providers, p)
+}
+
+// hasReleased says whether a provider was found that the build files release.
+func (l *look) hasReleased() bool {
+	return slices.ContainsFunc(l.found.Providers, func(p Provider) bool { return p.builtBy != "" })
+}
+
+// buildFile returns the first build file that releases a provider.
+func (l *look) buildFile() string {
+	for _, p := range l.found.Providers {
+		if file, _, ok := strings.Cut(p.builtBy, ":"); ok {
+			return file
+		}
+	}
+	return ""
+}
+
+// mentionOthers names the other YAML files that the build files make of kustomizations for a release.
+func (l *look) mentionOthers() {
+	for _, a := range l.evidence.released(func(name string) bool { return path.Ext(name) == ".yaml" }) {
+		taken := slices.ContainsFunc(l.found.Providers, func(p Provider) bool { return p.Kustomize == a.kustomize })
+		if a.use == forReleases && a.kustomize != "" && !taken && !isComponents(a.name) && !release.IsClusterTemplate(a.name) && !release.IsClusterClass(a.name) {
+			l.doubt("%s also releases %s: release it with 'kustomize: %s' and 'as: %s' under files", a.place, a.name, a.kustomize, a.name)
+		}
+	}
 }
 
 // doubt records what could not be told.
@@ -109,24 +190,10 @@ func (l *look) doubt(format string, args ...any) {
 	l.found.Doubts = append(l.found.Doubts, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// addMetadata gives each provider the nearest metadata.yaml, from its own folder upwards.
-func (l *look) addMetadata() {
-	for i := range l.found.Providers {
-		p := &l.found.Providers[i]
-		p.Metadata = ""
-		for dir := p.Kustomize; ; dir = path.Dir(dir) {
-			if file := path.Join(dir, release.MetadataFile); slices.Contains(l.scan.files, file) {
-				p.Metadata = file
-				break
-			}
-			if dir == "." {
-				break
-			}
-		}
-		if p.Metadata == "" {
-			p.Remarks = append(p.Remarks, "No metadata.yaml was found: begin it with `clusterctl release metadata add`.")
-		}
-	}
+// noProvider returns the error for a tree without a provider.
+func (l *look) noProvider() error {
+	return fmt.Errorf("%w in %s: none of its %d kustomizations gives a Deployment with a container called \"manager\"%s",
+		ErrNoProvider, l.tree.Display("."), len(l.scan.kustomizations), indented(l.found.Doubts))
 }
 
 // indented returns lines to put below a message, or "".

@@ -96,7 +96,7 @@ var lookCases = []struct {
 		remarks: []string{
 			"Name and type are guessed: no object has the label cluster.x-k8s.io/provider",
 			`Clusterctl refuses the image "controller:latest"`,
-			"No metadata.yaml was found: begin it with `clusterctl release metadata add`",
+			"No metadata.yaml was found: begin it with `clusterctl release metadata add --version v0.1.0 --contract v1beta2`",
 		},
 		golden: true,
 	},
@@ -235,7 +235,7 @@ var lookCases = []struct {
 }
 
 func TestLook(t *testing.T) {
-	for _, tc := range append(slices.Clone(lookCases), templateCases...) {
+	for _, tc := range slices.Concat(lookCases, templateCases, evidenceCases) {
 		t.Run(tc.name, func(t *testing.T) {
 			found := look(t, tc.files)
 			if got := summary(found); !reflect.DeepEqual(got, tc.want) {

@@ -20,29 +20,43 @@ import (
 type scanned struct {
 	// kustomizations are the folders that each folder with a kustomization takes as a base.
 	kustomizations map[string][]string
-	// files are the YAML files that no kustomization is made of.
+	// listed are all files and folders that each of them names.
+	listed map[string][]string
+	// files are the YAML files that no kustomization is made of, without those in folders set aside.
 	files []string
+	// all are the files of the tree, those of its tests among them, and without those of hidden folders.
+	all []string
+	// buildFiles are the files that may say what the tree releases.
+	buildFiles []string
 }
 
 // scan reads a tree's folders and kustomizations.
 func scan(t *tree.Tree) (*scanned, error) {
-	s := &scanned{kustomizations: map[string][]string{}}
+	s := &scanned{kustomizations: map[string][]string{}, listed: map[string][]string{}}
 	root := os.DirFS(t.Root())
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("looking at %s: %w", t.Display(name), err)
 		}
 		base := path.Base(name)
+		aside := isAside(path.Dir(name))
 		if entry.IsDir() {
-			if name != "." && tree.IsAside(base) {
+			if name != "." && name != ".github" && (strings.HasPrefix(base, ".") || base == "vendor" || base == "node_modules") {
 				return fs.SkipDir
 			}
 			return nil
 		}
+		if isBuildFile(name) && (!aside || strings.HasPrefix(name, ".github/workflows/")) {
+			s.buildFiles = append(s.buildFiles, name)
+		}
+		if strings.HasPrefix(name, ".github/") {
+			return nil
+		}
+		s.all = append(s.all, name)
 		switch {
 		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
-			s.kustomizations[path.Dir(name)] = bases(root, name)
-		case path.Ext(base) == ".yaml":
+			s.addKustomization(root, name)
+		case path.Ext(base) == ".yaml" && !aside:
 			s.files = append(s.files, name)
 		}
 		return nil
@@ -50,25 +64,36 @@ func scan(t *tree.Tree) (*scanned, error) {
 	return s, err
 }
 
-// bases returns the folders that a kustomization takes as its bases.
-func bases(root fs.FS, file string) []string {
+// isAside says whether a folder is, or is below, one in which nothing that a tree releases is kept.
+func isAside(dir string) bool {
+	return dir != "." && slices.ContainsFunc(strings.Split(dir, "/"), tree.IsAside)
+}
+
+// addKustomization records what a kustomization is made of.
+func (s *scanned) addKustomization(root fs.FS, file string) {
+	dir := path.Dir(file)
+	s.kustomizations[dir] = nil
 	data, err := fs.ReadFile(root, file)
 	if err != nil {
-		return nil // building it says why
+		return // building it says why
 	}
 	var kustomization types.Kustomization
 	if err := yaml.Unmarshal(data, &kustomization); err != nil {
-		return nil // as above
+		return // as above
 	}
 	kustomization.FixKustomization()
-	var dirs []string
 	for _, base := range append(kustomization.Resources, kustomization.Components...) {
-		dir := path.Join(path.Dir(file), filepath.ToSlash(base))
-		if info, err := fs.Stat(root, dir); err == nil && info.IsDir() {
-			dirs = append(dirs, dir)
+		name := path.Join(dir, filepath.ToSlash(base))
+		s.listed[dir] = append(s.listed[dir], name)
+		if info, err := fs.Stat(root, name); err == nil && info.IsDir() {
+			s.kustomizations[dir] = append(s.kustomizations[dir], name)
 		}
 	}
-	return dirs
+	for _, patch := range kustomization.Patches {
+		if patch.Path != "" {
+			s.listed[dir] = append(s.listed[dir], path.Join(dir, filepath.ToSlash(patch.Path)))
+		}
+	}
 }
 
 // reaches says whether a kustomization is built of another, at any remove.
@@ -91,8 +116,8 @@ func (s *scanned) reaches(from, to string) bool {
 
 // isRoot says whether no kustomization takes this one as a base.
 func (s *scanned) isRoot(dir string) bool {
-	for _, dirs := range s.kustomizations {
-		if slices.Contains(dirs, dir) {
+	for other, dirs := range s.kustomizations {
+		if slices.Contains(dirs, dir) && (!isAside(other) || isAside(dir)) {
 			return false
 		}
 	}
@@ -105,6 +130,7 @@ func (s *scanned) candidates() []string {
 	var defaults, roots []string
 	for dir := range s.kustomizations {
 		switch {
+		case isAside(dir):
 		case strings.HasSuffix("/"+dir, "/config/default"):
 			defaults = append(defaults, dir)
 		case s.isRoot(dir):

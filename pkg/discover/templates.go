@@ -1,91 +1,354 @@
 package discover
 
 import (
+	"bytes"
+	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/kustomize/api/resource"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// addTemplates gives the infrastructure providers the templates and classes of the tree.
+// addTemplates gives the infrastructure providers the templates and classes of the tree: those that
+// the build files release, or else those that their names and folders tell.
 func (l *look) addTemplates() {
-	byName := map[string]string{} // the file that each name of the release stands for
-	take := func(file, name string) bool {
-		if other, taken := byName[name]; taken {
-			l.doubt("%s would be released as %s, which is %s", file, name, other)
-			return false
-		}
-		byName[name] = file
-		return true
+	s := &selection{look: l, byName: map[string]asset{}}
+	s.takeReleased()
+	if !s.decided {
+		s.takeFiles()
+		s.takeKustomizations()
 	}
-	var flavors, classes []string
-	for _, file := range l.byDepth(l.scan.files) {
-		base := path.Base(file)
-		template, class := release.IsClusterTemplate(base), release.IsClusterClass(base)
-		isCluster, isClass := l.kinds(file)
-		switch {
-		case template && isCluster && take(file, base):
-			flavors = append(flavors, file)
-		case class && isClass && take(file, base):
-			classes = append(classes, file)
-		case !template && !class && isClass && !l.isPart(file):
-			l.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-NAME.yaml' under clusterClasses", file, file)
-		case !template && !class && isCluster && !l.isPart(file):
-			l.doubt("%s has a Cluster: release it with 'path: %s' and 'as: cluster-template-FLAVOR.yaml' under templates", file, file)
-		}
-	}
-	for _, group := range byFolder(flavors) {
-		l.assign(group[0], func(p *Provider) { p.Templates = append(p.Templates, l.entries(group, "cluster-template*.yaml")...) })
-	}
-	for _, group := range byFolder(classes) {
-		l.assign(group[0], func(p *Provider) {
-			p.ClusterClasses = append(p.ClusterClasses, l.entries(group, "clusterclass-*.yaml")...)
-		})
-	}
-	l.addFlavors(take)
+	s.leaveOut()
+	s.assignAll()
 }
 
-// addFlavors takes the kustomizations that give a Cluster for flavors called after their folders.
-func (l *look) addFlavors(take func(file, name string) bool) {
-	dirs := make([]string, 0, len(l.results))
-	for dir := range l.results {
-		dirs = append(dirs, dir)
+// selection is the choice of templates and classes.
+type selection struct {
+	*look
+	// byName are the chosen assets by their names in the release, and chosen are the same in order.
+	byName map[string]asset
+	chosen []asset
+	// decided says that the build files tell which templates are released.
+	decided bool
+}
+
+// isAsset says whether clusterctl reads a file of this name as a template or as a class.
+func isAsset(name string) bool {
+	return release.IsClusterTemplate(name) || release.IsClusterClass(name)
+}
+
+// take chooses an asset, unless there is one of its name.
+func (s *selection) take(a asset) bool {
+	if other, taken := s.byName[a.name]; taken {
+		return other.source() == a.source()
 	}
-	for _, dir := range l.byDepth(dirs) {
-		isCluster := false
-		for _, resource := range l.results[dir].Resources() {
-			gvk := resource.GetGvk()
-			isCluster = isCluster || gvk.Group == "cluster.x-k8s.io" && gvk.Kind == "Cluster"
+	s.byName[a.name] = a
+	s.chosen = append(s.chosen, a)
+	return true
+}
+
+// takeReleased chooses what the build files release.
+func (s *selection) takeReleased() {
+	for _, a := range s.evidence.released(isAsset) {
+		if a.file != "" {
+			if isCluster, isClass := s.kinds(a.file); !isCluster && !isClass {
+				continue
+			}
 		}
-		if !isCluster {
-			continue
+		s.decided = s.decided || a.use == forReleases
+		if !s.take(a) {
+			s.doubt("%s would be released as %s, which is %s", a.source(), a.name, s.byName[a.name].source())
 		}
-		flavor := path.Base(dir)
-		if flavor == "default" || flavor == "base" || flavor == "." {
-			flavor = ""
+	}
+}
+
+// takeFiles chooses the files that are called like templates and classes. Where several have one
+// name they are called after their folders.
+func (s *selection) takeFiles() {
+	named := map[string][]string{}
+	var names []string
+	for _, file := range s.byDepth(s.scan.files) {
+		name := path.Base(file)
+		isCluster, isClass := s.kinds(file)
+		if release.IsClusterTemplate(name) && (isCluster || isClass) || release.IsClusterClass(name) && isClass {
+			if !s.isSample(file) && !s.isKustomized(file) {
+				if named[name] == nil {
+					names = append(names, name)
+				}
+				named[name] = append(named[name], file)
+			}
 		}
+	}
+	for _, name := range names {
+		files := named[name]
+		for _, file := range files {
+			if !release.IsClusterTemplate(name) || !areSiblings(files) {
+				s.takeOrDoubt(asset{name: name, file: file})
+				continue
+			}
+			own, _ := release.Flavor(name)
+			flavor := strings.Trim(flavorOf(path.Dir(file))+"-"+own, "-")
+			if !isForDevelopment(flavor) {
+				s.takeOrDoubt(asset{name: release.ClusterTemplateFile(flavor), file: file})
+			}
+		}
+	}
+}
+
+// areSiblings says whether several files are in folders next to each other, which then name flavors.
+func areSiblings(files []string) bool {
+	return len(files) > 1 && !slices.ContainsFunc(files, func(file string) bool {
+		return path.Dir(path.Dir(file)) != path.Dir(path.Dir(files[0])) || path.Dir(file) == "."
+	})
+}
+
+// isKustomized says whether a file is one of several that a kustomization makes a flavor of.
+func (s *selection) isKustomized(file string) bool {
+	dir := path.Dir(file)
+	return len(s.scan.listed[dir]) > 1 && slices.Contains(s.scan.listed[dir], file) && s.results[dir] != nil
+}
+
+// takeOrDoubt chooses an asset, or says why it is none.
+func (s *selection) takeOrDoubt(a asset) {
+	if !s.take(a) {
+		s.doubt("%s would be released as %s, which is %s", a.source(), a.name, s.byName[a.name].source())
+	}
+}
+
+// takeKustomizations chooses the kustomizations that give a Cluster as flavors called after their
+// folders. A file wins over a kustomization that gives the same flavor.
+func (s *selection) takeKustomizations() {
+	for _, dir := range s.clusterKustomizations() {
+		flavor := flavorOf(dir)
 		name := release.ClusterTemplateFile(flavor)
-		if !strings.Contains(dir, "template") && !strings.Contains(dir, "flavor") {
-			l.doubt("%s gives a Cluster: release it with 'kustomize: %s' and 'as: cluster-template-FLAVOR.yaml' under templates", dir, dir)
-			continue
-		}
-		if take(dir, name) {
-			l.assign(dir, func(p *Provider) {
-				p.Templates = append(p.Templates, release.AssetConfig{Kustomize: dir, As: name})
-			})
+		_, taken := s.byName[name]
+		isTemplate := strings.Contains(dir, "template") || strings.Contains(dir, "flavor")
+		switch {
+		case taken || s.isSample(dir) || isForDevelopment(flavor) || s.isChosen(dir):
+		case !isTemplate:
+			s.doubt("%s gives a Cluster: release it with 'kustomize: %s' and 'as: %s' under templates", dir, dir, name)
+		default:
+			s.take(asset{name: name, kustomize: dir})
 		}
 	}
+}
+
+// isChosen says whether a kustomization, or a file in its folder, is released.
+func (s *selection) isChosen(dir string) bool {
+	return slices.ContainsFunc(s.chosen, func(a asset) bool { return a.kustomize == dir || a.file != "" && path.Dir(a.file) == dir })
+}
+
+// clusterKustomizations returns the kustomizations that give a Cluster, those nearest to the root first.
+func (s *selection) clusterKustomizations() []string {
+	var dirs []string
+	for dir, result := range s.results {
+		isCluster := slices.ContainsFunc(result.Resources(), func(r *resource.Resource) bool {
+			gvk := r.GetGvk()
+			return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster"
+		})
+		if isCluster {
+			dirs = append(dirs, dir)
+		}
+	}
+	return s.byDepth(dirs)
+}
+
+// leaveOut says which files and kustomizations look like templates or classes and are not released.
+func (s *selection) leaveOut() {
+	var left, samples []string
+	for _, file := range s.byDepth(s.scan.files) {
+		isCluster, isClass := s.kinds(file)
+		if !isCluster && !isClass || slices.ContainsFunc(s.chosen, func(a asset) bool { return a.file == file }) {
+			continue
+		}
+		switch name := path.Base(file); {
+		case s.isSample(file):
+			if isAsset(name) || strings.Contains("/"+file, "/examples/") {
+				samples = append(samples, file)
+			}
+		case isAsset(name):
+			if !slices.ContainsFunc(s.found.Doubts, func(doubt string) bool { return strings.HasPrefix(doubt, file+" ") }) && !s.isMadeOf(file) {
+				left = append(left, file)
+			}
+		case s.isPart(file) || s.decided:
+		case isClass:
+			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, s.className(file))
+		default:
+			s.doubt("%s has a Cluster: release it with 'path: %s' and 'as: %s' under templates", file, file, release.ClusterTemplateFile(s.freeFlavor(file)))
+		}
+	}
+	for _, dir := range s.clusterKustomizations() {
+		if s.decided && !s.isChosen(dir) || isForDevelopment(flavorOf(dir)) {
+			left = append(left, dir)
+		}
+	}
+	why := "they look like flavors for development"
+	if s.decided {
+		why = "the build files release others (" + placed(s.chosen) + ")"
+	}
+	if len(left) > 0 {
+		s.doubt("left out, as %s: %s", why, listed(left))
+	}
+	if len(samples) > 0 {
+		s.doubt("left out, as they are in folders of samples: %s", listed(samples))
+	}
+}
+
+// isMadeOf says whether a kustomization that is released, or that is for development, lists a file.
+func (s *selection) isMadeOf(file string) bool {
+	dir := path.Dir(file)
+	_, ok := s.scan.kustomizations[dir]
+	return ok && (s.isChosen(dir) || slices.Contains(s.clusterKustomizations(), dir))
+}
+
+// className returns the name of the ClusterClass in a file, or "NAME" where it is not known.
+func (l *look) className(file string) string {
+	data, err := l.tree.ReadFile(file)
+	if err != nil {
+		return "NAME" // a link out of the tree
+	}
+	for _, document := range bytes.Split(data, []byte("\n---")) {
+		_, isClass := templates.Kinds(document)
+		name := classNameLine.FindSubmatch(document)
+		if isClass && name != nil && (release.Provider{Name: string(name[1]), Type: clusterctlv1.InfrastructureProviderType}).Validate() == nil {
+			return string(name[1])
+		}
+	}
+	return "NAME"
+}
+
+// classNameLine is where an object has its name.
+var classNameLine = regexp.MustCompile(`(?m)^metadata:\s*(?:\{\s*|(?:\n  +.*)*?\n  +)name:\s*["']?([^"'\s,}]+)`)
+
+// freeFlavor returns a flavor for a file that is not called like a template.
+func (s *selection) freeFlavor(file string) string {
+	flavor := strings.TrimSuffix(path.Base(file), path.Ext(file))
+	for _, prefix := range []string{"cluster-template-", "cluster-class-", "cluster-", "template-"} {
+		flavor = strings.TrimPrefix(flavor, prefix)
+	}
+	return flavor
+}
+
+// assignAll gives the chosen assets to the providers.
+func (s *selection) assignAll() {
+	var files []string
+	var classTemplates []string
+	for _, a := range s.chosen {
+		if a.file != "" && path.Base(a.file) == a.name {
+			files = append(files, a.file)
+		}
+		if isCluster, isClass := s.kinds(a.file); a.file != "" && isClass && !isCluster && release.IsClusterTemplate(a.name) {
+			classTemplates = append(classTemplates, a.file)
+		}
+	}
+	for _, group := range byFolder(files) {
+		var flavors, classes []string
+		for _, file := range group {
+			if release.IsClusterClass(path.Base(file)) {
+				classes = append(classes, file)
+			} else {
+				flavors = append(flavors, file)
+			}
+		}
+		s.assign(group[0], func(p *Provider) {
+			p.Templates = append(p.Templates, s.entries(flavors, "cluster-template*.yaml")...)
+			p.ClusterClasses = append(p.ClusterClasses, s.entries(classes, "clusterclass-*.yaml")...)
+		})
+	}
+	for _, a := range s.chosen {
+		if a.file != "" && path.Base(a.file) == a.name {
+			continue
+		}
+		s.assign(a.source(), func(p *Provider) {
+			entry := release.AssetConfig{Path: a.file, Kustomize: a.kustomize, As: a.name}
+			if release.IsClusterClass(a.name) {
+				p.ClusterClasses = append(p.ClusterClasses, entry)
+			} else {
+				p.Templates = append(p.Templates, entry)
+			}
+		})
+	}
+	if s.decided {
+		for i := range s.found.Providers {
+			if p := &s.found.Providers[i]; len(p.Templates)+len(p.ClusterClasses) > 0 {
+				p.templatesBy = placed(s.chosen)
+			}
+		}
+	}
+	if len(classTemplates) > 0 {
+		slices.Sort(classTemplates)
+		s.assign(classTemplates[0], func(p *Provider) {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("%s: only a ClusterClass and no Cluster. Clusterctl gives it out as a flavor, and finds the class of a topology only in clusterclass-NAME.yaml: add an entry with 'as: clusterclass-%s.yaml' under clusterClasses.",
+				counted(classTemplates), s.className(classTemplates[0])))
+		})
+	}
+}
+
+// maxListed is how many paths a message lists.
+const maxListed = 12
+
+// listed returns paths for a message.
+func listed(paths []string) string {
+	if len(paths) <= maxListed {
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
+}
+
+// counted returns one path, or the first and how many more there are.
+func counted(paths []string) string {
+	if len(paths) == 1 {
+		return paths[0]
+	}
+	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
+}
+
+// withoutMeaning are names of folders that do not name a flavor.
+var withoutMeaning = regexp.MustCompile(`^(\.|default|base|bases|templates?|cluster-?templates?|flavors?|clusters?|kustomize|kustomization|config|overlays?|v\d+((alpha|beta)\d+)?)$`)
+
+// flavorOf returns the flavor that a folder is called after, "" being the default one.
+func flavorOf(dir string) string {
+	name := path.Base(dir)
+	if withoutMeaning.MatchString(name) {
+		return ""
+	}
+	for _, prefix := range []string{"cluster-template-", "template-", "flavor-"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	return name
+}
+
+// isForDevelopment says whether a flavor is for its developers and tests, by its name.
+func isForDevelopment(flavor string) bool {
+	return slices.ContainsFunc(wordsIn(flavor), func(w string) bool {
+		return w == "dev" || w == "e2e" || w == "ci" || w == "test" || w == "tilt"
+	})
+}
+
+// isSample says whether a path is in a folder that shows something, or that templates are made of.
+func (l *look) isSample(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(dir string) bool {
+		return slices.Contains([]string{"samples", "sample", "examples", "docs", "base", "bases", "metrics"}, dir)
+	})
 }
 
 // kinds says whether a file has a Cluster and a ClusterClass of Cluster API's.
 func (l *look) kinds(file string) (isCluster, isClass bool) {
-	data, err := l.tree.ReadFile(file)
-	if err != nil {
-		return false, false // a link out of the tree, say: a build would refuse it
+	if known, ok := l.kindsOf[file]; ok {
+		return known[0], known[1]
 	}
-	return templates.Kinds(data)
+	if data, err := l.tree.ReadFile(file); err == nil { // not a link out of the tree, say, which a build would refuse
+		isCluster, isClass = templates.Kinds(data)
+	}
+	l.kindsOf[file] = [2]bool{isCluster, isClass}
+	return isCluster, isClass
 }
 
 // isPart says whether a file lies in a folder that kustomizations are made of, or has no place in
@@ -96,7 +359,7 @@ func (l *look) isPart(file string) bool {
 			return true
 		}
 		switch path.Base(dir) {
-		case "bases", "base", "samples", "metrics", "docs":
+		case "bases", "base", "samples", "sample", "metrics", "docs", "examples":
 			return true
 		}
 		if dir == "." {

@@ -29,7 +29,6 @@ var templateCases = append(lookCases[:0:0], []struct {
 		}),
 		want: []string{demoLine + ", templates/cluster-template-prod.yaml, templates/cluster-template.yaml" +
 			", templates/flavors/ha as cluster-template-ha.yaml, templates/clusterclass-prod.yaml"},
-		doubts: []string{"templates/flavors/base would be released as cluster-template.yaml, which is templates/cluster-template.yaml"},
 		golden: true,
 	},
 	{
@@ -60,8 +59,8 @@ var templateCases = append(lookCases[:0:0], []struct {
 		}),
 		want: []string{demoLine},
 		doubts: []string{
-			"templates/my-class.yaml has a ClusterClass: release it with 'path: templates/my-class.yaml' and 'as: clusterclass-NAME.yaml' under clusterClasses",
-			"templates/my-cluster.yaml has a Cluster: release it with 'path: templates/my-cluster.yaml' and 'as: cluster-template-FLAVOR.yaml' under templates",
+			"templates/my-class.yaml has a ClusterClass: release it with 'path: templates/my-class.yaml' and 'as: clusterclass-prod.yaml' under clusterClasses",
+			"templates/my-cluster.yaml has a Cluster: release it with 'path: templates/my-cluster.yaml' and 'as: cluster-template-my-cluster.yaml' under templates",
 		},
 	},
 	{
@@ -71,7 +70,7 @@ var templateCases = append(lookCases[:0:0], []struct {
 			"demo/c.yaml":             cluster,
 		}),
 		want:   []string{demoLine},
-		doubts: []string{"demo gives a Cluster: release it with 'kustomize: demo' and 'as: cluster-template-FLAVOR.yaml' under templates"},
+		doubts: []string{"demo gives a Cluster: release it with 'kustomize: demo' and 'as: cluster-template-demo.yaml' under templates"},
 	},
 	{
 		name: "each to the nearest infrastructure provider",

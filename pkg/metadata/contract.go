@@ -97,9 +97,14 @@ func (e *NoSeriesError) Error() string {
 
 // addCommand returns the command line that adds the series of a version to the file.
 func (f *File) addCommand(version, contract string) string {
+	return AddCommand(f.Path, version, contract)
+}
+
+// AddCommand returns the command line that adds the series of a version to a file, or begins the file with it.
+func AddCommand(path, version, contract string) string {
 	command := fmt.Sprintf("clusterctl release metadata add --version %s --contract %s", version, contract)
-	if filepath.Clean(f.Path) != release.MetadataFile {
-		command += " --file " + shellWord(f.Path)
+	if filepath.Clean(path) != release.MetadataFile {
+		command += " --file " + shellWord(path)
 	}
 	return command
 }

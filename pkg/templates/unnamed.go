@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -50,7 +51,7 @@ var partFolders = []string{"base", "bases", "samples", "examples", "docs"}
 // folders of tests and documents are left out, and those that kustomizations are made of. The error
 // is that of a folder which can't be read.
 func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
-	kustomized := map[string]bool{}
+	kustomized := map[string][]byte{}
 	var candidates []string
 	err := fs.WalkDir(os.DirFS(t.Root()), ".", func(name string, entry fs.DirEntry, err error) error {
 		base := path.Base(name)
@@ -60,7 +61,7 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 		case entry.IsDir() && name != "." && (tree.IsAside(base) || slices.Contains(partFolders, base)):
 			return fs.SkipDir
 		case slices.Contains(konfig.RecognizedKustomizationFileNames(), base):
-			kustomized[path.Dir(name)] = true
+			kustomized[path.Dir(name)], _ = t.ReadFile(name) // a link out of the tree lists nothing here
 		case !entry.IsDir() && fieldOf(base) != "":
 			candidates = append(candidates, name)
 		}
@@ -71,7 +72,7 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 	}
 	var found []Forgotten
 	for _, name := range candidates {
-		if isBelow(name, kustomized) || isNamed(config, name) {
+		if isBelow(name, kustomized) && !isAmongTemplates(name, kustomized, candidates) || isNamed(config, name) {
 			continue
 		}
 		data, err := t.ReadFile(name)
@@ -96,14 +97,23 @@ func fieldOf(name string) string {
 	return ""
 }
 
-// isBelow says whether a path is in or below one of some folders, the root aside.
-func isBelow(name string, folders map[string]bool) bool {
+// isBelow says whether a path is in or below the folder of a kustomization, the root aside.
+func isBelow(name string, kustomized map[string][]byte) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if folders[dir] {
+		if _, ok := kustomized[dir]; ok {
 			return true
 		}
 	}
 	return false
+}
+
+// isAmongTemplates says whether a file is in a folder of templates, some of which the kustomization in it does
+// not name: such a kustomization is there to try one of them, and the others are no parts of it.
+func isAmongTemplates(name string, kustomized map[string][]byte, candidates []string) bool {
+	kustomization, ok := kustomized[path.Dir(name)]
+	return ok && slices.ContainsFunc(candidates, func(other string) bool {
+		return path.Dir(other) == path.Dir(name) && !bytes.Contains(kustomization, []byte(path.Base(other)))
+	})
 }
 
 // isNamed says whether an entry of the release file takes a file.

@@ -1,0 +1,148 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// metadataFile is a metadata.yaml of the tree.
+type metadataFile struct {
+	path string
+	// parsed is nil where the file is none of clusterctl's.
+	parsed *metadata.File
+}
+
+// addMetadata gives each provider its metadata.yaml: the one that the build files release, else the
+// one whose series fit the newest git tag best.
+func (l *look) addMetadata(ctx context.Context) {
+	newestTag := l.newestTag(ctx)
+	released := l.evidence.released(func(name string) bool { return name == release.MetadataFile })
+	released = slices.DeleteFunc(released, func(a asset) bool { return a.file == "" || a.use != forReleases })
+	for i := range l.found.Providers {
+		p := &l.found.Providers[i]
+		p.Metadata = ""
+		if len(released) > 0 {
+			best := slices.MaxFunc(released, func(a, b asset) int {
+				return sharedFolders(a.file, p.Kustomize) - sharedFolders(b.file, p.Kustomize)
+			})
+			p.Metadata, p.metadataBy = best.file, best.place
+			continue
+		}
+		files := l.metadataFiles(p)
+		if len(files) == 0 {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("No metadata.yaml was found: begin it with `%s`.", l.beginMetadata(p, newestTag)))
+			continue
+		}
+		best := files[0]
+		for _, file := range files[1:] {
+			if file.fitsBetter(best, newestTag) {
+				best = file
+			}
+		}
+		p.Metadata = best.path
+		if best.path != files[0].path {
+			p.Remarks = append(p.Remarks, fmt.Sprintf("%s is taken and not %s, which lacks its newest series.", best.path, files[0].path))
+		}
+	}
+}
+
+// metadataFiles returns the files called metadata.yaml that may be a provider's, the nearest first:
+// those in the folders above its kustomization, then those that are in no other provider's folder.
+func (l *look) metadataFiles(p *Provider) []metadataFile {
+	above := func(file string, p Provider) bool {
+		dir := path.Dir(file)
+		return dir == "." || p.Kustomize == dir || strings.HasPrefix(p.Kustomize, dir+"/")
+	}
+	var near, far []metadataFile
+	for _, name := range l.scan.files {
+		if path.Base(name) != release.MetadataFile {
+			continue
+		}
+		file := metadataFile{path: name}
+		if data, err := l.tree.ReadFile(name); err == nil {
+			file.parsed, _ = metadata.Parse(name, data)
+		}
+		others := slices.ContainsFunc(l.found.Providers, func(other Provider) bool { return other.Kustomize != p.Kustomize && above(name, other) })
+		switch {
+		case above(name, *p):
+			near = append(near, file)
+		case file.parsed != nil && !others && !l.isPart(name) && !isTestFile(name):
+			far = append(far, file)
+		}
+	}
+	slices.SortStableFunc(near, func(a, b metadataFile) int { return strings.Count(b.path, "/") - strings.Count(a.path, "/") })
+	return append(near, far...)
+}
+
+// isTestFile says whether a file is in a folder of tests.
+func isTestFile(name string) bool {
+	return slices.ContainsFunc(strings.Split(path.Dir(name), "/"), func(dir string) bool { return dir == "test" || dir == "tests" })
+}
+
+// fitsBetter says whether a file has the series of the newest tag where another one lacks it, or has
+// newer series than the other.
+func (f metadataFile) fitsBetter(other metadataFile, tag string) bool {
+	if f.parsed == nil || other.parsed == nil {
+		return f.parsed != nil
+	}
+	if _, ok := f.parsed.SeriesFor(tag); tag != "" {
+		if _, otherOK := other.parsed.SeriesFor(tag); ok != otherOK {
+			return ok
+		}
+	}
+	mine, theirs := newestSeries(f.parsed), newestSeries(other.parsed)
+	return theirs.Major < mine.Major || theirs.Major == mine.Major && theirs.Minor < mine.Minor
+}
+
+// newestSeries returns the newest series of a file.
+func newestSeries(f *metadata.File) metadata.Series {
+	return slices.MaxFunc(f.Series(), func(a, b metadata.Series) int {
+		if a.Major != b.Major {
+			return int(a.Major - b.Major)
+		}
+		return int(a.Minor - b.Minor)
+	})
+}
+
+// newestTag returns the newest git tag of the tree that is a version, or "" where there is none.
+func (l *look) newestTag(ctx context.Context) string {
+	tags, err := metadata.Tags(ctx, l.tree.Root())
+	if err != nil {
+		return "" // a tree without git, or a clone without tags
+	}
+	newest := ""
+	var newestVersion *version.Version
+	for _, tag := range tags {
+		parsed, err := release.ParseVersion(tag)
+		if err == nil && (newestVersion == nil || newestVersion.LessThan(parsed)) {
+			newest, newestVersion = tag, parsed
+		}
+	}
+	return newest
+}
+
+// beginMetadata returns the command that begins a provider's metadata.yaml.
+func (l *look) beginMetadata(p *Provider, newestTag string) string {
+	tag := newestTag
+	if tag == "" {
+		tag = "v0.1.0"
+	}
+	contract := p.contract
+	if contract == "" {
+		known := metadata.KnownContracts()
+		contract = known[len(known)-1]
+	}
+	command := metadata.AddCommand(release.MetadataFile, tag, contract)
+	if len(l.found.Providers) > 1 && !strings.Contains(command, "--file") {
+		command += " --file " + release.MetadataFile // the release file may name several
+	}
+	return command
+}
