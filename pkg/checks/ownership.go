@@ -115,7 +115,7 @@ func (r templateRisk) finding() Finding {
 // isAlone says whether no object of the template names an object: who names it may own it. What only
 // serves others has a check of its own.
 func (r templateRisk) isAlone(s *Subject) bool {
-	return r.index >= 0 && len(r.template.blocks) == 0 && !r.template.isNamed(r.index) && !s.onlyServes(r.of)
+	return r.index >= 0 && !r.template.mayNameMore() && !r.template.isNamed(r.index) && !s.onlyServes(r.of)
 }
 
 // reportRisks returns a check that reports the risks of a rule in templates.

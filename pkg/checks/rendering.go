@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -25,13 +24,14 @@ type template struct {
 	objects []object
 	// failures are what clusterctl says where it refuses the file, set by set.
 	failures []failure
-	// blocks are variables without a default that stand alone in a line: they may be whole blocks of YAML.
-	blocks []string
-	values map[string]string
+	values   map[string]string
 	// strict is why a stricter reader than clusterctl refuses the file once it is rendered, or nil.
 	strict *manifest.SyntaxError
-	// guessed are variables that a user must set and that have made-up values in objects.
-	guessed map[string]bool
+	// blocks are the places where more than a single value is missing, as nobody gave the variable.
+	blocks []templates.Block
+	// guessed are variables that a user must set and that have made-up values in objects. common are
+	// those that clusterctl sets, as far as nobody gave them: their values are likely ones.
+	guessed, common map[string]bool
 }
 
 // object is an object of a rendered template with its place in the file as it is published.
@@ -96,20 +96,15 @@ func (s *Subject) render(f release.File) *template {
 		t.failures = append(t.failures, failure{err: err})
 		return t
 	}
-	inLines := alone(f.Data)
-	for _, v := range variables {
-		if v.Default == nil && inLines[v.Name] {
-			t.blocks = append(t.blocks, v.Name)
-		}
-	}
 	for _, set := range s.valueSets(f.Name) {
 		set = nameClass(f, set)
-		values := templates.Guess(variables)
-		for name, value := range set.Values {
-			values[name] = value
+		samples, err := templates.Sample(f, s.knownToSamples(), set.Values)
+		if err != nil {
+			t.failures = append(t.failures, failure{set: set.Name, err: err})
+			continue
 		}
 		made, err := repository.NewTemplate(repository.TemplateInput{
-			RawArtifact: f.Data, ConfigVariablesClient: given(values), Processor: templates.NewProcessor(),
+			RawArtifact: f.Data, ConfigVariablesClient: given(samples.Values), Processor: templates.NewProcessor(),
 			TargetNamespace: "", // what clusterctl moves to the user's namespace is to be seen as it was
 		})
 		if err != nil {
@@ -117,19 +112,43 @@ func (s *Subject) render(f release.File) *template {
 			continue
 		}
 		if t.objects == nil {
-			t.values, t.guessed = values, guessed(variables, set)
-			t.place(made.Objs())
+			t.values, t.blocks = samples.Values, samples.Blocks
+			t.guessed, t.common = guessed(variables, samples), map[string]bool{}
+			for name := range templates.Guess(nil) {
+				_, isGiven := set.Values[name]
+				t.common[name] = !isGiven
+			}
+			t.place(samples.Published, made.Objs())
 		}
 	}
 	return t
 }
 
-// guessed returns the variables whose values nobody gave: clusterctl's own are what they would be.
-func guessed(variables []templates.Variable, set release.SampleValues) map[string]bool {
-	names, common := map[string]bool{}, templates.Guess(nil)
+// knownToSamples returns what values are made up to fit.
+func (s *Subject) knownToSamples() *templates.Known {
+	s.samplesOnce.Do(func() {
+		s.samplesKnown = &templates.Known{Kinds: s.knownKinds()}
+		for _, r := range append([]*release.Release{s.Release}, s.With...) {
+			for _, f := range r.Files {
+				if release.IsClusterClass(f.Name) {
+					s.samplesKnown.Classes = append(s.samplesKnown.Classes, f)
+				}
+			}
+		}
+	})
+	return s.samplesKnown
+}
+
+// guessed returns the variables whose values are made up: nobody gave them, or their defaults have others
+// of which that is so.
+func guessed(variables []templates.Variable, samples *templates.Samples) map[string]bool {
+	names := map[string]bool{}
+	for _, name := range samples.MadeUp {
+		names[name] = true
+	}
 	for _, v := range variables {
-		_, isCommon := common[v.Name]
-		if _, given := set.Values[v.Name]; v.Default == nil && !given && !isCommon {
+		if _, isSet := samples.Values[v.Name]; v.Default != nil && !isSet &&
+			slices.ContainsFunc(variablesIn(*v.Default), func(name string) bool { return names[name] }) {
 			names[v.Name] = true
 		}
 	}
@@ -154,15 +173,17 @@ func (s *Subject) valueSets(file string) []release.SampleValues {
 
 // place joins rendered objects with the documents of the published file they come from. Where that is
 // no YAML, or none for a reader that is stricter than clusterctl, the rendered file is read as well.
-func (t *template) place(made []unstructured.Unstructured) {
-	documents, err := manifest.Parse(t.Name, t.Data)
-	if err != nil {
+func (t *template) place(published *templates.Published, made []unstructured.Unstructured) {
+	var documents []*manifest.Document
+	if published != nil {
+		documents = published.Documents
+	} else if rendered, err := templates.NewProcessor().Process(t.Data, given(t.values).Get); err == nil && bytes.IndexByte(t.Data, 0) < 0 {
 		// clusterctl takes a NUL for the file's end, so that what it renders has none.
-		if rendered, renderErr := templates.NewProcessor().Process(t.Data, given(t.values).Get); renderErr == nil && bytes.IndexByte(t.Data, 0) < 0 {
-			_, err = manifest.Parse(t.Name, rendered)
-		}
+		_, err = manifest.Parse(t.Name, rendered)
 		errors.As(err, &t.strict)
-		documents = nil
+	} else {
+		_, err = manifest.Parse(t.Name, t.Data)
+		errors.As(err, &t.strict)
 	}
 	if len(documents) != len(made) {
 		documents = nil
@@ -177,20 +198,16 @@ func (t *template) place(made []unstructured.Unstructured) {
 	}
 }
 
-var alonePattern = regexp.MustCompile(`^[ \t-]*\$\{\s*(\w+)\s*\}[ \t]*\r?\n?$`)
+// mayHaveMore says whether variables without values may stand for more objects.
+func (t *template) mayHaveMore() bool {
+	return slices.ContainsFunc(t.blocks, func(b templates.Block) bool { return b.Objects || b.Document == nil })
+}
 
-// alone returns the variables that are all there is in some line.
-func alone(data []byte) map[string]bool {
-	names := map[string]bool{}
-	for line := range bytes.Lines(data) {
-		if !bytes.Contains(line, []byte("${")) {
-			continue
-		}
-		if match := alonePattern.FindSubmatch(line); match != nil {
-			names[string(match[1])] = true
-		}
-	}
-	return names
+// mayNameMore says whether variables without values may stand for fields that name objects.
+func (t *template) mayNameMore() bool {
+	return slices.ContainsFunc(t.blocks, func(b templates.Block) bool {
+		return b.Objects || len(b.Path) == 0 || b.Path[0] != "metadata"
+	})
 }
 
 // given are values as clusterctl's configuration has them.

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
@@ -43,6 +44,9 @@ type Subject struct {
 	templatesOnce    sync.Once
 	clusterTemplates []*template
 	classes          []*template
+
+	samplesOnce  sync.Once
+	samplesKnown *templates.Known
 
 	crdsOnce sync.Once
 	crds     []CRD

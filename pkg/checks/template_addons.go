@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
@@ -55,7 +56,7 @@ var templateResourceSet = Check{
 				if !isResourceSet(o) {
 					continue
 				}
-				if len(t.blocks) == 0 {
+				if !t.mayHaveMore() {
 					for _, r := range t.resourcesOf(o) {
 						t.reportResource(o, r, report)
 					}
@@ -117,7 +118,9 @@ func (t *template) reportSelector(o object, report Report) {
 			continue
 		}
 		clusters++
-		if chosen.Matches(labels.Set(other.GetLabels())) || t.guessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
+		_, _, err := unstructured.NestedStringMap(other.Object, "metadata", "labels")
+		if err != nil || chosen.Matches(labels.Set(other.GetLabels())) || // template-schema has labels that are no texts
+			t.guessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
 			return
 		}
 	}

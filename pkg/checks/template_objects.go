@@ -86,7 +86,7 @@ var templateUnreferencedObject = Check{
 	Source: "clusterctl provider contract, OwnerReferences chain",
 	Run: func(s *Subject, report Report) {
 		for _, t := range append(s.templates(), s.clusterClasses()...) {
-			if len(t.blocks) > 0 {
+			if t.mayNameMore() {
 				continue // the variable may stand for what names it
 			}
 			for i, o := range t.objects {

@@ -29,7 +29,7 @@ var templateRefResolves = Check{
 	Source: sourceInfraRefs,
 	Run: func(s *Subject, report Report) {
 		for _, t := range s.templates() {
-			if len(t.blocks) > 0 {
+			if t.mayHaveMore() {
 				continue // more objects may come with the variable
 			}
 			for _, o := range t.objects {

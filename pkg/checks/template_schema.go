@@ -3,6 +3,7 @@ package checks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
 const sourceSchema = "Kubernetes documentation, Extend the Kubernetes API with CustomResourceDefinitions, Validation and Field pruning"
@@ -23,16 +26,29 @@ var templateSchema = Check{
 	Source: sourceSchema,
 	Run: func(s *Subject, report Report) {
 		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			var open []string
 			for _, o := range t.objects {
-				s.reportSchema(t, o, report)
+				open = append(open, s.reportSchema(t, o, report)...)
 			}
+			t.reportOpen(s.At(t.Name), open, report)
 		}
 	},
 }
 
+// reportOpen says once for a file which variables nobody gave a value that their fields allow.
+func (t *template) reportOpen(place manifest.Place, variables []string, report Report) {
+	if len(variables) == 0 {
+		return
+	}
+	slices.Sort(variables)
+	report(Finding{Place: place, Severity: Note,
+		Message: fmt.Sprintf("fields that need values of %s could not be checked: no value was found that their schemas allow", few(slices.Compact(variables))),
+		Fix:     "give sampleValues in " + release.ConfigFile})
+}
+
 // reportSchema holds an object against the schema of its kind, where that is known. What comes of a
-// made-up value says nothing of the template.
-func (s *Subject) reportSchema(t *template, o object, report Report) {
+// made-up value says nothing of the template: the variables of such fields are returned.
+func (s *Subject) reportSchema(t *template, o object, report Report) (open []string) {
 	problems, err := s.knownKinds().Validate(s.Context(), &o.Unstructured)
 	var notServed *schemas.VersionError
 	if errors.As(err, &notServed) {
@@ -41,16 +57,18 @@ func (s *Subject) reportSchema(t *template, o object, report Report) {
 				Message: fmt.Sprintf("%v: the API server refuses the object", notServed),
 				Fix:     "write the object for a version that is served"})
 		}
-		return
+		return nil
 	}
-	if err != nil {
-		return // the schema can't be used at all, which is for the checks of CRDs
-	}
+	// An error is that of a schema which can't be used at all, which is for the checks of CRDs.
 	for _, p := range problems {
-		if !t.guessedAt(o, p) {
+		switch {
+		case t.guessedAt(o, p):
+			open = t.appendGuesses(open, o.published(p.Path...))
+		case p.Unknown || !t.isCommonAt(o, p.Path):
 			report(s.schemaFinding(o, p))
 		}
 	}
+	return open
 }
 
 // schemaFinding says what an API server does with a field.
@@ -132,35 +150,75 @@ func (t *template) guessedAt(o object, p schemas.Problem) bool {
 	if o.raw == nil {
 		return !p.Unknown && len(t.guessed) > 0
 	}
+	if !p.Unknown && t.isHidden(o, p) {
+		return true
+	}
 	var raw, made any = o.raw.Object.Object, o.Object
 	for _, step := range p.Path {
 		if t.isGuess(raw, made) {
 			return true
 		}
-		var found, there bool
-		raw, found = childOf(raw, step)
-		made, there = childOf(made, step)
-		if found != there {
-			return true // a variable is in a field's name
+		fields, _ := raw.(map[string]any)
+		var ok bool
+		if raw, ok = childOf(raw, step); !ok && slices.ContainsFunc(slices.Collect(maps.Keys(fields)), t.hasGuess) {
+			return true // the variable is in a field's name
 		}
+		made, _ = childOf(made, step)
 	}
 	return !p.Unknown && t.holdsGuess(raw, made)
 }
 
-// isGuess says whether a text of the published file has a variable whose value nobody gave.
+// isHidden says whether a problem may be gone once a variable has the lines of YAML that it stands for.
+func (t *template) isHidden(o object, p schemas.Problem) bool {
+	around := p.Path
+	if p.Missing && len(around) > 0 {
+		around = around[:len(around)-1]
+	}
+	return slices.ContainsFunc(t.blocks, func(b templates.Block) bool {
+		return !b.Value && b.Document == o.raw && len(around) <= len(b.Path) && slices.Equal(around, b.Path[:len(around)])
+	})
+}
+
+// hasGuess says whether a text has a variable whose value nobody gave.
+func (t *template) hasGuess(text string) bool {
+	return slices.ContainsFunc(variablesIn(text), func(name string) bool { return t.guessed[name] })
+}
+
+// isGuess says whether a value of the published file has a variable whose value nobody gave.
 func (t *template) isGuess(raw, made any) bool {
 	text, isText := raw.(string)
 	if !isText {
 		return false
 	}
-	uses := variableReference.FindAllStringSubmatch(text, -1)
-	for _, use := range uses {
-		if t.guessed[use[1]] {
-			return true
+	// A default that is empty is there to be replaced.
+	return t.hasGuess(text) || len(variablesIn(text)) > 0 && (made == nil || made == "")
+}
+
+// isCommonAt says whether a field has a variable that clusterctl sets, with a value that nobody gave.
+func (t *template) isCommonAt(o object, path []any) bool {
+	text, _ := o.published(path...).(string)
+	return slices.ContainsFunc(variablesIn(text), func(name string) bool { return t.common[name] })
+}
+
+// appendGuesses appends the variables without values in a value of the published file.
+func (t *template) appendGuesses(names []string, raw any) []string {
+	switch v := raw.(type) {
+	case map[string]any:
+		for _, field := range v {
+			names = t.appendGuesses(names, field)
+		}
+	case []any:
+		for _, item := range v {
+			names = t.appendGuesses(names, item)
+		}
+	case string:
+		for _, name := range variablesIn(v) {
+			if t.guessed[name] {
+				names = append(names, name)
+			}
 		}
 	}
-	// A default that is empty is there to be replaced.
-	return len(uses) > 0 && (made == nil || made == "")
+	return names
 }
 
 // holdsGuess says whether a value, or one below it, was made up.
@@ -168,15 +226,15 @@ func (t *template) holdsGuess(raw, made any) bool {
 	switch v := raw.(type) {
 	case map[string]any:
 		for name := range v {
-			field, there := childOf(made, name)
-			if !there || t.holdsGuess(v[name], field) {
+			field, _ := childOf(made, name)
+			if t.hasGuess(name) || t.holdsGuess(v[name], field) {
 				return true
 			}
 		}
 	case []any:
 		for i := range v {
-			item, there := childOf(made, i)
-			if !there || t.holdsGuess(v[i], item) {
+			item, _ := childOf(made, i)
+			if t.holdsGuess(v[i], item) {
 				return true
 			}
 		}

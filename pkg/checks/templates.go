@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
@@ -32,6 +33,14 @@ var templateRendered = Check{
 			for _, f := range t.failures {
 				report(t.renderFinding(s, f))
 			}
+			if len(t.blocks) > 0 {
+				report(t.blocksFinding(s))
+			}
+			if t.strict == nil && slices.ContainsFunc(t.objects, func(o object) bool { return o.raw == nil }) {
+				report(Finding{Place: s.At(t.Name), Severity: Note,
+					Message: "the file is YAML only once its variables are replaced, and nothing tells which fields have them: those without sample values are not checked",
+					Fix:     "give sampleValues in " + release.ConfigFile + ", or let each variable stand for a value of its own"})
+			}
 			if t.strict != nil {
 				report(t.strictFinding(s))
 			}
@@ -42,20 +51,29 @@ var templateRendered = Check{
 	},
 }
 
-// renderFinding says why clusterctl refuses a file. Where it is only for the word that was guessed
-// for a variable which stands for a whole block of YAML, the finding asks for sample values.
+// renderFinding says why clusterctl refuses a file.
 func (t *template) renderFinding(s *Subject, f failure) Finding {
 	place := s.At(t.Name)
 	if f.set != "" {
 		return Finding{Place: place, Message: fmt.Sprintf("clusterctl refuses it with the sample values %q: %s", f.set, cause(f.err)),
 			Fix: "mend the template, or the values under sampleValues"}
 	}
-	if len(t.blocks) > 0 && t.rendersWithoutBlocks() {
-		return Finding{Place: place, Severity: Note,
-			Message: fmt.Sprintf("%s stand for whole blocks or lines of YAML, so it can't be checked without values for them", strings.Join(t.blocks, ", ")),
-			Fix:     "give sampleValues in " + release.ConfigFile}
-	}
 	return Finding{Place: place, Message: "clusterctl refuses it: " + cause(f.err), Fix: "mend the template; `clusterctl release templates render` shows what clusterctl makes of it"}
+}
+
+// blocksFinding says which variables stand for whole parts of a file, so that those parts are not checked.
+func (t *template) blocksFinding(s *Subject) Finding {
+	place := s.At(t.Name)
+	place.Line = t.blocks[0].Line
+	var names []string
+	for _, b := range t.blocks {
+		if text := fmt.Sprintf("%s (line %d)", b.Variable, b.Line); !slices.Contains(names, text) {
+			names = append(names, text)
+		}
+	}
+	return Finding{Place: place, Severity: Note,
+		Message: fmt.Sprintf("variables stand for whole objects, lists or lines of YAML, which are not checked without values for them: %s", few(names)),
+		Fix:     "give sampleValues in " + release.ConfigFile}
 }
 
 // strictFinding says why a reader that is stricter than clusterctl refuses a file.
@@ -69,27 +87,23 @@ func (t *template) strictFinding(s *Subject) Finding {
 	return f
 }
 
-// rendersWithoutBlocks says whether clusterctl takes the file once its block variables are empty.
-func (t *template) rendersWithoutBlocks() bool {
-	values := map[string]string{}
-	for _, name := range t.blocks {
-		values[name] = ""
-	}
-	s := &Subject{Config: &release.ProviderConfig{SampleValues: []release.SampleValues{{Name: "without blocks", Values: values}}}}
-	return len(s.render(t.File).failures) == 0
-}
-
 // reportConversion reports Clusters that clusterctl can't read as the Go types that they are for it,
 // as where a field is of another type. It says so in clusterctl's words: its client then renders the
 // template as users do.
 func (t *template) reportConversion(s *Subject, report Report) {
 	flavor, err := release.Flavor(t.Name)
-	if err != nil || !slices.ContainsFunc(t.objects, object.isUnreadable) {
+	if err != nil || !slices.ContainsFunc(t.objects, func(o object) bool { return o.isUnreadable() && !s.isOpen(t, o) }) {
 		return
 	}
 	if _, err := templates.Render(s.Context(), s.Release, flavor, t.values); err != nil {
 		report(Finding{Place: s.At(t.Name), Message: "clusterctl refuses it: " + err.Error(), Fix: "give the field a value of the type that Cluster API has for it"})
 	}
+}
+
+// isOpen says whether all that is wrong with an object may come of values that were made up.
+func (s *Subject) isOpen(t *template, o object) bool {
+	open := s.reportSchema(t, o, func(Finding) {})
+	return len(open) > 0 && s.isValid(t, o)
 }
 
 // isUnreadable says whether the object is a Cluster that does not convert to its Go type.
@@ -136,7 +150,8 @@ func (s *Subject) missingClass(t *template) *Finding {
 			continue
 		}
 		file := "clusterclass-" + name + ".yaml"
-		if _, found := s.Release.File(file); found && name != "" {
+		isGuess := o.variableAt(path...) && t.guessedAt(o, schemas.Problem{Path: path})
+		if _, found := s.Release.File(file); found && name != "" && !isGuess {
 			continue
 		}
 		finding := &Finding{
@@ -157,7 +172,7 @@ func (s *Subject) missingClass(t *template) *Finding {
 			finding.Fix = "move the class with its templates to a file clusterclass-NAME.yaml of the release, and let the Cluster name it"
 		default:
 			finding.Severity = Note
-			finding.Message = fmt.Sprintf("the class is the user's to name: clusterctl finds it where it is in the cluster already, or in a file clusterclass-NAME.yaml of the release (%s was tried)", file)
+			finding.Message = "the class is the user's to name: clusterctl finds it where it is in the cluster already, or in a file clusterclass-NAME.yaml of the release"
 			finding.Fix = "say in the template's comments which classes there are"
 		}
 		if name == "" {

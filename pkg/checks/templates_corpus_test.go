@@ -78,7 +78,8 @@ var foundInTemplates = map[string][]string{
 	"template-ref-namespace":         {"infrastructure-kubevirt"},
 	"template-ref-kind":              nil, // add-ons of another provider are in a group of the core's
 	"template-unreferenced-object":   nil, // Linode's class misses its templates by their names, and clusterclass-ref-resolves says so
-	"template-resource-set":          nil, // a Secret that a controller makes is listed in one
+	// ConfigMaps that the templates do not have; a Secret that a controller makes is listed in another.
+	"template-resource-set": {"infrastructure-harvester-harvester", "infrastructure-ionoscloud"},
 	"template-secret-owner": {
 		"infrastructure-harvester-harvester", "infrastructure-ionoscloud", "infrastructure-k8sproxmox", "infrastructure-scaleway-scaleway",
 	},

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -58,35 +57,11 @@ func (k *Kind) VersionsWith(path []any) []string {
 		if !v.served {
 			continue
 		}
-		if schema, err := v.compile(); err == nil && hasField(schema.structural, path) {
+		if schema, err := v.compile(); err == nil && (&Field{structural: schema.structural}).At(path) != nil {
 			names = append(names, v.name)
 		}
 	}
 	return names
-}
-
-// hasField says whether a schema names the field at a path.
-func hasField(s *structuralschema.Structural, path []any) bool {
-	for _, step := range path {
-		switch step := step.(type) {
-		case int:
-			s = s.Items
-		case string:
-			property, ok := s.Properties[step]
-			switch {
-			case ok:
-				s = &property
-			case s.AdditionalProperties != nil:
-				s = s.AdditionalProperties.Structural
-			default:
-				return false
-			}
-		}
-		if s == nil {
-			return false
-		}
-	}
-	return true
 }
 
 // Kinds are the kinds that are known. It may be used by several goroutines.

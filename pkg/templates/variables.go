@@ -85,24 +85,48 @@ func Flavors(r *release.Release) []release.File {
 	return files
 }
 
-// Guess returns values for the variables that a user must set and nobody gave: those that clusterctl
-// sets from its arguments as it would, numbers for counts, and a word for the rest.
+// Guess returns values for the variables that a user must set, by their names alone: those that
+// clusterctl sets from its arguments as it would, numbers for counts, addresses for what is called
+// so, and for the rest a word that no other variable has. Sample knows the places as well.
 func Guess(variables []Variable) map[string]string {
 	values := map[string]string{
 		ClusterNameVariable: "demo", NamespaceVariable: "default", KubernetesVersionVariable: "v1.36.3",
 		ControlPlaneCountVariable: "3", WorkerCountVariable: "3",
 	}
 	for _, v := range variables {
-		if _, set := values[v.Name]; set || v.Default != nil {
-			continue
-		}
-		values[v.Name] = "x"
-		if countLike.MatchString(v.Name) {
-			values[v.Name] = "3"
+		if _, set := values[v.Name]; !set && v.Default == nil {
+			values[v.Name] = hint(v.Name)
 		}
 	}
 	return values
 }
 
-// countLike are names of variables that stand for numbers.
-var countLike = regexp.MustCompile(`(^|_)(COUNT|REPLICAS|NUM|SIZE|PORT|CPUS?|CORES|NUMBER)(_|$)`)
+// hints are values of variables by their names.
+var hints = []struct {
+	name  *regexp.Regexp
+	value string
+}{
+	{regexp.MustCompile(`(^|_)(COUNT|REPLICAS|NUM|SIZE|PORT|CPUS?|CORES|NUMBER)(_|$)`), "3"},
+	{regexp.MustCompile(`(^|_)(CIDRS?|CIDR_BLOCKS?|SUBNET_RANGE)$`), "192.0.2.0/24"},
+	{regexp.MustCompile(`(^|_)(IPS?|IPV4|ADDRESS|VIP)$`), "192.0.2.1"},
+	{regexp.MustCompile(`(^|_)(URL|URI)$`), "https://example.com"},
+}
+
+// hint returns the value that the name of a variable suggests.
+func hint(name string) string {
+	for _, h := range hints {
+		if h.name.MatchString(name) {
+			return h.value
+		}
+	}
+	return word(name)
+}
+
+// word returns the name of a variable as a word that may be the name of an object.
+func word(name string) string {
+	text := strings.Trim(strings.ToLower(strings.ReplaceAll(name, "_", "-")), "-")
+	if _, isText := scalarValue(text).(string); !isText || text == "" {
+		return "x" + text // YAML takes yes, null and 1e3 for other values
+	}
+	return text
+}

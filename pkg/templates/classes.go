@@ -1,0 +1,94 @@
+package templates
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// topologyField returns the schema of a field in the value of a Cluster's variable, which its class has,
+// or nil.
+func (s *Samples) topologyField(known *Known, u *use, defaults map[string]string) *schemas.Field {
+	i := slices.Index(u.Path, any("value"))
+	if len(u.Path) < 2 || u.Path[0] != "spec" || u.Path[1] != "topology" || i < 2 {
+		return nil
+	}
+	gvk := u.document.Object.GroupVersionKind()
+	if list := u.Path[i-2]; gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" || list != "variables" && list != "overrides" {
+		return nil
+	}
+	class := known.class(s.ClassName(u.document, defaults))
+	name, _ := valueAt(u.document.Object.Object, append(slices.Clone(u.Path[:i]), "name")).(string)
+	if class == nil {
+		return nil
+	}
+	variables, _, _ := unstructured.NestedSlice(class.Object.Object, "spec", "variables")
+	for _, v := range variables {
+		if fields, _ := v.(map[string]any); fields != nil && fields["name"] == name {
+			field := schemas.FieldOf(valueAt(fields, []any{"schema", "openAPIV3Schema"}))
+			if field == nil {
+				return nil
+			}
+			return field.At(u.Path[i+1:])
+		}
+	}
+	return nil
+}
+
+// ClassName returns the name of the class that a Cluster names with these values, or "".
+func (s *Samples) ClassName(d *manifest.Document, defaults map[string]string) string {
+	for _, path := range [][]any{{"spec", "topology", "classRef", "name"}, {"spec", "topology", "class"}} {
+		if text, _ := valueAt(d.Object.Object, path).(string); text != "" && isClassName(d, path) {
+			return s.replace(text, "", "", defaults)
+		}
+	}
+	return ""
+}
+
+// class returns the ClusterClass of a name, or nil where no file has it that can be read.
+func (k *Known) class(name string) *manifest.Document {
+	if class, ok := k.classes[name]; ok {
+		return class
+	}
+	if k.classes == nil {
+		k.classes = map[string]*manifest.Document{}
+	}
+	k.classes[name] = nil
+	for _, f := range k.Classes {
+		if own, err := release.ClusterClassName(f.Name); err != nil || own != name {
+			continue
+		}
+		published, err := Publish(f)
+		if err != nil {
+			continue
+		}
+		if i := slices.IndexFunc(published.Documents, isClassDocument); i >= 0 {
+			k.classes[name] = published.Documents[i]
+			break
+		}
+	}
+	return k.classes[name]
+}
+
+// valueAt returns the value at a path, or nil.
+func valueAt(value any, path []any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			fields, _ := value.(map[string]any)
+			value = fields[step]
+		case int:
+			items, _ := value.([]any)
+			if step < 0 || step >= len(items) {
+				return nil
+			}
+			value = items[step]
+		}
+	}
+	return value
+}

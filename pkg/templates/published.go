@@ -1,0 +1,254 @@
+package templates
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Published is a template as it is published, before its variables are replaced.
+type Published struct {
+	// Documents are those of the file. A use of a variable is the text ${NAME} in them, whatever its default.
+	Documents []*manifest.Document
+	// Blocks are the variables that stand for lines of YAML: no single value can take their place.
+	Blocks []Block
+	// scalars are the single values that have variables, by document.
+	scalars map[*manifest.Document][]manifest.Scalar
+}
+
+// Block is a use of a variable that stands for fields, items or whole objects.
+type Block struct {
+	Variable string
+	// Line is where in the file the variable is used.
+	Line int
+	// Document is the one that the block belongs to, or nil where it is a document by itself.
+	Document *manifest.Document
+	// Path is the object or list that is open in the line. The block may add to it, and to what is around it.
+	Path []any
+	// Objects says that the block may be whole objects.
+	Objects bool
+	// Value says that the block is the whole value of the field at Path.
+	Value bool
+}
+
+// errNoValue is what the processor is told of a variable that has no value.
+var errNoValue = errors.New("not set")
+
+// maxPublished is the size of a file, in bytes, up to which its variables are tried one by one.
+const maxPublished = 1 << 20
+
+// Publish reads a template with a word in place of each variable. Where that is no YAML, the variables
+// that no word can take the place of have their defaults instead, or are left out. The error is that
+// of a file that is no YAML then either.
+func Publish(f release.File) (*Published, error) {
+	variables, err := Variables(f)
+	if err != nil {
+		return nil, err
+	}
+	m := newMarkers(f, variables)
+	all := slices.Sorted(maps.Keys(m.defaults))
+	p := &Published{scalars: map[*manifest.Document][]manifest.Scalar{}}
+	left := map[string]bool{}
+	if p.Documents, err = m.parse(all); err != nil {
+		if len(f.Data) > maxPublished || len(all) == 0 {
+			return nil, err
+		}
+		if p.Documents, err = m.parse(nil); err != nil {
+			return nil, err
+		}
+		var marked []string
+		m.add(&marked, &p.Documents, all)
+		for _, name := range all {
+			left[name] = !slices.Contains(marked, name)
+		}
+	}
+	for _, d := range p.Documents {
+		m.restore(d.Object.Object)
+		for _, scalar := range d.Scalars() {
+			if text := m.text(scalar.Text); text != scalar.Text {
+				scalar.Text, scalar.Path = text, m.path(scalar.Path)
+				p.scalars[d] = append(p.scalars[d], scalar)
+			}
+		}
+	}
+	for _, v := range variables {
+		if left[v.Name] && v.Default == nil {
+			for _, line := range v.Lines {
+				p.Blocks = append(p.Blocks, p.blockAt(f.Data, v.Name, line, m))
+			}
+		}
+	}
+	return p, nil
+}
+
+// markers are the words that take the place of variables.
+type markers struct {
+	file      release.File
+	processor processor
+	// word begins each of them, and does not occur in the file.
+	word     string
+	names    []string
+	defaults map[string]*string
+	pattern  *regexp.Regexp
+}
+
+func newMarkers(f release.File, variables []Variable) *markers {
+	m := &markers{file: f, processor: newProcessor(), word: "zzvariable", defaults: map[string]*string{}}
+	for bytes.Contains(f.Data, []byte(m.word)) {
+		m.word += "z"
+	}
+	for _, v := range variables {
+		m.names = append(m.names, v.Name)
+		m.defaults[v.Name] = v.Default
+	}
+	m.pattern = regexp.MustCompile("(?i)" + m.word + "([0-9]+)z") // a use may be in capitals: ${NAME^^}
+	return m
+}
+
+// parse reads the file with markers in place of some variables.
+func (m *markers) parse(marked []string) ([]*manifest.Document, error) {
+	values := map[string]string{}
+	for i, name := range m.names {
+		if slices.Contains(marked, name) {
+			values[name] = m.word + strconv.Itoa(i) + "z"
+		} else if m.defaults[name] == nil {
+			values[name] = ""
+		}
+	}
+	data, err := m.processor.processLines(m.file.Data, func(name string) (string, error) {
+		if value, ok := values[name]; ok {
+			return value, nil
+		}
+		return "", errNoValue
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.file.Name, err)
+	}
+	return manifest.Parse(m.file.Name, data)
+}
+
+// add marks as many more variables as there may be: where some can't be marked together, each half is tried.
+func (m *markers) add(marked *[]string, documents *[]*manifest.Document, names []string) {
+	more := slices.Concat(*marked, names)
+	if parsed, err := m.parse(more); err == nil {
+		*marked, *documents = more, parsed
+		return
+	}
+	if half := len(names) / 2; half > 0 {
+		m.add(marked, documents, names[:half])
+		m.add(marked, documents, names[half:])
+	}
+}
+
+// text returns a text with variables in place of their markers.
+func (m *markers) text(text string) string {
+	if len(m.names) == 0 || len(text) < len(m.word) {
+		return text
+	}
+	return m.pattern.ReplaceAllStringFunc(text, func(marker string) string {
+		i, err := strconv.Atoi(m.pattern.FindStringSubmatch(marker)[1])
+		if err != nil || i >= len(m.names) {
+			return marker
+		}
+		return "${" + m.names[i] + "}"
+	})
+}
+
+// path returns a path with variables in place of their markers.
+func (m *markers) path(path []any) []any {
+	restored := slices.Clone(path)
+	for i, step := range restored {
+		if name, ok := step.(string); ok {
+			restored[i] = m.text(name)
+		}
+	}
+	return restored
+}
+
+// restore puts the variables back into a value, in place.
+func (m *markers) restore(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, field := range v {
+			if restored := m.text(name); restored != name {
+				delete(v, name)
+				name = restored
+			}
+			v[name] = m.restore(field)
+		}
+	case []any:
+		for i := range v {
+			v[i] = m.restore(v[i])
+		}
+	case string:
+		return m.text(v)
+	}
+	return value
+}
+
+// blockAt returns the block that stands in a line of the file.
+func (p *Published) blockAt(data []byte, variable string, line int, m *markers) Block {
+	block := Block{Variable: variable, Line: line}
+	lines := bytes.Split(data, []byte("\n"))
+	separator := func(i int) bool { return i < 0 || i >= len(lines) || bytes.HasPrefix(lines[i], []byte("---")) }
+	blank := func(i int) bool {
+		text := bytes.TrimSpace(lines[i])
+		return len(text) == 0 || text[0] == '#'
+	}
+	first, last := line-2, line
+	for !separator(first) && blank(first) {
+		first--
+	}
+	for !separator(last) && blank(last) {
+		last++
+	}
+	block.Objects = bytes.HasPrefix(lines[line-1], []byte("$")) && (separator(first) || separator(last))
+	for !separator(first) {
+		first--
+	}
+	for !separator(last) {
+		last++
+	}
+	for _, d := range p.Documents {
+		if d.Line() > first+1 && d.Line() <= last {
+			block.Document, block.Path = d, m.path(d.Before(line))
+		}
+	}
+	return block
+}
+
+// processLines does what Process does and keeps the number of lines: where a variable goes over
+// several of them, empty lines follow.
+func (p processor) processLines(raw []byte, get func(string) (string, error)) ([]byte, error) {
+	parts, ok := p.split(raw)
+	if !ok {
+		return p.Process(raw, get)
+	}
+	result := make([]byte, 0, len(raw))
+	for _, part := range parts {
+		if part.plain {
+			result = append(result, part.text...)
+			continue
+		}
+		processed, err := p.Processor.Process(part.text, func(name string) (string, error) {
+			value, _ := get(name)
+			return value, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		result = append(result, processed...)
+		if lost := bytes.Count(part.text, []byte("\n")) - bytes.Count(processed, []byte("\n")); lost > 0 {
+			result = append(result, strings.Repeat("\n", lost)...)
+		}
+	}
+	return result, nil
+}

@@ -1,0 +1,269 @@
+package templates
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// Known is what samples are made to fit.
+type Known struct {
+	Kinds *schemas.Kinds
+	// Classes are the ClusterClass definitions that Clusters may name.
+	Classes []release.File
+	// classes are the ClusterClasses of files that were read, nil being none.
+	classes map[string]*manifest.Document
+}
+
+// Samples are values with which a template can be rendered.
+type Samples struct {
+	// Values are those of all variables that a user must set, and of those that clusterctl's arguments set.
+	Values map[string]string
+	// MadeUp are the variables whose values nobody gave, in order. What clusterctl sets is not among them.
+	MadeUp []string
+	// Published is the template before its variables are replaced, or nil where that is no YAML.
+	Published *Published
+	// Blocks are the variables among MadeUp that stand for more than single values.
+	Blocks []Block
+}
+
+// Sample returns values for the variables of a template: the given ones, and for the rest values that
+// fit the schemas of the fields where the variables stand, as far as there are any. A variable that
+// stands for lines of YAML is empty. The error is that of variables which clusterctl can't read.
+func Sample(f release.File, known *Known, given map[string]string) (*Samples, error) {
+	variables, err := Variables(f)
+	if err != nil {
+		return nil, err
+	}
+	s := &Samples{Values: Guess(variables)}
+	common := Guess(nil)
+	for _, v := range variables {
+		_, isCommon := common[v.Name]
+		if _, isGiven := given[v.Name]; v.Default == nil && !isGiven && !isCommon {
+			s.MadeUp = append(s.MadeUp, v.Name)
+		}
+	}
+	maps.Copy(s.Values, given)
+	if s.Published, err = Publish(f); err != nil {
+		s.Published = nil
+		return s, nil // what clusterctl thinks of it is seen once it is rendered
+	}
+	defaults := map[string]string{}
+	for _, v := range variables {
+		if v.Default != nil {
+			defaults[v.Name] = *v.Default
+		}
+	}
+	s.fit(known, f.Name, defaults)
+	for _, b := range s.Published.Blocks {
+		if slices.Contains(s.MadeUp, b.Variable) {
+			s.Values[b.Variable] = ""
+			s.Blocks = append(s.Blocks, b)
+		}
+	}
+	return s, nil
+}
+
+// variable finds the variables of a text of a published document.
+var variable = regexp.MustCompile(`\$\{(\w+)\}`)
+
+// use is a field in which a variable stands.
+type use struct {
+	manifest.Scalar
+	document *manifest.Document
+	// field is the field's schema, or nil where it is not known.
+	field *schemas.Field
+	// only are the values that the field may have, where others than its schema say so.
+	only []string
+	// allows says more of what a text may be, or is nil.
+	allows func(text string) []string
+}
+
+// fit chooses the values of the variables that are made up: those of classes' names first, as the
+// class says what its variables may be.
+func (s *Samples) fit(known *Known, file string, defaults map[string]string) {
+	for _, classes := range []bool{true, false} {
+		for _, name := range s.MadeUp {
+			var uses []use
+			namesClass := false
+			for _, d := range s.Published.Documents {
+				for _, scalar := range s.Published.scalars[d] {
+					if strings.Contains(scalar.Text, "${"+name+"}") {
+						namesClass = namesClass || isClassName(d, scalar.Path)
+						uses = append(uses, use{Scalar: scalar, document: d})
+					}
+				}
+			}
+			if namesClass != classes {
+				continue
+			}
+			for i := range uses {
+				s.look(known, file, &uses[i], defaults)
+			}
+			s.choose(name, uses, defaults)
+			s.addBlocks(name, uses)
+		}
+	}
+}
+
+// look finds out what a field may hold.
+func (s *Samples) look(known *Known, file string, u *use, defaults map[string]string) {
+	d, last := u.document, len(u.Path)-1
+	if last < 0 {
+		return
+	}
+	switch {
+	case isClassName(d, u.Path):
+		for _, class := range known.Classes {
+			if name, err := release.ClusterClassName(class.Name); err == nil {
+				u.only = append(u.only, name)
+			}
+		}
+	case isObjectName(u.Path) && isClassDocument(d):
+		if name, err := release.ClusterClassName(file); err == nil {
+			u.only = []string{name}
+		}
+	}
+	switch {
+	case isObjectName(u.Path):
+		u.allows = validation.IsDNS1123Subdomain
+	case last > 0 && (u.Path[last-1] == "labels" || u.Path[last-1] == "matchLabels"):
+		u.allows = validation.IsValidLabelValue
+	}
+	if u.field = s.topologyField(known, u, defaults); u.field == nil {
+		u.field = known.Kinds.Field(d.Object.GroupVersionKind(), u.Path)
+	}
+}
+
+// fits says whether a field may hold a value of a variable.
+func (s *Samples) fits(u use, name, value string, defaults map[string]string) bool {
+	text := s.replace(u.Text, name, value, defaults)
+	var v any = text
+	if !u.Quoted {
+		v = scalarValue(text)
+	}
+	written, isText := v.(string)
+	switch {
+	case u.only != nil:
+		return slices.Contains(u.only, written)
+	case u.allows != nil && (!isText || len(u.allows(written)) > 0):
+		return false
+	case u.field == nil:
+		return v != nil
+	}
+	return u.field.Accepts(v)
+}
+
+// choose sets a variable to the first value that fits all of its uses, or most of them.
+func (s *Samples) choose(name string, uses []use, defaults map[string]string) {
+	best, most := s.Values[name], -1
+	try := func(value string) {
+		n := 0
+		for _, u := range uses {
+			if s.fits(u, name, value, defaults) {
+				n++
+			}
+		}
+		if n > most {
+			best, most = value, n
+		}
+	}
+	// The whole text of a field may have more than the variable.
+	tryFor := func(u use, values []any) {
+		before, after, _ := strings.Cut(s.replace(u.Text, name, "\x00", defaults), "\x00")
+		for _, value := range values {
+			text, isText := value.(string)
+			if rest, ok := strings.CutPrefix(text, before); isText && ok && strings.HasSuffix(rest, after) {
+				try(strings.TrimSuffix(rest, after))
+			}
+			if _, stays := scalarValue(text).(string); isText && (stays || u.Quoted) {
+				try(text)
+			} else if data, err := json.Marshal(value); err == nil {
+				try(string(data)) // in quotes, where the text would be read as something else
+			}
+		}
+	}
+	for _, u := range uses {
+		for _, text := range u.only {
+			tryFor(u, []any{text})
+		}
+		if u.field != nil {
+			tryFor(u, u.field.Named())
+		}
+	}
+	try(s.Values[name])
+	try(word(name))
+	for _, u := range uses {
+		if most < len(uses) && u.field != nil {
+			tryFor(u, u.field.Examples())
+		}
+	}
+	s.Values[name] = best
+}
+
+// replace returns a text with its variables replaced: one by a value, the others by theirs.
+func (s *Samples) replace(text, name, value string, defaults map[string]string) string {
+	return variable.ReplaceAllStringFunc(text, func(use string) string {
+		other := variable.FindStringSubmatch(use)[1]
+		if other == name {
+			return value
+		}
+		if set, ok := s.Values[other]; ok {
+			return set
+		}
+		return defaults[other]
+	})
+}
+
+// addBlocks adds the uses of a variable that stand for a value with fields of its own: the schema says so
+// or, where it allows anything or is not known, the variable stands alone in a line.
+func (s *Samples) addBlocks(name string, uses []use) {
+	for _, u := range uses {
+		isValue := u.Text == "${"+name+"}" && !u.Quoted && u.only == nil && u.allows == nil
+		if isValue && (u.field != nil && u.field.HasFields() || u.Below && (u.field == nil || u.field.IsUntyped())) {
+			s.Blocks = append(s.Blocks, Block{Variable: name, Line: u.document.Place(u.Path...).Line, Document: u.document, Path: u.Path, Value: true})
+		}
+	}
+}
+
+// scalarValue returns what a text is in YAML, as Kubernetes reads it; nil is nothing, or no YAML.
+func scalarValue(text string) any {
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		return nil
+	}
+	if number, ok := value.(float64); ok && number == float64(int64(number)) {
+		return int64(number)
+	}
+	return value
+}
+
+// isObjectName says whether a field is an object's name.
+func isObjectName(path []any) bool {
+	return len(path) == 2 && path[0] == "metadata" && path[1] == "name"
+}
+
+// isClassDocument says whether a document is a ClusterClass.
+func isClassDocument(d *manifest.Document) bool {
+	gvk := d.Object.GroupVersionKind()
+	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "ClusterClass"
+}
+
+// isClassName says whether a field of a Cluster names its class.
+func isClassName(d *manifest.Document, path []any) bool {
+	gvk := d.Object.GroupVersionKind()
+	if gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {
+		return false
+	}
+	return slices.Equal(path, []any{"spec", "topology", "class"}) || slices.Equal(path, []any{"spec", "topology", "classRef", "name"})
+}
