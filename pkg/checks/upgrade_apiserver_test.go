@@ -80,7 +80,7 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 					i := slices.IndexFunc(before, func(b unstructured.Unstructured) bool {
 						return b.GetName() == o.GetName() && b.GetKind() == o.GetKind()
 					})
-					if i < 0 || !slices.Contains(kinds, o.GetKind()) || deletedByClusterctl(o) || equality.Semantic.DeepEqual(before[i].Object, o.Object) {
+					if i < 0 || !slices.Contains(kinds, o.GetKind()) || deletedByClusterctl(o) || changesNothing(before[i], o) {
 						continue
 					}
 					if refused := patched(t, c, fmt.Sprintf("case%d", number), before[i], o); refused != nil {
@@ -88,15 +88,17 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 					}
 				}
 				predicted := false
-				check, err := checks.Find(id)
-				if err != nil {
-					t.Fatal(err)
+				for id := range refusedUpgrades {
+					check, err := checks.Find(id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					check.Run(subject, func(f checks.Finding) {
+						predicted = predicted || f.Severity == checks.Error || f.Severity == "" && check.Severity == checks.Error
+					})
 				}
-				check.Run(subject, func(f checks.Finding) {
-					predicted = predicted || f.Severity == checks.Error || f.Severity == "" && check.Severity == checks.Error
-				})
 				if predicted != (refusal != nil) {
-					t.Errorf("the check predicts a refusal: %v; the API server says %v", predicted, refusal)
+					t.Errorf("the checks predict a refusal: %v; the API server says %v", predicted, refusal)
 				}
 			})
 		}
@@ -144,6 +146,12 @@ func TestPlaceholderOnCreate(t *testing.T) {
 			return condition["type"] == "Established" && condition["status"] == "False" && condition["reason"] == "InvalidCABundle"
 		})
 	})
+}
+
+// changesNothing says whether an object is installed as it is written, and both releases have the same.
+func changesNothing(before, after unstructured.Unstructured) bool {
+	_, converted, _ := unstructured.NestedMap(before.Object, "spec", "conversion", "webhook") // which has a CA in a cluster
+	return !converted && equality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
 // deletedByClusterctl says whether clusterctl upgrade deletes a cluster-scoped object before it makes
