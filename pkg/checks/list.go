@@ -125,6 +125,7 @@ var list = slices.Concat([]Check{
 	namespaceChanged,
 	selectorChanged,
 	roleRefChanged,
+	immutableFieldChanged,
 	webhookRemoved,
 	objectLeft,
 	failurePolicyFail,

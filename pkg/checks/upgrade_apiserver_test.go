@@ -33,12 +33,13 @@ import (
 // refusedUpgrades are the checks whose errors say that an API server refuses what clusterctl upgrade
 // does to an object that stays, with the kinds that they are about.
 var refusedUpgrades = map[string][]string{
-	"crd-version-removed": {"CustomResourceDefinition"},
-	"crd-scope-changed":   {"CustomResourceDefinition"},
-	"conversion-removed":  {"CustomResourceDefinition"},
-	"crd-ca-bundle":       {"CustomResourceDefinition"},
-	"crd-update-refused":  {"CustomResourceDefinition"},
-	"role-ref-changed":    {"ClusterRoleBinding"},
+	"crd-version-removed":     {"CustomResourceDefinition"},
+	"crd-scope-changed":       {"CustomResourceDefinition"},
+	"conversion-removed":      {"CustomResourceDefinition"},
+	"crd-ca-bundle":           {"CustomResourceDefinition"},
+	"crd-update-refused":      {"CustomResourceDefinition"},
+	"role-ref-changed":        {"ClusterRoleBinding"},
+	"immutable-field-changed": {"PriorityClass", "RuntimeClass", "StorageClass", "CSIDriver"},
 }
 
 // TestRefusedUpgradesAreTheAPIServers plays, for all cases of these checks, what clusterctl upgrade
@@ -164,6 +165,12 @@ func deletedByClusterctl(o unstructured.Unstructured) bool {
 // installable returns the objects that clusterctl makes of a release's components.
 func installable(t *testing.T, r *release.Release) []unstructured.Unstructured {
 	t.Helper()
+	return installableIn(t, r, "")
+}
+
+// installableIn is installable with a namespace in place of the release's own.
+func installableIn(t *testing.T, r *release.Release, namespace string) []unstructured.Unstructured {
+	t.Helper()
 	reader := config.NewMemoryReader()
 	if err := reader.Init(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -175,7 +182,7 @@ func installable(t *testing.T, r *release.Release) []unstructured.Unstructured {
 	file, _ := r.Components()
 	components, err := repository.NewComponents(repository.ComponentsInput{
 		Provider: config.NewProvider(r.Provider.Name, "", r.Provider.Type), ConfigClient: client,
-		Processor: yamlprocessor.NewSimpleProcessor(), RawYaml: file.Data, Options: repository.ComponentsOptions{Version: r.Version},
+		Processor: yamlprocessor.NewSimpleProcessor(), RawYaml: file.Data, Options: repository.ComponentsOptions{Version: r.Version, TargetNamespace: namespace},
 	})
 	if err != nil {
 		t.Fatal(err)

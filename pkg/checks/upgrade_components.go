@@ -112,14 +112,14 @@ var roleRefChanged = upgradeCheck("role-ref-changed", Error, "Bindings stay with
 	func(s *Subject, u *upgrade, report Report) {
 		s.pairs(u, func(before, after *manifest.Document) {
 			old, now := mapAt(before.Object.Object, "roleRef"), mapAt(after.Object.Object, "roleRef")
-			if equality.Semantic.DeepEqual(old, now) {
-				return
+			if textAt(old, "kind") == textAt(now, "kind") && textAt(old, "name") == textAt(now, "name") {
+				return // the group is always the same, and is filled in where it is missing
 			}
 			f := Finding{Place: after.Place("roleRef"),
 				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
 					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name")),
 				Fix: "give the binding a new name, or the role its old one"}
-			if after.Object.GetKind() == "RoleBinding" || strings.HasPrefix(after.Object.GetName(), u.before.ownNamespace()+"-") {
+			if after.Object.GetKind() == "RoleBinding" || u.remakes(after) {
 				f.Severity = Warning
 				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
 					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name"))

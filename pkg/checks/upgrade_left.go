@@ -18,11 +18,10 @@ var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of 
 		if _, err := s.Components(); err != nil {
 			return
 		}
-		namespace := u.before.ownNamespace()
 		for _, d := range u.before.Objects() {
 			switch kind := d.Object.GetKind(); {
 			case slices.Contains([]string{"Namespace", "CustomResourceDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, kind),
-				namespace != "" && strings.HasPrefix(d.Object.GetName(), namespace+"-"),
+				u.remakes(d),
 				s.object(kind, d.Object.GetName()) != nil,
 				u.before.kindScopes().Namespaced(d.Object),
 				takenForNamespaced(u.before, d):
