@@ -82,6 +82,7 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Progress: progress.show,
 	})
 	progress.close()
+	noteDeprecations(cmd, t)
 	if err != nil {
 		return err
 	}

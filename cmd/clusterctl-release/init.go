@@ -23,7 +23,8 @@ func newInitCommand() *cobra.Command {
 		Short: "Write the release file of a source tree by looking at it",
 		Long: `Init builds the kustomizations of a tree, takes those that give a Deployment with a container
 "manager" for providers, and writes clusterctl-release.yaml with what it found: their names, types and
-images, metadata.yaml, cluster templates and ClusterClasses. What it could not tell is in comments.`,
+images, metadata.yaml, cluster templates and ClusterClasses. Makefiles, workflows, Dockerfiles and
+scripts say which of them are released. What it could not tell is in comments.`,
 		Example: `  clusterctl release init
   clusterctl release init ../cluster-api-provider-demo --output -`,
 		Args: cobra.MaximumNArgs(1),
@@ -56,8 +57,13 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 		return err
 	}
 	progress := newProgress(cmd.ErrOrStderr())
-	found, err := discover.Look(cmd.Context(), t, progress.show)
+	fetching := progress.show
+	if !isTerminal(cmd.ErrOrStderr()) {
+		fetching = func(doing string) { fmt.Fprintln(cmd.ErrOrStderr(), doing) } // it may take long, and nothing else shows it
+	}
+	found, err := discover.Look(cmd.Context(), t, discover.Watch{Building: progress.show, Fetching: fetching})
 	progress.close()
+	noteDeprecations(cmd, t)
 	if err != nil {
 		return err
 	}
@@ -71,4 +77,11 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n%s", output, found.Summary())
 	return nil
+}
+
+// noteDeprecations prints in one line what kustomize warned of.
+func noteDeprecations(cmd *cobra.Command, t *tree.Tree) {
+	if line := t.Deprecations(); line != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", line)
+	}
 }

@@ -4,7 +4,9 @@ package build
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -133,7 +135,7 @@ func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfi
 	// The cheap parts first: a missing series is found before anything is built.
 	metadataFile, err := readMetadata(t, options.Config.MetadataPath(provider), options.Version)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), err)
+		return nil, fmt.Errorf("%s: %w", provider.Provider().Label(), withCommand(err, t, options, provider))
 	}
 	assets, err := templates.Collect(t, provider)
 	if err != nil {
@@ -159,7 +161,7 @@ func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfi
 func readMetadata(t *tree.Tree, path, version string) (release.File, error) {
 	data, err := t.ReadFile(path)
 	if err != nil {
-		return release.File{}, fmt.Errorf("%w: every release needs one: `clusterctl release metadata add --version %s --contract v1beta2 --file %s` begins it", err, version, t.Display(path))
+		return release.File{}, err
 	}
 	file, err := metadata.Parse(t.Display(path), data)
 	if err != nil {
@@ -169,4 +171,38 @@ func readMetadata(t *tree.Tree, path, version string) (release.File, error) {
 		return release.File{}, err
 	}
 	return release.File{Name: release.MetadataFile, Data: data}, nil
+}
+
+// withCommand adds to an error on a missing metadata.yaml or series the command that adds it, with the
+// contract that the provider's CRDs carry.
+func withCommand(err error, t *tree.Tree, options Options, provider release.ProviderConfig) error {
+	var noSeries *metadata.NoSeriesError
+	if !errors.As(err, &noSeries) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	contract := ""
+	if c, buildErr := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images}); buildErr == nil {
+		contract = components.Contract(c.Objects) // without it the build says what is wrong once there is metadata
+	}
+	path := options.Config.MetadataPath(provider)
+	command := func(contract string) string {
+		command := metadata.AddCommand(t.Display(path), options.Version, contract)
+		severalFiles := slices.ContainsFunc(options.Config.Providers, func(p release.ProviderConfig) bool { return options.Config.MetadataPath(p) != path })
+		if severalFiles && !strings.Contains(command, " --file ") {
+			command += " --file " + path
+		}
+		return command
+	}
+	if noSeries == nil {
+		if contract == "" {
+			known := metadata.KnownContracts()
+			contract = known[len(known)-1]
+		}
+		return fmt.Errorf("%w: every release needs one: `%s` begins it", err, command(contract))
+	}
+	if contract == "" {
+		contract = noSeries.Likely
+	}
+	noSeries.Command = command(contract)
+	return err
 }

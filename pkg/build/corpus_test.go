@@ -77,7 +77,7 @@ func TestCorpusTrees(t *testing.T) {
 // the tree's metadata.yaml has first.
 func initAndBuild(t *testing.T, source *tree.Tree) (*release.Config, *build.Result) {
 	t.Helper()
-	found, err := discover.Look(t.Context(), source, func(string) {})
+	found, err := discover.Look(t.Context(), source, discover.Watch{Building: func(string) {}, Fetching: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

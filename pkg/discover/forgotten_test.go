@@ -29,7 +29,7 @@ func TestNothingIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := discover.Look(t.Context(), source, func(string) {})
+		found, err := discover.Look(t.Context(), source, quiet)
 		if err != nil {
 			t.Logf("%s has no provider: %v", filepath.Base(dir), err)
 			continue

@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/resmap"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -40,25 +43,33 @@ type Provider struct {
 	// builtBy, metadataBy and templatesBy are where build files say that the kustomization, the
 	// metadata.yaml and the templates are released, or "".
 	builtBy, metadataBy, templatesBy string
+	// templates and classes are how many files the entries name.
+	templates, classes int
+}
+
+// Watch is told what is being done.
+type Watch struct {
+	// Building is called with what is being built, and Fetching with each base that is fetched for it.
+	Building, Fetching func(what string)
 }
 
 // Look builds the kustomizations of a tree and returns the providers that they give, in the order
 // of clusterctl's provider types and then of their paths, with the metadata, templates and classes
-// that go with them. What the tree's build files release goes first. progress is told what is being
-// built. The error is ErrNoProvider where there is none.
-func Look(ctx context.Context, t *tree.Tree, progress func(string)) (*Found, error) {
+// that go with them. What the tree's build files release goes first. The error is ErrNoProvider
+// where there is none.
+func Look(ctx context.Context, t *tree.Tree, watch Watch) (*Found, error) {
 	s, err := scan(t)
 	if err != nil {
 		return nil, err
 	}
-	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string]resmap.ResMap{}, kindsOf: map[string][2]bool{}}
+	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string]resmap.ResMap{}, kindsOf: map[string][2]bool{}, hosts: map[string]error{}}
 	l.components = l.evidence.released(isComponents)
 	for _, dir := range l.candidates() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		progress("building " + t.Display(dir))
-		l.try(dir)
+		watch.Building("building " + t.Display(dir))
+		l.try(ctx, dir, watch)
 	}
 	if len(l.found.Providers) == 0 {
 		return nil, l.noProvider()
@@ -84,6 +95,8 @@ type look struct {
 	results map[string]resmap.ResMap
 	// kindsOf says of files whether they have a Cluster and a ClusterClass.
 	kindsOf map[string][2]bool
+	// hosts are those that bases are fetched from, with why they can't be reached.
+	hosts map[string]error
 	// broken are the kustomizations that do not build, with the reasons.
 	broken []string
 }
@@ -115,19 +128,26 @@ func (l *look) releasedFrom(dir string) (asset, bool) {
 }
 
 // try builds a kustomization and keeps what it gives.
-func (l *look) try(dir string) {
+func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	for _, p := range l.found.Providers {
 		// An overlay of a provider is the provider once more, and a part of it is none.
 		if l.scan.reaches(dir, p.Kustomize) || l.scan.reaches(p.Kustomize, dir) {
 			return
 		}
 	}
+	if !l.fetch(ctx, dir, watch) {
+		return
+	}
 	released, isReleased := l.releasedFrom(dir)
 	result, err := l.tree.Kustomize(dir)
 	if err != nil {
 		if isReleased || l.scan.isRoot(dir) {
 			l.broken = append(l.broken, dir)
-			l.doubt("%s does not build: %v", dir, err)
+			reason := err.Error()
+			if failed := (*tree.KustomizeError)(nil); errors.As(err, &failed) && failed.Missing != "" {
+				reason = failed.Missing // kustomize says the same in several lines
+			}
+			l.doubt("%s does not build: %s", dir, reason)
 		}
 		return
 	}
@@ -192,8 +212,48 @@ func (l *look) doubt(format string, args ...any) {
 
 // noProvider returns the error for a tree without a provider.
 func (l *look) noProvider() error {
-	return fmt.Errorf("%w in %s: none of its %d kustomizations gives a Deployment with a container called \"manager\"%s",
-		ErrNoProvider, l.tree.Display("."), len(l.scan.kustomizations), indented(l.found.Doubts))
+	why := fmt.Sprintf("none of its %d kustomizations gives a Deployment with a container called \"manager\"", len(l.scan.kustomizations))
+	switch {
+	case len(l.broken) == 1:
+		why = "a kustomization does not build"
+	case len(l.broken) > 1:
+		why = fmt.Sprintf("%d kustomizations do not build", len(l.broken))
+	default:
+		if file := l.plainComponents(); file != "" {
+			l.doubt("%s has such a Deployment: write a kustomization.yaml into its folder with the line 'resources: [%s]'", file, path.Base(file))
+		}
+	}
+	return fmt.Errorf("%w in %s: %s%s", ErrNoProvider, l.tree.Display("."), why, indented(l.found.Doubts))
+}
+
+// plainComponents returns a YAML file with a provider's Deployment that no kustomization lists, or "".
+func (l *look) plainComponents() string {
+	for _, file := range l.byDepth(l.scan.files) {
+		data, err := l.tree.ReadFile(file)
+		if err != nil || !deploymentKind.Match(data) {
+			continue // a link out of the tree, or a file of something else
+		}
+		objects, err := manifest.Parse(file, data)
+		if err != nil {
+			continue // a template of a chart, for instance
+		}
+		for _, o := range objects {
+			containers, _, _ := unstructured.NestedSlice(o.Object.Object, "spec", "template", "spec", "containers")
+			if o.Object.GetKind() == "Deployment" && slices.ContainsFunc(containers, isManager) {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// deploymentKind is the line that begins with the kind of a Deployment.
+var deploymentKind = regexp.MustCompile(`(?m)^kind: *["']?Deployment\b`)
+
+// isManager says whether a container is the one that clusterctl looks for.
+func isManager(container any) bool {
+	fields, _ := container.(map[string]any)
+	return fields["name"] == "manager"
 }
 
 // indented returns lines to put below a message, or "".

@@ -21,6 +21,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// quiet watches nothing.
+var quiet = discover.Watch{Building: func(string) {}, Fetching: func(string) {}}
+
 // look looks at a tree with these files, and makes sure that what is written of it can be read.
 func look(t *testing.T, files map[string]string) *discover.Found {
 	t.Helper()
@@ -28,7 +31,7 @@ func look(t *testing.T, files map[string]string) *discover.Found {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := discover.Look(t.Context(), source, func(string) {})
+	found, err := discover.Look(t.Context(), source, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,16 +300,29 @@ func TestLookNoProvider(t *testing.T) {
 			says:  []string{`a container called "manager"`},
 		},
 		"the only one does not build": {
-			files: map[string]string{defaultPath + "kustomization.yaml": resources("missing.yaml")},
-			says:  []string{"config/default does not build", "missing.yaml"},
+			files: map[string]string{
+				defaultPath + "kustomization.yaml": resources("missing.yaml"), "config/other/kustomization.yaml": resources("a.yaml"), "config/other/a.yaml": crd(infraGroup, "Demo"),
+				"Makefile": "generate:\n\ttouch config/default/missing.yaml\n",
+			},
+			says: []string{"a kustomization does not build:", "config/default does not build", "config/default/missing.yaml does not exist", "does `make generate` make it?"},
+		},
+		"no kustomization, and a file to install": {
+			files: map[string]string{"deploy/install.yaml": manager(image), "chart/templates/install.yaml": strings.ReplaceAll(manager(image), "name: manager", "name: {{ .Values.name }}")},
+			says:  []string{"none of its 0 kustomizations", "deploy/install.yaml has such a Deployment: write a kustomization.yaml into its folder with the line 'resources: [install.yaml]'"},
+		},
+		"a base that can't be fetched": {
+			files: map[string]string{defaultPath + "kustomization.yaml": resources("https://127.0.0.1:1/x/y//config?ref=v1")},
+			says:  []string{"config/default is not built, as its base https://127.0.0.1:1/x/y//config?ref=v1 can't be fetched", "connection refused", "put a copy of it into the tree"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("NO_PROXY", "127.0.0.1")
+			t.Setenv("no_proxy", "127.0.0.1")
 			source, err := tree.Open(treetest.New(t, tc.files))
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = discover.Look(t.Context(), source, func(string) {})
+			_, err = discover.Look(t.Context(), source, quiet)
 			if !errors.Is(err, discover.ErrNoProvider) {
 				t.Fatalf("want ErrNoProvider: %v", err)
 			}
@@ -326,7 +342,29 @@ func TestLookCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := discover.Look(ctx, source, func(string) {}); !errors.Is(err, context.Canceled) {
+	if _, err := discover.Look(ctx, source, quiet); !errors.Is(err, context.Canceled) {
 		t.Errorf("want the context's error: %v", err)
 	}
+}
+
+// TestLookFetching: what is fetched is said, and each host is tried once.
+func TestLookFetching(t *testing.T) {
+	t.Setenv("NO_PROXY", "127.0.0.1")
+	t.Setenv("no_proxy", "127.0.0.1")
+	const base = "https://127.0.0.1:1/x.yaml"
+	source, err := tree.Open(treetest.New(t, treetest.Clone(demo, map[string]string{
+		"config/one/kustomization.yaml": resources(base), "config/two/kustomization.yaml": resources(base),
+	})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := quiet
+	var fetched []string
+	watch.Fetching = func(what string) { fetched = append(fetched, what) }
+	found, err := discover.Look(t.Context(), source, watch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireEach(t, "bases", fetched, []string{"fetching " + base + ", a base of "})
+	requireEach(t, "doubts", found.Doubts, []string{"config/one is not built, as its base " + base, "config/two is not built"})
 }

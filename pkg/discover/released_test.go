@@ -105,7 +105,7 @@ func TestReleasedByTrees(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := discover.Look(t.Context(), source, func(string) {})
+			found, err := discover.Look(t.Context(), source, quiet)
 			if err != nil {
 				t.Fatal(err)
 			}

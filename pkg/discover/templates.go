@@ -238,8 +238,15 @@ func (s *selection) freeFlavor(file string) string {
 
 // assignAll gives the chosen assets to the providers.
 func (s *selection) assignAll() {
-	var files []string
-	var classTemplates []string
+	if len(s.chosen) > 0 && !slices.ContainsFunc(s.found.Providers, func(p Provider) bool { return p.Type == clusterctlv1.InfrastructureProviderType }) {
+		var sources []string
+		for _, a := range s.chosen {
+			sources = append(sources, a.source())
+		}
+		s.doubt("left out, as the tree has no infrastructure provider to release templates with: %s", listed(sources))
+		return
+	}
+	var files, classTemplates []string
 	for _, a := range s.chosen {
 		if a.file != "" && path.Base(a.file) == a.name {
 			files = append(files, a.file)
@@ -263,6 +270,16 @@ func (s *selection) assignAll() {
 		})
 	}
 	for _, a := range s.chosen {
+		s.assign(a.source(), func(p *Provider) {
+			if release.IsClusterClass(a.name) {
+				p.classes++
+			} else {
+				p.templates++
+			}
+			if s.decided {
+				p.templatesBy = placed(s.chosen)
+			}
+		})
 		if a.file != "" && path.Base(a.file) == a.name {
 			continue
 		}
@@ -274,13 +291,6 @@ func (s *selection) assignAll() {
 				p.Templates = append(p.Templates, entry)
 			}
 		})
-	}
-	if s.decided {
-		for i := range s.found.Providers {
-			if p := &s.found.Providers[i]; len(p.Templates)+len(p.ClusterClasses) > 0 {
-				p.templatesBy = placed(s.chosen)
-			}
-		}
 	}
 	if len(classTemplates) > 0 {
 		slices.Sort(classTemplates)
@@ -369,20 +379,16 @@ func (l *look) isPart(file string) bool {
 }
 
 // assign calls add for the infrastructure provider nearest to a path: the one that shares most of
-// its folders.
+// its folders. There is one.
 func (l *look) assign(file string, add func(*Provider)) {
 	best, shared := -1, -1
 	for i, p := range l.found.Providers {
-		if p.Provider().ClusterctlFlag() != "infrastructure" {
+		if p.Type != clusterctlv1.InfrastructureProviderType {
 			continue
 		}
 		if n := sharedFolders(file, p.Kustomize); n > shared {
 			best, shared = i, n
 		}
-	}
-	if best < 0 {
-		l.doubt("%s looks like a cluster template or ClusterClass, and the tree has no infrastructure provider to release it with", file)
-		return
 	}
 	add(&l.found.Providers[best])
 }

@@ -100,6 +100,6 @@ var templateCases = append(lookCases[:0:0], []struct {
 			"templates/cluster-template.yaml":  cluster,
 		}),
 		want:   []string{strings.Replace(demoLine, "infrastructure-demo", "bootstrap-demo", 1)},
-		doubts: []string{"templates/cluster-template.yaml looks like a cluster template or ClusterClass, and the tree has no infrastructure provider"},
+		doubts: []string{"left out, as the tree has no infrastructure provider to release templates with: templates/cluster-template.yaml"},
 	},
 }...)

@@ -53,11 +53,22 @@ kind: %s
 	return b.Bytes()
 }
 
-// Summary returns what was found, for a person to read.
+// Summary returns what was found and which build file says so, for a person to read.
 func (f *Found) Summary() string {
 	var b strings.Builder
 	for _, p := range f.Providers {
-		fmt.Fprintf(&b, "  %s from %s\n", p.Provider().Label(), p.Kustomize)
+		fmt.Fprintf(&b, "  %s from %s%s\n", p.Provider().Label(), p.Kustomize, said(p.builtBy))
+		if p.Metadata != "" {
+			fmt.Fprintf(&b, "    %s%s\n", p.Metadata, said(p.metadataBy))
+		}
+		for _, count := range []struct {
+			number int
+			what   string
+		}{{p.templates, "template"}, {p.classes, "ClusterClass"}} {
+			if count.number > 0 {
+				fmt.Fprintf(&b, "    %d %s%s\n", count.number, plural(count.what, count.number), said(p.templatesBy))
+			}
+		}
 		for _, remark := range p.Remarks {
 			fmt.Fprintf(&b, "    note: %s\n", remark)
 		}
@@ -66,6 +77,25 @@ func (f *Found) Summary() string {
 		fmt.Fprintf(&b, "  to decide: %s\n", doubt)
 	}
 	return b.String()
+}
+
+// plural returns a word for a number of things.
+func plural(word string, number int) string {
+	switch {
+	case number == 1:
+		return word
+	case strings.HasSuffix(word, "s"):
+		return word + "es"
+	}
+	return word + "s"
+}
+
+// said returns where a build file says something, to follow it.
+func said(place string) string {
+	if place == "" {
+		return ""
+	}
+	return ", by " + place
 }
 
 // sharedMetadata returns the metadata.yaml that every provider has, or "" where they differ.

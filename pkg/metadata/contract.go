@@ -81,7 +81,9 @@ type NoSeriesError struct {
 	Version string
 	// Listed are the series that the file has, in its order.
 	Listed []Series
-	// Command adds the series. Its contract is that of the series before: a guess.
+	// Likely is the contract of the series before: a guess.
+	Likely string
+	// Command adds the series, with the likely contract unless a caller knows better.
 	Command string
 }
 

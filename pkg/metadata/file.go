@@ -117,10 +117,12 @@ func (f *File) Contract(v string) (string, error) {
 	if s, ok := f.find(wanted); ok && inRange {
 		return s.Contract, nil
 	}
+	likely := f.likelyContract(wanted)
 	return "", &NoSeriesError{
 		Path:    f.Path,
 		Version: v,
 		Listed:  f.Series(),
-		Command: f.addCommand(v, f.likelyContract(wanted)),
+		Likely:  likely,
+		Command: f.addCommand(v, likely),
 	}
 }

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -30,6 +28,8 @@ type KustomizeError struct {
 	Folder string
 	// Hint says what to do where that is known, or is "".
 	Hint string
+	// Missing is the part of the hint that is about files of the tree which do not exist.
+	Missing string
 	// Err holds kustomize's own words.
 	Err error
 	// refused is the first path that the tree's bounds kept from kustomize, which goes on to try
@@ -82,9 +82,14 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	defer kustomizeState.Unlock()
 	defer boundFetches()()
 	disk := &guardedDisk{FileSystem: filesys.MakeFsOnDisk(), tree: t, existing: clones()}
-	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
+	var resources resmap.ResMap
+	t.countDeprecations(func() { resources, err = krusty.MakeKustomizer(options).Run(disk, dir) })
 	if err != nil {
-		return nil, &KustomizeError{Folder: t.Display(rel), Hint: t.remoteHint(dir), Err: err, refused: disk.refused}
+		missing := t.missingHint(dir)
+		return nil, &KustomizeError{
+			Folder: t.Display(rel), Missing: missing, Err: err, refused: disk.refused,
+			Hint: strings.TrimSpace(missing + "\n" + t.remoteHint(dir)),
+		}
 	}
 	return resources, nil
 }
@@ -92,49 +97,16 @@ func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 // remoteHint says which bases of a kustomization are not in the tree: where there are any, a
 // build that failed without a network most likely failed for them.
 func (t *Tree) remoteHint(dir string) string {
-	remote := map[string]string{} // base by the file that names it
-	t.findRemote(dir, map[string]bool{}, remote)
-	if len(remote) == 0 {
+	parts := t.partsOf(dir)
+	if len(parts.remote) == 0 {
 		return ""
 	}
-	lines := make([]string, 0, len(remote))
-	for base, file := range remote {
+	lines := make([]string, 0, len(parts.remote))
+	for base, file := range parts.remote {
 		lines = append(lines, fmt.Sprintf("  %s (in %s)", base, file))
 	}
 	sort.Strings(lines)
 	return "The kustomization has bases that are not in the tree. They need a network, and may be other files tomorrow: put copies of them into the tree.\n" + strings.Join(lines, "\n")
-}
-
-// findRemote collects the bases below a kustomization that are fetched from somewhere else.
-func (t *Tree) findRemote(dir string, seen map[string]bool, remote map[string]string) {
-	if seen[dir] {
-		return
-	}
-	seen[dir] = true
-	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		file := filepath.Join(dir, name)
-		data, err := os.ReadFile(file) //nolint:gosec // the kustomization that the user named
-		if err != nil {
-			continue
-		}
-		var kustomization types.Kustomization
-		// What can't be parsed is kustomize's to complain of, and it has done so.
-		if err := yaml.Unmarshal(data, &kustomization); err != nil {
-			return
-		}
-		kustomization.FixKustomization()
-		shown := t.displayPath(file)
-		for _, base := range append(kustomization.Resources, kustomization.Components...) {
-			local := filepath.Join(dir, filepath.FromSlash(base))
-			info, err := os.Stat(local)
-			switch {
-			case err == nil && info.IsDir():
-				t.findRemote(local, seen, remote)
-			case err != nil && (strings.Contains(base, "://") || strings.Contains(base, "?ref=") || strings.HasPrefix(base, "git@") || strings.HasPrefix(base, "github.com/")):
-				remote[base] = shown
-			}
-		}
-	}
 }
 
 // displayPath is Display for an absolute path.

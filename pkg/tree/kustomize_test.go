@@ -3,7 +3,9 @@ package tree_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -112,7 +114,11 @@ func TestKustomizeErrors(t *testing.T) {
 			"tree/config/kustomization.yaml": list("../base"), "tree/base/kustomization.yaml": list("a.yaml"), "tree/base/a.yaml": "a: [\n",
 		}, folder: "config", says: []string{"tree/config", "base", "a.yaml"}},
 		{name: "missing resource", files: map[string]string{"tree/config/kustomization.yaml": list("missing.yaml")}, folder: "config",
-			says: []string{"tree/config", "missing.yaml", "no such file or directory"}},
+			says: []string{"tree/config", "missing.yaml", "no such file or directory", "config/missing.yaml does not exist", "config/kustomization.yaml names: is it generated?"}},
+		{name: "missing resources that make may generate", files: map[string]string{
+			"tree/config/kustomization.yaml": list("../base") + "patches:\n- path: patch.yaml\n", "tree/base/kustomization.yaml": list("crd.yaml"),
+			"tree/Makefile": "generate: manifests\nmanifests: ## CRDs\n\tcontroller-gen\n",
+		}, folder: "config", says: []string{"base/crd.yaml does not exist (and 1 more files)", "base/kustomization.yaml names", "does `make manifests` make it?"}},
 		{name: "the same object twice", files: map[string]string{
 			"tree/config/kustomization.yaml": list("a.yaml", "b.yaml"), "tree/config/a.yaml": configMap, "tree/config/b.yaml": configMap,
 		}, folder: "config", says: []string{"tree/config", "ConfigMap"}},
@@ -127,7 +133,7 @@ func TestKustomizeErrors(t *testing.T) {
 				t.Errorf("the error has a stack: %v", err)
 			}
 			var failed *tree.KustomizeError
-			if errors.As(err, &failed) && failed.Hint != "" {
+			if errors.As(err, &failed) && failed.Hint != failed.Missing {
 				t.Errorf("a hint on a network for what needs none: %s", failed.Hint)
 			}
 		})
@@ -162,6 +168,35 @@ func TestKustomizeRemote(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 		})
+	}
+}
+
+// TestDeprecations: kustomize prints its warnings nowhere, and they are counted.
+func TestDeprecations(t *testing.T) {
+	source := open(t, map[string]string{
+		"tree/config/kustomization.yaml": "bases: [../base]\ncommonLabels: {a: b}\n",
+		"tree/base/kustomization.yaml":   list("a.yaml") + "commonLabels: {c: d}\n", "tree/base/a.yaml": configMap,
+	})
+	if line := source.Deprecations(); line != "" {
+		t.Errorf("before anything is built: %q", line)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = write
+	_, err = source.Kustomize("config")
+	os.Stderr = stderr
+	_ = write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if printed, err := io.ReadAll(read); err != nil || len(printed) > 0 {
+		t.Errorf("printed %q, %v", printed, err)
+	}
+	if got, want := source.Deprecations(), "kustomize warned 3 times of deprecated fields: bases, commonLabels"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -24,6 +24,8 @@ type Tree struct {
 	root string
 	// name is the root as the user named it, for messages.
 	name string
+	// deprecated counts kustomize's warnings by the field that they are about.
+	deprecated map[string]int
 }
 
 // Open returns the tree below a folder.
@@ -41,7 +43,7 @@ func Open(dir string) (*Tree, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("opening the source tree: %s is a file, not a folder", dir)
 	}
-	return &Tree{root: root, name: dir}, nil
+	return &Tree{root: root, name: dir, deprecated: map[string]int{}}, nil
 }
 
 // Root returns the tree's folder, absolute and free of symbolic links.

@@ -1,0 +1,78 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// dialTimeout is how long a host may take to accept a connection. Kustomize and git try several ways
+// one after the other, each for much longer.
+const dialTimeout = 5 * time.Second
+
+// fetch says which bases of a kustomization are fetched, and reports whether their hosts can be
+// reached.
+func (l *look) fetch(ctx context.Context, dir string, watch Watch) bool {
+	for _, base := range l.tree.Remote(dir) {
+		host := hostOf(base)
+		err, tried := l.hosts[host]
+		if !tried {
+			watch.Fetching(fmt.Sprintf("fetching %s, a base of %s", base, l.tree.Display(dir)))
+			err = dial(ctx, base, host)
+			l.hosts[host] = err
+		}
+		if err != nil {
+			l.broken = append(l.broken, dir)
+			l.doubt("%s is not built, as its base %s can't be fetched: %v: put a copy of it into the tree, or run this again with a network", dir, base, err)
+			return false
+		}
+	}
+	return true
+}
+
+// hostOf returns the host and port that a base is fetched from, or "" for one on this machine.
+func hostOf(base string) string {
+	base = strings.TrimPrefix(base, "git::")
+	if rest, ok := strings.CutPrefix(base, "git@"); ok {
+		host, _, _ := strings.Cut(strings.Replace(rest, ":", "/", 1), "/")
+		return net.JoinHostPort(host, "22")
+	}
+	if !strings.Contains(base, "://") {
+		base = "https://" + base
+	}
+	parsed, err := url.Parse(base)
+	if err != nil || parsed.Hostname() == "" {
+		return ""
+	}
+	port := parsed.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "ssh": "22", "git": "9418"}[parsed.Scheme]
+	}
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(parsed.Hostname(), port)
+}
+
+// dial connects to a base's host, or to the proxy that leads there.
+func dial(ctx context.Context, base, host string) error {
+	if host == "" {
+		return nil
+	}
+	if !strings.HasPrefix(base, "ssh://") && !strings.HasPrefix(base, "git@") {
+		request := &http.Request{URL: &url.URL{Scheme: "https", Host: host}}
+		if proxy, err := http.ProxyFromEnvironment(request); err == nil && proxy != nil {
+			return nil // the proxy has its own limits
+		}
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	connection, err := dialer.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
