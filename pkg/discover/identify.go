@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/container"
 	"sigs.k8s.io/kustomize/api/resmap"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
-	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -148,27 +148,18 @@ func nameByModule(t *tree.Tree) string {
 	return "provider"
 }
 
-// contractOf returns the newest contract that clusterctl installs and that a CRD in a result carries,
-// or "" where there is none. Core Cluster API's own CRDs carry none: their contract is their version.
+// contractOf returns the contract that the CRDs in a result carry, or "".
 func contractOf(result resmap.ResMap) string {
-	contracts := metadata.KnownContracts()
-	best := -1
+	var crds []unstructured.Unstructured
 	for _, resource := range result.Resources() {
 		if resource.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		if group, _ := resource.GetString("spec.group"); group == clusterv1.GroupVersion.Group {
-			return clusterv1.GroupVersion.Version
-		}
-		for label := range resource.GetLabels() {
-			contract, _ := strings.CutPrefix(label, clusterv1.GroupVersion.Group+"/")
-			best = max(best, slices.Index(contracts, contract))
+		if object, err := resource.Map(); err == nil { // what kustomize gives is a mapping
+			crds = append(crds, unstructured.Unstructured{Object: object})
 		}
 	}
-	if best < 0 {
-		return ""
-	}
-	return contracts[best]
+	return components.Contract(crds)
 }
 
 // setImages lists the manager's images, so that they get the release's version as their tag.

@@ -98,18 +98,8 @@ func (f metadataFile) fitsBetter(other metadataFile, tag string) bool {
 			return ok
 		}
 	}
-	mine, theirs := newestSeries(f.parsed), newestSeries(other.parsed)
+	mine, theirs := f.parsed.Newest(), other.parsed.Newest()
 	return theirs.Major < mine.Major || theirs.Major == mine.Major && theirs.Minor < mine.Minor
-}
-
-// newestSeries returns the newest series of a file.
-func newestSeries(f *metadata.File) metadata.Series {
-	return slices.MaxFunc(f.Series(), func(a, b metadata.Series) int {
-		if a.Major != b.Major {
-			return int(a.Major - b.Major)
-		}
-		return int(a.Minor - b.Minor)
-	})
 }
 
 // newestTag returns the newest git tag of the tree that is a version, or "" where there is none.

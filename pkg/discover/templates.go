@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -179,7 +180,7 @@ func (s *selection) leaveOut() {
 			}
 		case s.isPart(file) || s.decided:
 		case isClass:
-			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, s.className(file))
+			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, cmp.Or(s.className(file), "NAME"))
 		default:
 			s.doubt("%s has a Cluster: release it with 'path: %s' and 'as: %s' under templates", file, file, release.ClusterTemplateFile(s.freeFlavor(file)))
 		}
@@ -208,11 +209,11 @@ func (s *selection) isMadeOf(file string) bool {
 	return ok && (s.isChosen(dir) || slices.Contains(s.clusterKustomizations(), dir))
 }
 
-// className returns the name of the ClusterClass in a file, or "NAME" where it is not known.
+// className returns the name of the ClusterClass in a file, or "" where it is not known.
 func (l *look) className(file string) string {
 	data, err := l.tree.ReadFile(file)
 	if err != nil {
-		return "NAME" // a link out of the tree
+		return "" // a link out of the tree
 	}
 	for _, document := range bytes.Split(data, []byte("\n---")) {
 		_, isClass := templates.Kinds(document)
@@ -221,7 +222,7 @@ func (l *look) className(file string) string {
 			return string(name[1])
 		}
 	}
-	return "NAME"
+	return ""
 }
 
 // classNameLine is where an object has its name.
@@ -292,11 +293,13 @@ func (s *selection) assignAll() {
 			}
 		})
 	}
-	if len(classTemplates) > 0 {
-		slices.Sort(classTemplates)
-		s.assign(classTemplates[0], func(p *Provider) {
-			p.Remarks = append(p.Remarks, fmt.Sprintf("%s: only a ClusterClass and no Cluster. Clusterctl gives it out as a flavor, and finds the class of a topology only in clusterclass-NAME.yaml: add an entry with 'as: clusterclass-%s.yaml' under clusterClasses.",
-				counted(classTemplates), s.className(classTemplates[0])))
+	for _, file := range classTemplates {
+		s.assign(file, func(p *Provider) {
+			remark := file + " holds only a ClusterClass: clusterctl gives it out as a flavor, and finds no class under its name"
+			if name := s.className(file); name != "" {
+				remark += fmt.Sprintf(": release it once more with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, name)
+			}
+			p.Remarks = append(p.Remarks, remark+".")
 		})
 	}
 }
@@ -310,14 +313,6 @@ func listed(paths []string) string {
 		return strings.Join(paths, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
-}
-
-// counted returns one path, or the first and how many more there are.
-func counted(paths []string) string {
-	if len(paths) == 1 {
-		return paths[0]
-	}
-	return fmt.Sprintf("%s and %d more", paths[0], len(paths)-1)
 }
 
 // withoutMeaning are names of folders that do not name a flavor.
@@ -335,10 +330,12 @@ func flavorOf(dir string) string {
 	return name
 }
 
-// isForDevelopment says whether a flavor is for its developers and tests, by its name.
+// isForDevelopment says whether a flavor is for its developers and tests, by its name: a variant of
+// another one, or one of the tests'. One that is called "dev" and nothing else is a flavor.
 func isForDevelopment(flavor string) bool {
-	return slices.ContainsFunc(wordsIn(flavor), func(w string) bool {
-		return w == "dev" || w == "e2e" || w == "ci" || w == "test" || w == "tilt"
+	words := wordsIn(flavor)
+	return slices.ContainsFunc(words, func(w string) bool {
+		return w == "dev" && len(words) > 1 || w == "e2e" || w == "ci" || w == "test" || w == "tilt"
 	})
 }
 
