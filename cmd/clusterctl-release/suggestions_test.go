@@ -49,7 +49,7 @@ func (s *suggestions) follow(t *testing.T, text string) bool {
 		}
 	})
 	each(suggestedMake, func(parts []string) {
-		if out, err := exec.CommandContext(t.Context(), "make", parts[1]).CombinedOutput(); err != nil { //nolint:gosec // of this test's trees
+		if out, err := exec.CommandContext(t.Context(), "make", parts[1]).CombinedOutput(); err != nil {
 			t.Fatalf("make %s: %v\n%s", parts[1], err, out)
 		}
 	})

@@ -182,7 +182,7 @@ func withCommand(err error, t *tree.Tree, options Options, provider release.Prov
 	}
 	contract := ""
 	if c, buildErr := components.Build(t, components.Options{Provider: provider, Version: options.Version, Images: options.Images}); buildErr == nil {
-		contract = components.Contract(c.Objects) // without it the build says what is wrong once there is metadata
+		contract = metadata.ContractOf(c.Objects) // without it the build says what is wrong once there is metadata
 	}
 	path := options.Config.MetadataPath(provider)
 	command := func(contract string) string {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/api/resmap"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -159,7 +160,7 @@ func contractOf(result resmap.ResMap) string {
 			crds = append(crds, unstructured.Unstructured{Object: object})
 		}
 	}
-	return components.Contract(crds)
+	return metadata.ContractOf(crds)
 }
 
 // setImages lists the manager's images, so that they get the release's version as their tag.

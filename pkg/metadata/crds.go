@@ -1,4 +1,4 @@
-package components
+package metadata
 
 import (
 	"slices"
@@ -6,15 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-// Contract returns the contract that a release with these objects is for: the one that most of its
+// ContractOf returns the contract that a release with these objects is for: the one that most of its
 // CRDs carry, and the newest of several. It is that of the API version for core
 // Cluster API itself, whose CRDs carry none, and "" for other objects without one.
 // Source: Cluster API contracts, "API version labels".
-func Contract(objects []unstructured.Unstructured) string {
+func ContractOf(objects []unstructured.Unstructured) string {
 	carried := map[string]int{}
 	for _, o := range objects {
 		if o.GetKind() != "CustomResourceDefinition" {
@@ -25,13 +23,13 @@ func Contract(objects []unstructured.Unstructured) string {
 		}
 		for label := range o.GetLabels() {
 			contract, _ := strings.CutPrefix(label, clusterv1.GroupVersion.Group+"/")
-			if slices.Contains(metadata.KnownContracts(), contract) {
+			if slices.Contains(KnownContracts(), contract) {
 				carried[contract]++
 			}
 		}
 	}
 	best := ""
-	for _, contract := range slices.Backward(metadata.KnownContracts()) {
+	for _, contract := range slices.Backward(KnownContracts()) {
 		if carried[contract] > carried[best] {
 			best = contract
 		}

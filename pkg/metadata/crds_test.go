@@ -1,14 +1,14 @@
-package components_test
+package metadata_test
 
 import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 )
 
-func TestContract(t *testing.T) {
+func TestContractOf(t *testing.T) {
 	// crd is a CRD in a group, with the labels of these contracts.
 	crd := func(group string, contracts ...string) unstructured.Unstructured {
 		o := unstructured.Unstructured{Object: map[string]any{"kind": "CustomResourceDefinition", "spec": map[string]any{"group": group}}}
@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 		"core Cluster API":       {[]unstructured.Unstructured{crd("ipam.cluster.x-k8s.io"), crd("cluster.x-k8s.io")}, "v1beta2"},
 		"none":                   {[]unstructured.Unstructured{crd(group), {Object: map[string]any{"kind": "Deployment"}}}, ""},
 	} {
-		if got := components.Contract(tc.objects); got != tc.want {
+		if got := metadata.ContractOf(tc.objects); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
