@@ -20,6 +20,8 @@ type Object struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Owners      []metav1.OwnerReference
+	// addedOwners is how many of the last Owners the source does not have: controllers will set them.
+	addedOwners int
 	// Content is the object as Kubernetes has it. Sources may leave out all fields but those that the
 	// rules for its kind read.
 	Content map[string]any
@@ -34,6 +36,11 @@ func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object
 		UID:    u.GetUID(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), Owners: u.GetOwnerReferences(),
 		Content: u.Object, Place: place,
 	}
+}
+
+// ownOwners returns the owner references that the source of the object has.
+func (o *Object) ownOwners() []metav1.OwnerReference {
+	return o.Owners[:len(o.Owners)-o.addedOwners]
 }
 
 // GroupKind returns the object's group and kind.

@@ -263,6 +263,7 @@ func (o *Object) addOwner(owner *Object) {
 	r := metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 	if !slices.Contains(o.Owners, r) {
 		o.Owners = append(o.Owners, r)
+		o.addedOwners++
 	}
 }
 

@@ -126,7 +126,7 @@ func (f *finder) ownersOfReferences() {
 			continue
 		}
 		controllers := 0
-		for i, r := range n.Object.Owners {
+		for i, r := range n.Object.ownOwners() {
 			path := []any{"metadata", "ownerReferences", i}
 			if ptr.Deref(r.Controller, false) {
 				controllers++
