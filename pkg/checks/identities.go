@@ -3,29 +3,87 @@ package checks
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// reportIdentities reports kinds without a namespace that fields of other kinds of the release are
-// called after, such as identityRef, and that have no label to move them.
+// reportIdentities reports kinds without a namespace that clusters need and that have no label to move
+// them.
 func reportIdentities(s *Subject, report Report) {
 	for _, crd := range s.CRDs() {
 		if !staysPut(crd) {
 			continue
 		}
-		for _, other := range s.CRDs() {
-			if field := referenceTo(crd.Spec.Names.Kind, other); field != "" && other.Name != crd.Name {
-				report(Finding{Place: crd.Place("metadata", "labels"),
-					Message: fmt.Sprintf("objects of the kind have no namespace, %s refers to them in %s, and the CRD has no label to move them: `clusterctl move` leaves them behind, and with them what the clusters need", other.Spec.Names.Kind, field),
-					Fix:     fmt.Sprintf("label the CRD %s: \"\"; the Secrets that such an object owns come along then", clusterctlv1.ClusterctlMoveHierarchyLabel)})
-				break
+		need, severity := s.needOf(crd)
+		if need == "" {
+			continue
+		}
+		report(Finding{Place: crd.Place("metadata", "labels"), Severity: severity,
+			Message: fmt.Sprintf("objects of the kind have no namespace, %s, and the CRD has no label to move them: `clusterctl move` leaves them behind, and with them what the clusters need", need),
+			Fix:     fmt.Sprintf("label the CRD %s: \"\"; the Secrets that such an object owns come along then", clusterctlv1.ClusterctlMoveHierarchyLabel)})
+	}
+}
+
+// credentialKind matches kinds that hold credentials by their names.
+var credentialKind = regexp.MustCompile(`(Identity|Credentials?)$`)
+
+// needOf says why clusters need objects of a kind, or returns "".
+func (s *Subject) needOf(crd CRD) (need string, severity Severity) {
+	for _, other := range s.CRDs() {
+		if field := referenceTo(crd.Spec.Names.Kind, other); field != "" && other.Name != crd.Name {
+			return fmt.Sprintf("%s refers to them in %s", other.Spec.Names.Kind, field), Warning
+		}
+	}
+	if need := s.needInTemplates(crd); need != "" {
+		return need, Warning
+	}
+	if !s.isProvidersOwn(crd.Spec.Group) {
+		return "", ""
+	}
+	if credentialKind.MatchString(crd.Spec.Names.Kind) {
+		return "by their name they hold credentials", Warning
+	}
+	if field := fieldOfSpec(crd, isSecretReference); field != "" {
+		return "they refer to a Secret in " + field, Note // which may be one for all clusters
+	}
+	return "", ""
+}
+
+// needInTemplates says which template has an object of a kind or refers to one, or returns "". Objects
+// that have a label themselves are moved.
+func (s *Subject) needInTemplates(crd CRD) string {
+	gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+	for _, t := range append(s.templates(), s.clusterClasses()...) {
+		for _, o := range t.objects {
+			if o.GroupVersionKind().GroupKind() == gk {
+				if !t.moves(o) {
+					return t.Name + " has one"
+				}
+				continue
+			}
+			for _, r := range sortedReferences(o) {
+				if group := groupOf(o, r); r.kind == gk.Kind && (group == gk.Group || group == "") {
+					return fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.path...))
+				}
 			}
 		}
 	}
+	return ""
+}
+
+// isProvidersOwn says whether a group is Cluster API's or has a kind of a contract.
+func (s *Subject) isProvidersOwn(group string) bool {
+	return strings.HasSuffix("."+group, "."+clusterv1.GroupVersion.Group) ||
+		slices.ContainsFunc(s.implementations(), func(i *contract.Implementation) bool { return i.CRD != nil && i.CRD.Spec.Group == group })
 }
 
 // staysPut says whether the objects of a kind have no namespace and nothing moves them.
@@ -37,12 +95,20 @@ func staysPut(crd CRD) bool {
 
 // referenceTo returns the path of a field of a kind's spec by which it refers to another kind, or "".
 func referenceTo(kind string, from CRD) string {
-	for _, version := range from.Spec.Versions {
+	return fieldOfSpec(from, func(name string, field *apiextensionsv1.JSONSchemaProps) bool { return isReferenceTo(kind, name, field) })
+}
+
+// schemaMatch says whether a field is what is looked for.
+type schemaMatch func(name string, field *apiextensionsv1.JSONSchemaProps) bool
+
+// fieldOfSpec returns the path of the first field that matches in the spec of a kind, or "".
+func fieldOfSpec(crd CRD, matches schemaMatch) string {
+	for _, version := range crd.Spec.Versions {
 		if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil || !version.Served {
 			continue
 		}
 		if spec, ok := version.Schema.OpenAPIV3Schema.Properties["spec"]; ok {
-			if path := fieldNamedAfter(kind, "spec", &spec); path != "" {
+			if path := fieldBelow("spec", &spec, matches); path != "" {
 				return path
 			}
 		}
@@ -50,23 +116,34 @@ func referenceTo(kind string, from CRD) string {
 	return ""
 }
 
-// fieldNamedAfter returns the path of a reference below a schema that is called after a kind, or whose
-// enum of kinds has it.
-func fieldNamedAfter(kind, path string, schema *apiextensionsv1.JSONSchemaProps) string {
+// fieldBelow returns the path of the first field below a schema that matches, or "".
+func fieldBelow(path string, schema *apiextensionsv1.JSONSchemaProps, matches schemaMatch) string {
 	if schema.Items != nil && schema.Items.Schema != nil {
-		return fieldNamedAfter(kind, path, schema.Items.Schema)
+		return fieldBelow(path, schema.Items.Schema, matches)
 	}
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		property := schema.Properties[name]
 		at := path + "." + name
-		if isReferenceTo(kind, name, &property) {
+		if matches(name, &property) {
 			return at
 		}
-		if found := fieldNamedAfter(kind, at, &property); found != "" {
+		if found := fieldBelow(at, &property, matches); found != "" {
 			return found
 		}
 	}
 	return ""
+}
+
+// secretField matches the names of fields that refer to a Secret.
+var secretField = regexp.MustCompile(`(?i)secret(ref|reference|name)?$`)
+
+// isSecretReference says whether a field refers to a Secret: a map with a name, or a name.
+func isSecretReference(field string, schema *apiextensionsv1.JSONSchemaProps) bool {
+	if !secretField.MatchString(field) || strings.Contains(strings.ToLower(field), "pullsecret") {
+		return false
+	}
+	_, hasName := schema.Properties["name"]
+	return hasName || schema.Type == "string" && strings.HasSuffix(strings.ToLower(field), "name")
 }
 
 // isReferenceTo says whether a field is a reference to objects of a kind: a map with a name.
