@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -30,29 +29,13 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	boundMemory()
+	boundMemory(heapOfReleases)
 	log.SetLogger(logr.Discard()) // Cluster API's own code logs through it, and complains where there is none
 	// A second signal ends the process at once: kustomize, fetching a remote base, listens to none.
 	context.AfterFunc(ctx, stop)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
-}
-
-// boundMemory trades memory for time, as a process that ends soon can: garbage is collected a
-// quarter as often as Go does by itself, until there is too much of it. GOGC and GOMEMLIMIT, where
-// they are set, are the user's word.
-func boundMemory() {
-	boundMemoryTo(190 << 20)
-}
-
-// boundMemoryTo is boundMemory with another limit, in bytes. The program itself takes some 70 MiB more.
-func boundMemoryTo(limit int64) {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(limit)
 }
 
 // run executes a command line and returns the exit status.

@@ -43,7 +43,7 @@ func addLiveFlags(cmd *cobra.Command, flags *sourceFlags) {
 // readWorld reads the source that the arguments and flags name, and says which namespace is meant.
 func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool) (*ownership.World, string, error) {
 	ctx := cmd.Context()
-	boundMemoryTo(100 << 20) // management clusters may be large, and most of what is read is garbage at once
+	boundMemory(heapOfWorlds)
 	switch {
 	case flags.live && len(args) > 0:
 		return nil, "", &usageError{err: errors.New("with --live no SOURCE is read: leave out one of them")}
