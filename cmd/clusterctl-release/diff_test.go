@@ -39,7 +39,7 @@ func TestDiff(t *testing.T) {
 		{"diff " + before + " " + before, []string{"infrastructure-demo, v0.1.0 to v0.1.0", "no differences"}},
 		{"diff " + before + " " + after, []string{"infrastructure-demo, v0.1.0 to v0.1.1", "spec.size", "maxLength 63", "Images", ":v0.1.1"}},
 		{"diff " + after + " " + before, []string{"v0.1.1 to v0.1.0"}},
-		{"diff " + before + " " + after + " --format markdown", []string{"## infrastructure-demo: changes from v0.1.0 to v0.1.1", "| limit | maxLength 64 | maxLength 63 |"}},
+		{"diff " + before + " " + after + " --format markdown", []string{"## infrastructure-demo: changes from v0.1.0 to v0.1.1", "### Upgrade notes", "**Breaking:**", "`spec.size`: `maxLength 63`, was `maxLength 64`"}},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			out := succeed(t, strings.Fields(tc.line)...)
@@ -78,6 +78,9 @@ func TestDiffRefuses(t *testing.T) {
 	}
 	requireFailure(t, execute(t, "diff", before, "nowhere"), exitFailed, "nowhere")
 	requireFailure(t, execute(t, "diff", before, after), exitFailed, "metadata.yaml")
+	if out := succeed(t, "diff", after, before); !strings.Contains(out, "Not compared") || !strings.Contains(out, "Images") {
+		t.Errorf("with metadata of the older release that can't be read it says:\n%s", out)
+	}
 }
 
 // TestCheckPrevious: what an upgrade refuses is found, and without the release before nothing is said.

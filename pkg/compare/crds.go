@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // CRDChange is what changed in one custom resource definition.
@@ -17,25 +19,32 @@ type CRDChange struct {
 	Name string
 	// Before is nil for one that came, and After for one that went; nothing else is said of these.
 	Before, After *contract.CRD
-	// Properties are those of the definition as a whole: its scope, kind, conversion and contract labels.
+	// Properties are all fields but those that Versions and Fields tell of.
 	Properties []FieldChange
 	Versions   []VersionChange
 	Fields     []VersionFields
+	// Migrations are the changes from the version that was stored to each one that is new.
+	Migrations []VersionFields
 }
 
 // VersionChange is what became of a version of a kind: "served, stored", "not served", or "" for none.
 type VersionChange struct{ Version, Before, After string }
 
-// VersionFields are the changes of the schema of a version that both releases have.
+// VersionFields are the changes of the schema of a version.
 type VersionFields struct {
 	Version string
+	// From is the version of the older definition that it is compared with.
+	From string
 	// Index is that of the version in the newer definition.
 	Index   int
 	Changes []SchemaChange
 }
 
 // FieldChange is a field with its values as text; "" is none.
-type FieldChange struct{ Path, Before, After string }
+type FieldChange struct {
+	Path, Before, After string
+	Breaks              Narrowing
+}
 
 // CRDs returns the custom resource definitions that changed, by their names.
 func CRDs(before, after []contract.CRD) []CRDChange {
@@ -45,8 +54,9 @@ func CRDs(before, after []contract.CRD) []CRDChange {
 		now := crdNamed(after, old.Name)
 		c := CRDChange{Name: old.Name, Before: old, After: now}
 		if now != nil {
-			c.Properties, c.Versions, c.Fields = crdProperties(old, now), versionChanges(old, now), versionFields(old, now)
-			if len(c.Properties)+len(c.Versions)+len(c.Fields) == 0 {
+			c.Properties, c.Versions = crdProperties(old, now), versionChanges(old, now)
+			c.Fields, c.Migrations = versionFields(old, now)
+			if len(c.Properties)+len(c.Versions)+len(c.Fields)+len(c.Migrations) == 0 {
 				continue
 			}
 		}
@@ -69,43 +79,65 @@ func crdNamed(crds []contract.CRD, name string) *contract.CRD {
 	return &crds[i]
 }
 
-// crdProperties compares what is said of a kind as a whole.
+// crdProperties compares two definitions with the API server's defaults, without the schemas of their
+// versions and what VersionChange tells.
 func crdProperties(before, after *contract.CRD) []FieldChange {
-	var changes []FieldChange
-	compared := func(path, old, now string) {
-		if old != now {
-			changes = append(changes, FieldChange{path, old, now})
-		}
+	w := fieldWalk{plain: true}
+	w.values(crdFields(before, after), crdFields(after, before), "")
+	for i := range w.changes {
+		w.changes[i].Breaks = propertyBreaks(w.changes[i])
 	}
-	compared("spec.names.kind", before.Spec.Names.Kind, after.Spec.Names.Kind)
-	compared("spec.names.shortNames", strings.Join(before.Spec.Names.ShortNames, ", "), strings.Join(after.Spec.Names.ShortNames, ", "))
-	compared("spec.names.categories", strings.Join(before.Spec.Names.Categories, ", "), strings.Join(after.Spec.Names.Categories, ", "))
-	compared("spec.scope", string(before.Spec.Scope), string(after.Spec.Scope))
-	compared("spec.conversion.strategy", conversionOf(before), conversionOf(after))
-	for _, label := range unionKeys(before.Labels, after.Labels) {
-		if strings.HasPrefix(label, clusterv1.GroupVersion.Group+"/v") || strings.Contains(label, "clusterctl.cluster.x-k8s.io") {
-			compared("metadata.labels["+label+"]", present(before.Labels, label), present(after.Labels, label))
-		}
-	}
-	return changes
+	return w.changes
 }
 
-// conversionOf returns how versions of a kind are converted.
-func conversionOf(crd *contract.CRD) string {
-	if crd.Spec.Conversion == nil || crd.Spec.Conversion.Strategy == "" {
-		return string(apiextensionsv1.NoneConverter)
+// crdFields returns the fields of a definition that crdProperties compares; its versions are those
+// that another definition has too.
+func crdFields(crd, other *contract.CRD) map[string]any {
+	plain := apiextensionsv1.CustomResourceDefinition{Spec: crd.Spec}
+	plain.Spec.Versions = nil
+	for _, v := range crd.Spec.Versions {
+		if VersionIndex(other, v.Name) >= 0 {
+			v.Schema, v.Served, v.Storage, v.Deprecated = nil, false, false, false
+			plain.Spec.Versions = append(plain.Spec.Versions, v)
+		}
 	}
-	return string(crd.Spec.Conversion.Strategy)
+	plain = *plain.DeepCopy()
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&plain)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&plain)
+	if err != nil {
+		return nil // a definition that was read can be written
+	}
+	delete(fields, "status")
+	fields["metadata"] = map[string]any{"labels": anyValues(crd.Labels), "annotations": anyValues(crd.Annotations)}
+	return fields
 }
 
-// present returns a label's value, quoted where it is empty, and "" where there is no such label.
-func present(labels map[string]string, key string) string {
-	value, ok := labels[key]
-	if ok && value == "" {
-		return `""`
+// anyValues returns a map with the same values.
+func anyValues(texts map[string]string) map[string]any {
+	all := map[string]any{}
+	for key, text := range texts {
+		all[key] = text
 	}
-	return value
+	return all
 }
+
+// propertyBreaks says whether a change of a definition's property breaks its users.
+func propertyBreaks(c FieldChange) Narrowing {
+	gone := c.Before != "" && c.After != c.Before
+	switch {
+	case c.Path == "spec.scope", c.Path == "spec.group", c.Path == "spec.names.kind", c.Path == "spec.names.plural":
+		return Narrows
+	case c.Path == "spec.conversion.strategy":
+		return narrowsIf(c.After == string(apiextensionsv1.NoneConverter), Perhaps)
+	case strings.HasPrefix(c.Path, "spec.names."), strings.HasPrefix(c.Path, contractLabels),
+		strings.Contains(c.Path, "].subresources"), strings.Contains(c.Path, "].selectableFields"):
+		return narrowsIf(gone, Perhaps)
+	}
+	return Widens
+}
+
+// contractLabels is how the paths of the labels begin that declare contracts.
+var contractLabels = "metadata.labels[" + clusterv1.GroupVersion.Group + "/v"
 
 // versionChanges compares which versions are there, served and stored.
 func versionChanges(before, after *contract.CRD) []VersionChange {
@@ -132,6 +164,9 @@ func VersionIndex(crd *contract.CRD, name string) int {
 	return slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == name })
 }
 
+// isServed says whether a version's state is that of one that is served.
+func isServed(state string) bool { return strings.HasPrefix(state, "served") }
+
 // versionState says in words what an API server does with a version.
 func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	state := "served"
@@ -147,19 +182,24 @@ func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	return state
 }
 
-// versionFields compares the schemas of the versions that both have.
-func versionFields(before, after *contract.CRD) []VersionFields {
-	var all []VersionFields
+// versionFields compares the schemas of the versions that both have, and those of new versions with
+// that of the version that was stored.
+func versionFields(before, after *contract.CRD) (fields, migrations []VersionFields) {
+	stored := slices.IndexFunc(before.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	for i, v := range after.Spec.Versions {
-		at := VersionIndex(before, v.Name)
+		at, to := VersionIndex(before, v.Name), &fields
+		if at < 0 {
+			at, to = stored, &migrations
+		}
 		if at < 0 {
 			continue
 		}
-		if changes := Schemas(schemaOf(before.Spec.Versions[at]), schemaOf(v)); len(changes) > 0 {
-			all = append(all, VersionFields{Version: v.Name, Index: i, Changes: changes})
+		old := before.Spec.Versions[at]
+		if changes := Schemas(schemaOf(old), schemaOf(v)); len(changes) > 0 {
+			*to = append(*to, VersionFields{Version: v.Name, From: old.Name, Index: i, Changes: changes})
 		}
 	}
-	return all
+	return fields, migrations
 }
 
 func schemaOf(v apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.JSONSchemaProps {
@@ -168,3 +208,35 @@ func schemaOf(v apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv
 	}
 	return v.Schema.OpenAPIV3Schema
 }
+
+// definitions returns the custom resource definitions of two releases, and the other objects of each.
+// A definition that is none in one of them is among the others in both.
+func definitions(before, after []*manifest.Document) (old, now []contract.CRD, others, newOthers []*manifest.Document) {
+	old, now = contract.ReadCRDs(before), contract.ReadCRDs(after)
+	isOther := map[string]bool{}
+	for _, side := range []struct {
+		documents []*manifest.Document
+		crds      []contract.CRD
+	}{{before, old}, {after, now}} {
+		for _, d := range side.documents {
+			if name := d.Object.GetName(); d.Object.GetKind() == crdKind && crdNamed(side.crds, name) == nil {
+				isOther[name] = true
+			}
+		}
+	}
+	for _, crds := range []*[]contract.CRD{&old, &now} {
+		*crds = slices.DeleteFunc(*crds, func(c contract.CRD) bool { return isOther[c.Name] })
+	}
+	rest := func(documents []*manifest.Document) []*manifest.Document {
+		var left []*manifest.Document
+		for _, d := range documents {
+			if d.Object.GetKind() != crdKind || isOther[d.Object.GetName()] {
+				left = append(left, d)
+			}
+		}
+		return left
+	}
+	return old, now, rest(before), rest(after)
+}
+
+const crdKind = "CustomResourceDefinition"

@@ -43,7 +43,7 @@ type jsonDifference struct {
 	Empty bool `json:"empty"`
 
 	// The contract of the releases' own series.
-	Contract jsonValues `json:"contract"`
+	Contract jsonChange `json:"contract"`
 
 	// Release series that came, went, or have another contract.
 	Series []jsonSeries `json:"series"`
@@ -68,6 +68,34 @@ type jsonDifference struct {
 
 	// Files that are other bytes and say the same.
 	Reworded []string `json:"reworded"`
+
+	// Files of the older release that could not be read.
+	Unread []jsonUnread `json:"unread"`
+}
+
+type jsonUnread struct {
+	// The release's version.
+	Version string `json:"version"`
+
+	// The file's name.
+	File string `json:"file"`
+
+	// What is not compared.
+	What string `json:"what"`
+
+	// Why it could not be read.
+	Message string `json:"message"`
+}
+
+// jsonBreaks is what every change has that may break users.
+type jsonBreaks struct {
+	// Whether it breaks what users have: their objects, manifests or settings, or what reads them.
+	Breaks string `json:"breaks" jsonschema:"enum=no,enum=perhaps,enum=yes"`
+}
+
+type jsonChange struct {
+	jsonValues
+	jsonBreaks
 }
 
 type jsonValues struct {
@@ -81,7 +109,7 @@ type jsonValues struct {
 type jsonSeries struct {
 	// Major and minor version, e.g. v0.1.
 	Series string `json:"series"`
-	jsonValues
+	jsonChange
 }
 
 type jsonKind struct {
@@ -94,7 +122,7 @@ type jsonKind struct {
 	// What became of it.
 	Change Kind `json:"change" jsonschema:"enum=added,enum=removed,enum=changed"`
 
-	// Its scope, conversion and labels.
+	// Its fields apart from versions and their schemas.
 	Properties []jsonField `json:"properties"`
 
 	// Its versions.
@@ -102,33 +130,48 @@ type jsonKind struct {
 
 	// The fields of the versions that both releases have.
 	Fields []jsonSchemaField `json:"fields"`
+
+	// What new versions have other than the version that was stored.
+	Migrations []jsonMigration `json:"migrations"`
+	jsonBreaks
+}
+
+type jsonMigration struct {
+	// The version that was stored.
+	From string `json:"from"`
+
+	// The version that is new.
+	To string `json:"to"`
+
+	// The fields.
+	Fields []jsonSchemaField `json:"fields"`
 }
 
 type jsonField struct {
 	// The field's path.
 	Path string `json:"path"`
-	jsonValues
+	jsonChange
 }
 
 type jsonVersion struct {
 	// The version's name.
 	Version string `json:"version"`
-	jsonValues
+	jsonChange
 }
 
 type jsonSchemaField struct {
-	// The version of the kind.
+	// The version of the kind; empty for a variable of a ClusterClass.
 	Version string `json:"version"`
 
 	// The field's path in an object, with [] for the items of lists and [*] for the values of maps.
 	Path string `json:"path"`
 
-	// What changed.
-	Change SchemaKind `json:"change" jsonschema:"enum=added,enum=removed,enum=required,enum=optional,enum=type,enum=enum,enum=default,enum=limit,enum=pattern,enum=format,enum=nullable,enum=rule,enum=list type,enum=combination,enum=unknown fields"`
+	// What changed. Of a field that is renamed the values are its paths.
+	Change SchemaKind `json:"change" jsonschema:"enum=added,enum=removed,enum=renamed,enum=required,enum=optional,enum=type,enum=enum,enum=default,enum=limit,enum=pattern,enum=format,enum=nullable,enum=rule,enum=list type,enum=combination,enum=unknown fields"`
 
 	// Whether values that were right before may be refused now.
 	Narrows string `json:"narrows" jsonschema:"enum=no,enum=perhaps,enum=yes"`
-	jsonValues
+	jsonChange
 }
 
 type jsonImage struct {
@@ -137,7 +180,7 @@ type jsonImage struct {
 
 	// The container's name.
 	Container string `json:"container"`
-	jsonValues
+	jsonChange
 }
 
 type jsonVariable struct {
@@ -152,6 +195,7 @@ type jsonVariable struct {
 
 	// The default in the newer release; null where it has to be set, or is not there.
 	After *string `json:"after" jsonschema:"oneof_type=string;null"`
+	jsonBreaks
 }
 
 type jsonPermissions struct {
@@ -200,8 +244,20 @@ type jsonFile struct {
 	// Its objects.
 	Objects []jsonObject `json:"objects"`
 
+	// The variables of its ClusterClasses.
+	Classes []jsonClass `json:"classes"`
+
 	// Whether its objects could not be compared, as it is YAML only once its variables have values.
 	Unread bool `json:"unread"`
+	jsonBreaks
+}
+
+type jsonClass struct {
+	// The ClusterClass.
+	Class string `json:"class"`
+
+	// Its variables; a path begins with the variable's name.
+	Variables []jsonSchemaField `json:"variables"`
 }
 
 // writeJSON shows a report for programs.
@@ -224,55 +280,86 @@ func each[T, J any](items []T, convert func(T) J) []J {
 
 func releaseJSON(r *release.Release) jsonRelease { return jsonRelease{r.Provider.Label(), r.Version} }
 
+func changeJSON(before, after string, breaks Narrowing) jsonChange {
+	return jsonChange{jsonValues{before, after}, jsonBreaks{breaks.String()}}
+}
+
 func (d *Difference) json() jsonDifference {
 	return jsonDifference{
 		Label: d.Provider.Label(), Before: d.Before, After: d.After, Empty: d.Empty(),
-		Contract: jsonValues{d.Contract.Before, d.Contract.After},
-		Series:   each(d.Series, func(c SeriesChange) jsonSeries { return jsonSeries{c.Series, jsonValues{c.Before, c.After}} }),
-		Kinds:    each(d.CRDs, CRDChange.json),
+		Contract: changeJSON(d.Contract.Before, d.Contract.After, d.ContractBreaks()),
+		Series: each(d.Series, func(c SeriesChange) jsonSeries {
+			return jsonSeries{c.Series, changeJSON(c.Before, c.After, c.Breaks())}
+		}),
+		Kinds: each(d.CRDs, CRDChange.json),
 		Images: each(d.Images, func(c ImageChange) jsonImage {
-			return jsonImage{c.Object, c.Container, jsonValues{c.Before, c.After}}
+			return jsonImage{c.Object, c.Container, changeJSON(c.Before, c.After, c.Breaks())}
 		}),
 		Variables: each(d.Variables, VariableChange.json),
 		Permissions: each(d.Permissions, func(c PermissionChange) jsonPermissions {
 			return jsonPermissions{c.Role, each(c.Added, Permission.json), each(c.Removed, Permission.json)}
 		}),
-		Objects: each(d.Objects, ObjectChange.json),
-		Files: each(d.Files, func(f FileDifference) jsonFile {
-			return jsonFile{f.Name, f.Role, f.Kind, each(f.Variables, VariableChange.json), each(f.Objects, ObjectChange.json), f.Unread}
-		}),
+		Objects:  each(d.Objects, ObjectChange.json),
+		Files:    each(d.Files, FileDifference.json),
 		Reworded: append([]string{}, d.Reworded...),
+		Unread:   each(d.Unread, func(u Unread) jsonUnread { return jsonUnread(u) }),
 	}
+}
+
+func (d FileDifference) json() jsonFile {
+	f := jsonFile{
+		Name: d.Name, Role: d.Role, Change: d.Kind, Variables: each(d.Variables, VariableChange.json), Objects: each(d.Objects, ObjectChange.json),
+		Classes: each(d.Classes, func(c ClassChange) jsonClass {
+			return jsonClass{c.Class, each(Renamed(c.Variables), func(v SchemaChange) jsonSchemaField { return v.json("", v.breaksValues()) })}
+		}),
+		Unread: d.Unread, jsonBreaks: jsonBreaks{d.Breaks().String()},
+	}
+	if d.Kind == Added {
+		for i := range f.Variables {
+			f.Variables[i].Breaks = Widens.String() // nobody has used the file
+		}
+	}
+	return f
 }
 
 func (p Permission) json() jsonPermission { return jsonPermission(p) }
 
-func (c FieldChange) json() jsonField { return jsonField{c.Path, jsonValues{c.Before, c.After}} }
+func (c FieldChange) json() jsonField {
+	return jsonField{c.Path, changeJSON(c.Before, c.After, c.Breaks)}
+}
 
-func (c VariableChange) json() jsonVariable { return jsonVariable{c.Name, c.Kind, c.Before, c.After} }
+func (c VariableChange) json() jsonVariable {
+	return jsonVariable{c.Name, c.Kind, c.Before, c.After, jsonBreaks{c.Breaks().String()}}
+}
 
 func (c ObjectChange) json() jsonObject {
 	return jsonObject{c.Object, c.Kind, each(c.Fields, FieldChange.json)}
 }
 
+func (c SchemaChange) json(version string, breaks Narrowing) jsonSchemaField {
+	return jsonSchemaField{version, c.Field, c.Kind, c.Narrows.String(), changeJSON(c.Before, c.After, breaks)}
+}
+
 func (c CRDChange) json() jsonKind {
 	j := jsonKind{
-		Name: c.Name, Change: Changed, Properties: each(c.Properties, FieldChange.json),
-		Versions: each(c.Versions, func(v VersionChange) jsonVersion { return jsonVersion{v.Version, jsonValues{v.Before, v.After}} }),
-		Fields:   []jsonSchemaField{},
+		Name: c.Name, Kind: c.kind(), Change: Changed, Properties: each(c.Properties, FieldChange.json),
+		Versions: each(c.Versions, func(v VersionChange) jsonVersion {
+			return jsonVersion{v.Version, changeJSON(v.Before, v.After, v.Breaks())}
+		}),
+		Fields: []jsonSchemaField{}, jsonBreaks: jsonBreaks{c.Breaks().String()},
 	}
 	switch {
 	case c.Before == nil:
-		j.Kind, j.Change = c.After.Spec.Names.Kind, Added
+		j.Change = Added
 	case c.After == nil:
-		j.Kind, j.Change = c.Before.Spec.Names.Kind, Removed
-	default:
-		j.Kind = c.After.Spec.Names.Kind
+		j.Change = Removed
+	}
+	fields := func(f VersionFields) []jsonSchemaField {
+		return each(Renamed(f.Changes), func(s SchemaChange) jsonSchemaField { return s.json(f.Version, c.FieldBreaks(f, s)) })
 	}
 	for _, f := range c.Fields {
-		for _, change := range f.Changes {
-			j.Fields = append(j.Fields, jsonSchemaField{f.Version, change.Field, change.Kind, change.Narrows.String(), jsonValues{change.Before, change.After}})
-		}
+		j.Fields = append(j.Fields, fields(f)...)
 	}
+	j.Migrations = each(c.Migrations, func(f VersionFields) jsonMigration { return jsonMigration{f.From, f.Version, fields(f)} })
 	return j
 }

@@ -173,14 +173,13 @@ func compareLists(before, after *apiextensionsv1.JSONSchemaProps, change changed
 	if old == now {
 		return
 	}
-	unique := after.XListType != nil && *after.XListType != "atomic"
-	change(FieldList, old, now, narrowsIf(unique, Perhaps))
+	change(FieldList, old, now, narrowsIf(now != "atomic", Perhaps))
 }
 
-// listType describes how the items of a list are told apart; "" is not at all.
+// listType describes how the items of a list are told apart; atomic is not at all.
 func listType(s *apiextensionsv1.JSONSchemaProps) string {
-	if s.XListType == nil || *s.XListType == "atomic" {
-		return ""
+	if s.XListType == nil {
+		return "atomic"
 	}
 	if len(s.XListMapKeys) == 0 {
 		return *s.XListType

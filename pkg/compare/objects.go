@@ -38,24 +38,8 @@ func keyOf(o unstructured.Unstructured) objectKey {
 	return objectKey{gvk.Group, gvk.Kind, o.GetName()}
 }
 
-// Objects returns the objects of components that changed, by their kinds and names, without what
-// CRDs, Permissions and Images say. An object that is there twice counts once, the last of its likes.
-func Objects(before, after []*manifest.Document) []ObjectChange {
-	return objects(withoutCRDs(before), withoutCRDs(after), besides)
-}
-
-// withoutCRDs leaves the custom resource definitions out.
-func withoutCRDs(documents []*manifest.Document) []*manifest.Document {
-	var others []*manifest.Document
-	for _, d := range documents {
-		if d.Object.GetKind() != "CustomResourceDefinition" {
-			others = append(others, d)
-		}
-	}
-	return others
-}
-
-// objects compares the part of each object that a function returns.
+// objects returns the objects that changed, by their kinds and names; it compares the part of each
+// that a function returns. An object that is there twice counts once, the last of its likes.
 func objects(before, after []*manifest.Document, part func(unstructured.Unstructured) map[string]any) []ObjectChange {
 	old, now := byKey(before), byKey(after)
 	var changes []ObjectChange
@@ -91,9 +75,6 @@ func byKey(documents []*manifest.Document) map[objectKey]*manifest.Document {
 	return all
 }
 
-// wholly returns all of an object.
-func wholly(o unstructured.Unstructured) map[string]any { return o.Object }
-
 // besides returns what of an object has no comparison of its own, as rules of roles and images have.
 func besides(o unstructured.Unstructured) map[string]any {
 	fields := maps.Clone(o.Object)
@@ -112,6 +93,8 @@ type fieldWalk struct {
 	changes []FieldChange
 	// hide leaves values out of what is said.
 	hide bool
+	// plain writes texts without quotes where they are not empty.
+	plain bool
 }
 
 // values compares two values of a field.
@@ -136,14 +119,19 @@ func (w *fieldWalk) values(before, after any, path string) {
 		return
 	}
 	if old, now := compact(before), compact(after); old != now {
-		if before == nil {
-			old = ""
-		}
-		if after == nil {
-			now = ""
-		}
-		w.add(path, old, now)
+		w.add(path, w.text(before), w.text(after))
 	}
+}
+
+// text writes a value; "" is none.
+func (w *fieldWalk) text(value any) string {
+	if value == nil {
+		return ""
+	}
+	if text, ok := value.(string); ok && w.plain && text != "" {
+		return text
+	}
+	return compact(value)
 }
 
 // texts compares two lists of texts, such as arguments, item by item; false is that they are none, or
@@ -155,17 +143,24 @@ func (w *fieldWalk) texts(before, after any, path string) bool {
 	if !areTexts || !alsoTexts || len(gone)+len(come) == 0 {
 		return false
 	}
-	for i := range max(len(gone), len(come)) {
-		var was, is string
-		if i < len(gone) {
-			was = gone[i]
-		}
-		if i < len(come) {
+	for _, was := range gone {
+		is := ""
+		if i := slices.IndexFunc(come, func(item string) bool { return flagOf(item) == flagOf(was) }); i >= 0 {
 			is = come[i]
+			come = slices.Delete(come, i, i+1)
 		}
 		w.add(path+"[]", was, is)
 	}
+	for _, is := range come {
+		w.add(path+"[]", "", is)
+	}
 	return true
+}
+
+// flagOf returns the name of an argument of a command, which ends with "=".
+func flagOf(item string) string {
+	name, _, _ := strings.Cut(item, "=")
+	return name
 }
 
 // textItems returns the items of a list of texts; nothing is one with no items.
@@ -197,7 +192,8 @@ func (w *fieldWalk) add(path, before, after string) {
 			after = "(not shown, changed)"
 		}
 	}
-	w.changes = append(w.changes, FieldChange{path, before, after})
+	breaks := narrowsIf(strings.HasSuffix(path, ".failurePolicy") && after == `"Fail"`, Perhaps)
+	w.changes = append(w.changes, FieldChange{Path: path, Before: before, After: after, Breaks: breaks})
 }
 
 // join adds a field's name to a path as Kubernetes writes it.
@@ -233,12 +229,19 @@ func itemsByName(value any) (map[string]any, bool) {
 
 // unionKeys returns the keys of two maps in order.
 func unionKeys[V any](a, b map[string]V) []string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
+	return slices.Sorted(maps.Keys(union(a, b)))
+}
+
+// union returns the keys of two maps.
+func union[K comparable, V any](a, b map[K]V) map[K]struct{} {
+	all := make(map[K]struct{}, max(len(a), len(b)))
+	for key := range a {
+		all[key] = struct{}{}
 	}
-	maps.Copy(all, b)
-	return slices.Sorted(maps.Keys(all))
+	for key := range b {
+		all[key] = struct{}{}
+	}
+	return all
 }
 
 // String names an object change for errors and tests.

@@ -2,209 +2,216 @@ package compare
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-
-	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// section is a part of what is shown of a difference. Text and Markdown show the same sections.
+// section is a part of what people are shown of a difference.
 type section struct {
-	title string
-	// header names the columns of the rows; a section has rows or items.
-	header []string
-	rows   [][]string
-	items  []string
+	// group is for whom it is, and title what it is about; "" is the group as a whole.
+	group, title string
+	// in joins the subjects of its notes with the places that these are in.
+	in string
 }
 
-// sections returns what is to be said of a difference, in its order.
-func (d *Difference) sections() []section {
-	var all []section
-	add := func(s section) {
-		if len(s.rows)+len(s.items) > 0 {
-			all = append(all, s)
+// The sections in their order. A change that breaks users is in upgradeNotes and nowhere else.
+var (
+	notCompared    = &section{group: "Not compared"}
+	upgradeNotes   = &section{group: "Upgrade notes"}
+	variables      = &section{group: forUsers, title: "Variables"}
+	flavors        = &section{group: forUsers, title: "Flavors and ClusterClasses", in: " in "}
+	api            = &section{group: forUsers, title: "API", in: " "}
+	permissions    = &section{group: forOperators, title: "Permissions"}
+	flags          = &section{group: forOperators, title: "Flags and environment"}
+	imageNames     = &section{group: forOperators, title: "Images"}
+	webhooks       = &section{group: forOperators, title: "Webhooks"}
+	series         = &section{group: others, title: "Contract and release series"}
+	otherObjects   = &section{group: others, title: "Objects"}
+	definitionText = &section{group: others, title: "Labels and annotations of kinds"}
+	otherFiles     = &section{group: others, title: "Files"}
+)
+
+const (
+	forUsers     = "For users"
+	forOperators = "For operators"
+	others       = "Other changes"
+)
+
+// note is one change in words.
+type note struct {
+	of *section
+	// subject and place are what it is about, e.g. a kind and its version; "" is nothing.
+	subject, place string
+	// field is the path that changed in it, or "".
+	field string
+	text  phrase
+	// breaks says whether it breaks users.
+	breaks Narrowing
+}
+
+// phrase is a text of this package in which each %s stands for values that a release's author wrote.
+type phrase struct {
+	words  string
+	values [][]string
+}
+
+// say returns a phrase with one value for each %s.
+func say(words string, values ...string) phrase {
+	p := phrase{words: words}
+	for _, value := range values {
+		p.values = append(p.values, []string{value})
+	}
+	return p
+}
+
+// write returns the phrase with its values as a function writes them.
+func (p phrase) write(value func(string) string) string {
+	var b strings.Builder
+	for i, words := range strings.Split(p.words, "%s") {
+		if i > 0 {
+			for j, v := range p.values[i-1] {
+				if j > 0 {
+					b.WriteString(", ")
+				}
+				b.WriteString(value(v))
+			}
+		}
+		b.WriteString(words)
+	}
+	return b.String()
+}
+
+// chapter is a section with its entries.
+type chapter struct {
+	*section
+	entries []entry
+}
+
+// entry is what is said of some subjects.
+type entry struct {
+	// about names them; a phrase without words is none.
+	about phrase
+	lines []line
+}
+
+// line is one change of all subjects of its entry.
+type line struct {
+	text   phrase
+	breaks Narrowing
+}
+
+// mark is how all formats call what breaks users.
+func (l line) mark() string {
+	return [...]string{Widens: "", Perhaps: "May break", Narrows: "Breaking"}[l.breaks]
+}
+
+// outline returns what is to be said of a difference, in its order: what breaks users first. A change
+// that many subjects, places or fields share is one line.
+func (d *Difference) outline() []chapter {
+	notes := d.notes()
+	slices.SortStableFunc(notes, func(a, b note) int { return int(b.breaks) - int(a.breaks) })
+	var chapters []chapter
+	for _, s := range []*section{notCompared, upgradeNotes, variables, flavors, api, permissions, flags, imageNames, webhooks, series, otherObjects, definitionText, otherFiles} {
+		var own []note
+		for _, n := range notes {
+			if s == n.of && n.breaks == Widens || s == upgradeNotes && n.breaks > Widens {
+				own = append(own, n)
+			}
+		}
+		if len(own) > 0 {
+			chapters = append(chapters, chapter{s, entriesOf(own)})
 		}
 	}
-	add(d.metadataSection())
-	add(d.kindsSection())
-	for _, c := range d.CRDs {
-		add(c.section())
-	}
-	add(imageSection(d.Images))
-	add(variableSection("Variables of the components", d.Variables))
-	add(permissionSection(d.Permissions))
-	for _, s := range objectSections("", d.Objects) {
-		add(s)
-	}
-	for _, s := range d.fileSections() {
-		add(s)
-	}
-	if len(d.Reworded) > 0 {
-		add(section{title: "Other text only", items: d.Reworded})
-	}
-	return all
+	return chapters
 }
 
-// metadataSection tells of the contract and the release series.
-func (d *Difference) metadataSection() section {
-	s := section{title: "Contract and release series"}
-	if d.Contract.Before != d.Contract.After {
-		s.items = append(s.items, fmt.Sprintf("the contract is %s, and was %s", orNone(d.Contract.After), orNone(d.Contract.Before)))
+// shared is a note with all the subjects, places and fields that it is true of.
+type shared struct {
+	note
+	subjects, places, fields []string
+}
+
+// entriesOf groups notes: first those that differ in their places only, then those that differ in
+// their subjects only, so that each subject has the change in each place, then those that differ in
+// their fields only. The fields of a template's spec count as those of the spec.
+func entriesOf(notes []note) []entry {
+	var all []*shared
+	for _, n := range notes {
+		all = append(all, &shared{n, []string{n.subject}, []string{n.place}, []string{n.field}})
 	}
-	for _, c := range d.Series {
-		switch {
-		case c.Before == "":
-			s.items = append(s.items, fmt.Sprintf("series %s came, contract %s", c.Series, c.After))
-		case c.After == "":
-			s.items = append(s.items, fmt.Sprintf("series %s is gone, contract %s", c.Series, c.Before))
-		default:
-			s.items = append(s.items, fmt.Sprintf("series %s has contract %s, and had %s", c.Series, c.After, c.Before))
+	all = merge(all, func(s *shared) string { return s.key(s.subject, s.field) }, func(to, from *shared) {
+		to.places = append(to.places, without(from.places, to.places)...)
+	})
+	all = merge(all, func(s *shared) string {
+		return s.key(compact(s.places), strings.TrimPrefix(s.field, "spec.template."))
+	}, func(to, from *shared) {
+		to.subjects = append(to.subjects, without(from.subjects, to.subjects)...)
+		to.fields = append(to.fields, without(from.fields, to.fields)...)
+	})
+	all = merge(all, func(s *shared) string { return s.key(compact(s.subjects), compact(s.places)) }, func(to, from *shared) {
+		to.fields = append(to.fields, without(from.fields, to.fields)...)
+	})
+	var entries []entry
+	at := map[string]int{}
+	for _, s := range all {
+		key := fmt.Sprint(s.of.title, compact(s.subjects), compact(s.places))
+		i, ok := at[key]
+		if !ok {
+			i = len(entries)
+			at[key] = i
+			entries = append(entries, entry{about: s.about()})
+		}
+		entries[i].lines = append(entries[i].lines, s.line())
+	}
+	return entries
+}
+
+// mostFields is how many fields a line names; notes that are too long are cut at the end of a line.
+const mostFields = 20
+
+// merge joins the items that have the same key, in the order of the first ones.
+func merge(items []*shared, key func(*shared) string, join func(to, from *shared)) []*shared {
+	first := map[string]*shared{}
+	var left []*shared
+	for _, item := range items {
+		k := key(item)
+		if first[k] == nil {
+			first[k] = item
+			left = append(left, item)
+			continue
+		}
+		join(first[k], item)
+		if len(first[k].fields) >= mostFields {
+			delete(first, k)
 		}
 	}
-	return s
+	return left
 }
 
-// kindsSection tells which kinds came and went.
-func (d *Difference) kindsSection() section {
-	s := section{title: "Kinds"}
-	for _, c := range d.CRDs {
-		switch {
-		case c.Before == nil:
-			s.items = append(s.items, fmt.Sprintf("added %s (%s)", c.After.Spec.Names.Kind, c.Name))
-		case c.After == nil:
-			s.items = append(s.items, fmt.Sprintf("removed %s (%s)", c.Before.Spec.Names.Kind, c.Name))
-		}
-	}
-	return s
+// key tells a note from others, apart from what is given.
+func (s *shared) key(apart ...string) string {
+	return compact([]any{s.of.group, s.of.title, s.text.words, s.text.values, s.breaks, apart})
 }
 
-// section tells what changed in a kind.
-func (c CRDChange) section() section {
-	if c.Before == nil || c.After == nil {
-		return section{}
-	}
-	s := section{title: fmt.Sprintf("%s (%s)", c.After.Spec.Names.Kind, c.Name), header: []string{"version", "field", "change", "before", "after"}}
-	for _, p := range c.Properties {
-		s.rows = append(s.rows, []string{"", p.Path, "changed", p.Before, p.After})
-	}
-	for _, v := range c.Versions {
-		change := Changed
-		switch {
-		case v.Before == "":
-			change = Added
-		case v.After == "":
-			change = Removed
-		}
-		s.rows = append(s.rows, []string{v.Version, "", string(change), v.Before, v.After})
-	}
-	for _, f := range c.Fields {
-		for _, change := range f.Changes {
-			s.rows = append(s.rows, []string{f.Version, change.Field, string(change.Kind), change.Before, change.After})
-		}
-	}
-	return s
-}
-
-func imageSection(changes []ImageChange) section {
-	s := section{title: "Images", header: []string{"object", "container", "before", "after"}}
-	for _, c := range changes {
-		s.rows = append(s.rows, []string{c.Object.String(), c.Container, c.Before, c.After})
-	}
-	return s
-}
-
-func variableSection(title string, changes []VariableChange) section {
-	s := section{title: title, header: []string{"variable", "change", "default before", "default after"}}
-	for _, c := range changes {
-		before, after := defaultText(c.Before), defaultText(c.After)
-		switch c.Kind {
-		case Added:
-			before = ""
-		case Removed:
-			after = ""
-		}
-		s.rows = append(s.rows, []string{c.Name, string(c.Kind), before, after})
-	}
-	return s
-}
-
-// defaultText is a variable's default for people.
-func defaultText(value *string) string {
+// about names the subjects and places.
+func (s *shared) about() phrase {
+	subjects, places := without(s.subjects, []string{""}), without(s.places, []string{""})
 	switch {
-	case value == nil:
-		return "none: it must be set"
-	case *value == "":
-		return `""`
+	case len(subjects) == 0 && len(places) == 0:
+		return phrase{}
+	case len(places) == 0:
+		return phrase{"%s", [][]string{subjects}}
+	case len(subjects) == 0:
+		return phrase{"%s", [][]string{places}}
 	}
-	return *value
+	return phrase{"%s" + s.of.in + "%s", [][]string{subjects, places}}
 }
 
-func permissionSection(changes []PermissionChange) section {
-	s := section{title: "Permissions", header: []string{"role", "change", "verbs", "resource"}}
-	for _, c := range changes {
-		for _, p := range c.Added {
-			s.rows = append(s.rows, []string{c.Role.String(), "added", strings.Join(p.Verbs, ", "), p.Resource})
-		}
-		for _, p := range c.Removed {
-			s.rows = append(s.rows, []string{c.Role.String(), "removed", strings.Join(p.Verbs, ", "), p.Resource})
-		}
+// line words the change with its fields.
+func (s *shared) line() line {
+	fields := without(s.fields, []string{""})
+	if len(fields) == 0 {
+		return line{s.text, s.breaks}
 	}
-	return s
-}
-
-// objectSections tells of objects that came, went and changed; of is the file, or "" for components.
-func objectSections(of string, changes []ObjectChange) []section {
-	title := "Objects"
-	if of != "" {
-		title = "Objects of " + of
-	}
-	came := section{title: title}
-	fields := section{title: "Fields of the " + strings.ToLower(title[:1]) + title[1:], header: []string{"object", "field", "before", "after"}}
-	for _, c := range changes {
-		if c.Kind != Changed {
-			came.items = append(came.items, fmt.Sprintf("%s %s", c.Kind, c.Object))
-		}
-		for _, f := range c.Fields {
-			fields.rows = append(fields.rows, []string{c.Object.String(), f.Path, f.Before, f.After})
-		}
-	}
-	return []section{came, fields}
-}
-
-// fileSections tells of flavors, classes and other files.
-func (d *Difference) fileSections() []section {
-	came := section{title: "Flavors, classes and other files"}
-	all := []section{{}}
-	for _, f := range d.Files {
-		text := fmt.Sprintf("%s %s", f.Kind, f.describe())
-		if f.Unread {
-			text += ", which is YAML only once its variables have values: its objects are not compared"
-		}
-		came.items = append(came.items, text)
-		if f.Kind == Changed {
-			all = append(all, variableSection("Variables of "+f.Name, f.Variables))
-			all = append(all, objectSections(f.Name, f.Objects)...)
-		}
-	}
-	all[0] = came
-	return all
-}
-
-// describe names a file for people.
-func (f FileDifference) describe() string {
-	switch {
-	case f.Role == release.RoleClusterTemplate && f.Title == "":
-		return fmt.Sprintf("the default flavor (%s)", f.Name)
-	case f.Role == release.RoleClusterTemplate:
-		return fmt.Sprintf("flavor %s (%s)", f.Title, f.Name)
-	case f.Role == release.RoleClusterClass:
-		return fmt.Sprintf("ClusterClass %s (%s)", f.Title, f.Name)
-	}
-	return f.Name
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
+	return line{phrase{"%s: " + s.text.words, append([][]string{fields}, s.text.values...)}, s.breaks}
 }

@@ -2,13 +2,14 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -34,6 +35,16 @@ type Difference struct {
 	Files []FileDifference
 	// Reworded are files that are other bytes and say the same, as far as it is compared here.
 	Reworded []string
+	// Unread is what could not be compared.
+	Unread []Unread
+}
+
+// Unread is a file, or an object of one, that could not be compared.
+type Unread struct {
+	// Version is that of the release.
+	Version, File string
+	// What was not compared, and the error for which it was not.
+	What, Message string
 }
 
 // SeriesChange is a release series with its contract; "" is no such series.
@@ -46,9 +57,11 @@ type FileDifference struct {
 	// Title is the flavor's or class' name, or "" for the default flavor and for other files.
 	Title string
 	Kind  Kind
-	// Variables and Objects say what changed in it.
+	// Variables, Objects and Classes say what changed in it; the variables of ClusterClasses are in
+	// Classes only.
 	Variables []VariableChange
 	Objects   []ObjectChange
+	Classes   []ClassChange
 	// Unread says that objects were not compared: the file is YAML only once its variables have values.
 	Unread bool
 }
@@ -56,11 +69,13 @@ type FileDifference struct {
 // Empty says whether nothing changed.
 func (d *Difference) Empty() bool {
 	return d.Contract.Before == d.Contract.After && len(d.Series)+len(d.Objects)+len(d.CRDs)+len(d.Permissions)+len(d.Images)+
-		len(d.Variables)+len(d.Files)+len(d.Reworded) == 0
+		len(d.Variables)+len(d.Files)+len(d.Reworded)+len(d.Unread) == 0
 }
 
-// Releases compares two releases of one provider. The error is that of a file that can't be read: a
-// *manifest.SyntaxError, a *metadata.ParseError, or that of clusterctl's processor.
+// Releases compares two releases of one provider. Metadata and variables of the older release that
+// can't be read are in Unread, as nobody can change them any more, and the rest is compared. The error
+// is that of components or of a file of the newer release that can't be read: a *manifest.SyntaxError,
+// a *metadata.ParseError, or that of clusterctl's processor.
 func Releases(before, after *release.Release) (*Difference, error) {
 	if before.Provider != after.Provider {
 		return nil, fmt.Errorf("%s and %s are of two providers: nothing can be compared", before, after)
@@ -78,7 +93,7 @@ func Releases(before, after *release.Release) (*Difference, error) {
 		if was && is && bytes.Equal(old.Data, now.Data) {
 			continue
 		}
-		compared, err := compareFile(after, old, now, was, is)
+		compared, err := d.compareFile(after, old, now, was, is)
 		if err != nil {
 			return nil, fmt.Errorf("comparing %s with %s: %w", before, after, err)
 		}
@@ -94,7 +109,7 @@ func Releases(before, after *release.Release) (*Difference, error) {
 
 // saysTheSame says whether a file that is other bytes is no other in anything that was compared.
 func (d FileDifference) saysTheSame() bool {
-	return d.Kind == Changed && d.Role != release.RoleOther && !d.Unread && len(d.Variables)+len(d.Objects) == 0
+	return d.Kind == Changed && d.Role != release.RoleOther && !d.Unread && len(d.Variables)+len(d.Objects)+len(d.Classes) == 0
 }
 
 // fileNames returns the files of two releases that are neither metadata nor components.
@@ -112,20 +127,23 @@ func fileNames(before, after *release.Release) []string {
 
 // compareMetadata compares the release series.
 func (d *Difference) compareMetadata(before, after *release.Release) error {
-	old, err := series(before)
+	now, err := readMetadata(after)
 	if err != nil {
 		return err
 	}
-	now, err := series(after)
+	old, err := readMetadata(before)
 	if err != nil {
-		return err
+		d.unread(release.MetadataFile, "contract and release series", err)
+		return nil
 	}
-	for _, name := range unionKeys(old, now) {
-		if old[name] != now[name] {
-			d.Series = append(d.Series, SeriesChange{name, old[name], now[name]})
+	oldSeries, newSeries := seriesOf(old), seriesOf(now)
+	for _, s := range slices.SortedFunc(maps.Keys(union(oldSeries, newSeries)), olderSeries) {
+		if oldSeries[s] != newSeries[s] {
+			name := metadata.Series{Major: s.major, Minor: s.minor}.String()
+			d.Series = append(d.Series, SeriesChange{name, oldSeries[s], newSeries[s]})
 		}
 	}
-	d.Contract = FieldChange{Before: contractOf(before), After: contractOf(after)}
+	d.Contract = FieldChange{Before: contractOf(old, before), After: contractOf(now, after)}
 	oldFile, _ := before.File(release.MetadataFile)
 	newFile, _ := after.File(release.MetadataFile)
 	if len(d.Series) == 0 && d.Contract.Before == d.Contract.After && !bytes.Equal(oldFile.Data, newFile.Data) {
@@ -134,8 +152,13 @@ func (d *Difference) compareMetadata(before, after *release.Release) error {
 	return nil
 }
 
-// series returns the contracts of the release series; none where there is no metadata.yaml.
-func series(r *release.Release) (map[string]string, error) {
+// unread notes a file of the older release that can't be read, and what is not compared for that.
+func (d *Difference) unread(file, what string, err error) {
+	d.Unread = append(d.Unread, Unread{Version: d.Before, File: file, What: what, Message: err.Error()})
+}
+
+// readMetadata reads the metadata.yaml of a release; nil is none.
+func readMetadata(r *release.Release) (*metadata.File, error) {
 	file, ok := r.File(release.MetadataFile)
 	if !ok {
 		return nil, nil
@@ -144,24 +167,35 @@ func series(r *release.Release) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the metadata of %s: %w", r, err)
 	}
-	contracts := map[string]string{}
-	for _, s := range parsed.Series() {
-		contracts[s.String()] = s.Contract
+	return parsed, nil
+}
+
+// seriesKey tells release series from each other.
+type seriesKey struct{ major, minor int32 }
+
+// olderSeries sorts release series by their versions.
+func olderSeries(a, b seriesKey) int {
+	return cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor))
+}
+
+// seriesOf returns the contracts of the release series; none where there is no metadata.yaml.
+func seriesOf(f *metadata.File) map[seriesKey]string {
+	contracts := map[seriesKey]string{}
+	if f == nil {
+		return contracts
 	}
-	return contracts, nil
+	for _, s := range f.Series() {
+		contracts[seriesKey{s.Major, s.Minor}] = s.Contract
+	}
+	return contracts
 }
 
 // contractOf returns the contract of a release's series, or "".
-func contractOf(r *release.Release) string {
-	file, ok := r.File(release.MetadataFile)
-	if !ok {
+func contractOf(f *metadata.File, r *release.Release) string {
+	if f == nil {
 		return ""
 	}
-	parsed, err := metadata.Parse(file.Name, file.Data)
-	if err != nil {
-		return ""
-	}
-	s, _ := parsed.SeriesFor(r.Version)
+	s, _ := f.SeriesFor(r.Version)
 	return s.Contract
 }
 
@@ -172,19 +206,20 @@ func (d *Difference) compareComponents(before, after *release.Release) error {
 	if bytes.Equal(old.Data, now.Data) {
 		return nil
 	}
-	oldObjects, err := parse(old, hadFile)
-	if err != nil {
-		return fmt.Errorf("reading the components of %s: %w", before, err)
-	}
 	newObjects, err := parse(now, hasFile)
 	if err != nil {
 		return fmt.Errorf("reading the components of %s: %w", after, err)
 	}
-	d.Objects, d.Permissions, d.Images = Objects(oldObjects, newObjects), Permissions(oldObjects, newObjects), Images(oldObjects, newObjects)
-	d.CRDs = CRDs(contract.ReadCRDs(oldObjects), contract.ReadCRDs(newObjects))
-	if d.Variables, err = fileVariables(old, now); err != nil {
+	if d.Variables, err = d.fileVariables(old, now); err != nil {
 		return err
 	}
+	oldObjects, err := parse(old, hadFile)
+	if err != nil {
+		return fmt.Errorf("reading the components of %s: %w", before, err)
+	}
+	oldCRDs, newCRDs, oldObjects, newObjects := definitions(oldObjects, newObjects)
+	d.CRDs, d.Objects = CRDs(oldCRDs, newCRDs), objects(oldObjects, newObjects, besides)
+	d.Permissions, d.Images = Permissions(oldObjects, newObjects), Images(oldObjects, newObjects)
 	if len(d.Objects)+len(d.Permissions)+len(d.Images)+len(d.CRDs)+len(d.Variables) == 0 {
 		d.Reworded = append(d.Reworded, now.Name)
 	}
@@ -214,48 +249,49 @@ func parse(f release.File, there bool) ([]*manifest.Document, error) {
 }
 
 // compareFile compares a template, a class definition or another file.
-func compareFile(r *release.Release, before, after release.File, was, is bool) (FileDifference, error) {
+func (d *Difference) compareFile(r *release.Release, before, after release.File, was, is bool) (FileDifference, error) {
 	name := after.Name
 	if !is {
 		name = before.Name
 	}
-	d := FileDifference{Name: name, Role: r.Role(name), Kind: Changed}
-	switch d.Role {
+	f := FileDifference{Name: name, Role: r.Role(name), Kind: Changed}
+	switch f.Role {
 	case release.RoleClusterTemplate:
-		d.Title, _ = release.Flavor(name)
+		f.Title, _ = release.Flavor(name)
 	case release.RoleClusterClass:
-		d.Title, _ = release.ClusterClassName(name)
+		f.Title, _ = release.ClusterClassName(name)
 	}
 	switch {
 	case !was:
-		d.Kind = Added
+		f.Kind = Added
 	case !is:
-		d.Kind = Removed
+		f.Kind = Removed
 	}
-	if d.Role == release.RoleOther || d.Kind == Removed {
-		return d, nil
+	if f.Role == release.RoleOther || f.Kind == Removed {
+		return f, nil
 	}
 	var err error
-	if d.Variables, err = fileVariables(before, after); err != nil || d.Kind == Added {
-		return d, err
+	if f.Variables, err = d.fileVariables(before, after); err != nil || f.Kind == Added {
+		return f, err
 	}
 	old, oldErr := parse(before, was)
 	now, newErr := parse(after, is)
-	if d.Unread = oldErr != nil || newErr != nil; !d.Unread {
-		d.Objects = objects(old, now, wholly)
+	if f.Unread = oldErr != nil || newErr != nil; !f.Unread {
+		f.Objects, f.Classes = objects(old, now, withoutClassVariables), classes(old, now)
 	}
-	return d, nil
+	return f, nil
 }
 
 // fileVariables compares the variables of a file.
-func fileVariables(before, after release.File) ([]VariableChange, error) {
-	old, err := defaults(before)
-	if err != nil {
-		return nil, err
-	}
+func (d *Difference) fileVariables(before, after release.File) ([]VariableChange, error) {
 	now, err := defaults(after)
 	if err != nil {
 		return nil, err
+	}
+	old, err := defaults(before)
+	if err != nil {
+		d.unread(before.Name, "variables", err)
+		return nil, nil
 	}
 	return Variables(after.Name, old, now), nil
 }

@@ -155,24 +155,62 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a file that can't be read is an error that names it.
+// TestUnreadable: a file of the newer release that can't be read is an error that names it, and so are
+// the components of the older one.
 func TestUnreadable(t *testing.T) {
 	before, after := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
-	for name, text := range map[string]string{
-		"infrastructure-components.yaml": "a: b\n\tc: d\n",
-		"metadata.yaml":                  "releaseSeries: 1\n",
-		"cluster-template.yaml":          "a: ${B\n",
-	} {
-		for _, pair := range [][2]*release.Release{{with(t, before, name, text), after}, {before, with(t, after, name, text)}} {
+	for name, text := range unreadable {
+		pairs := [][2]*release.Release{{before, with(t, after, name, text)}}
+		if name == before.Provider.ComponentsFile() {
+			pairs = append(pairs, [2]*release.Release{with(t, before, name, text), after})
+		}
+		for _, pair := range pairs {
 			_, err := Releases(pair[0], pair[1])
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("%s: error is %v", name, err)
 			}
 			var syntax *manifest.SyntaxError
-			if strings.HasPrefix(name, "infra") && !errors.As(err, &syntax) {
+			if name == before.Provider.ComponentsFile() && !errors.As(err, &syntax) {
 				t.Errorf("%s: error is a %T", name, err)
 			}
 		}
+	}
+}
+
+// unreadable has texts that can't be read, by the names of their files.
+var unreadable = map[string]string{
+	"infrastructure-components.yaml": "a: b\n\tc: d\n",
+	"metadata.yaml":                  "releaseSeries: 1\n",
+	"cluster-template.yaml":          "a: ${B\n",
+}
+
+// TestUnreadableBefore: a file of the older release that can't be read is named in each format, and the
+// rest is compared.
+func TestUnreadableBefore(t *testing.T) {
+	before, after := demo(t, "old", "v0.1.0"), demo(t, "new", "v0.2.0")
+	for _, name := range []string{"metadata.yaml", "cluster-template.yaml"} {
+		r, err := Sets([]*release.Release{with(t, before, name, unreadable[name])}, []*release.Release{after})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, format := range Formats() {
+			var out bytes.Buffer
+			if err := r.Write(format, &out); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{name, map[string]string{"metadata.yaml": "contract and release series", "cluster-template.yaml": "variables"}[name], "quay.io/example/demo:v0.2.0", "spec.cpus", "cluster-template-gone.yaml"} {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%s as %s does not say %q:\n%s", name, format, want, out.String())
+				}
+			}
+		}
+		if len(r.Differences[0].Series)+len(r.Differences[0].Contract.After) > 0 && name == "metadata.yaml" {
+			t.Errorf("the series differ from those that could not be read: %+v", r.Differences[0])
+		}
+	}
+	same := with(t, before, "metadata.yaml", unreadable["metadata.yaml"])
+	if d, err := Releases(same, before); err != nil || d.Empty() {
+		t.Errorf("nothing is said of what was not compared: %v", err)
 	}
 }
 

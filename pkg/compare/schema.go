@@ -3,7 +3,6 @@ package compare
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +18,8 @@ const (
 	// FieldAdded and FieldRemoved are about the field as a whole; what is below it is not listed.
 	FieldAdded   SchemaKind = "added"
 	FieldRemoved SchemaKind = "removed"
+	// FieldRenamed is both, where the schemas say that it is one field: see Renamed.
+	FieldRenamed SchemaKind = "renamed"
 	// FieldRequired says that an object which lacked the field was right before, and is not now: it
 	// became required, or what is required lost its default. FieldOptional is the opposite.
 	FieldRequired SchemaKind = "required"
@@ -69,6 +70,8 @@ type SchemaChange struct {
 	Before, After string
 	// Narrows is meant of values of the field, or, where the field is required now, of its parent's.
 	Narrows Narrowing
+	// Kept says of a field that is gone that its parent takes fields without a name in the schema.
+	Kept bool
 	// Schema is the field's in the newer release, or nil where the field is gone; Old in the older.
 	Schema, Old *apiextensionsv1.JSONSchemaProps
 }
@@ -117,12 +120,7 @@ func (w *schemaWalk) schema(before, after *apiextensionsv1.JSONSchemaProps, fiel
 
 // fields compares the named fields of two objects.
 func (w *schemaWalk) fields(before, after *apiextensionsv1.JSONSchemaProps, field string, at []any) {
-	names := maps.Clone(before.Properties)
-	if names == nil {
-		names = map[string]apiextensionsv1.JSONSchemaProps{}
-	}
-	maps.Copy(names, after.Properties)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range unionKeys(before.Properties, after.Properties) {
 		if field == "" && (name == "apiVersion" || name == "kind" || name == "metadata") {
 			continue
 		}
@@ -137,7 +135,7 @@ func (w *schemaWalk) fields(before, after *apiextensionsv1.JSONSchemaProps, fiel
 			continue
 		case !is:
 			w.add(SchemaChange{Field: below, At: at, Kind: FieldRemoved, Before: summary(&old, slices.Contains(before.Required, name)),
-				Narrows: Widens, Old: &old})
+				Narrows: Widens, Kept: openness(after) != notKept, Old: &old})
 			continue
 		}
 		if demanded(before, name) != demands {
@@ -227,15 +225,20 @@ func narrowsIf(condition bool, answer Narrowing) Narrowing {
 	return Widens
 }
 
+// summaryType describes the type of a field in a few words.
+func summaryType(s *apiextensionsv1.JSONSchemaProps) string {
+	switch {
+	case openness(s) == ofAMap:
+		return "map"
+	case s.Items != nil && s.Items.Schema != nil:
+		return "list of " + typeOf(s.Items.Schema)
+	}
+	return typeOf(s)
+}
+
 // summary describes a field in a few words: its type, its default, and whether it is required.
 func summary(s *apiextensionsv1.JSONSchemaProps, required bool) string {
-	text := typeOf(s)
-	if s.Items != nil && s.Items.Schema != nil {
-		text = "list of " + typeOf(s.Items.Schema)
-	}
-	if openness(s) == ofAMap {
-		text = "map"
-	}
+	text := summaryType(s)
 	if len(s.Enum) > 0 {
 		text += ", one of " + strings.Join(enumTexts(s), ", ")
 	}

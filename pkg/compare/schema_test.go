@@ -45,7 +45,7 @@ func TestSchemas(t *testing.T) {
 		{"rules", "{x-kubernetes-validations: [{rule: a, message: m}, {rule: b}]}", `{x-kubernetes-validations: [{rule: " a ", message: n}, {rule: c}]}`,
 			[]string{" rule:  -> c 1", " rule: b ->  0"}},
 		{"lists", "{properties: {a: {}, b: {x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [m]}, c: {}}}", "{properties: {a: {x-kubernetes-list-type: set}, b: {}, c: {x-kubernetes-list-type: atomic}}}",
-			[]string{"a list type:  -> set 1", "b list type: map by m ->  0"}},
+			[]string{"a list type: atomic -> set 1", "b list type: map by m -> atomic 0"}},
 		{"combinations", "{}", "{not: {type: string}}", []string{` combination:  -> {"not":{"type":"string"}} 1`}},
 		{"Kubernetes' own", "{properties: {apiVersion: {}, spec: {properties: {kind: {}}}}}", "{properties: {spec: {}}}", []string{"spec.kind removed: any ->  0"}},
 	} {

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf8"
 )
 
-// longest is how many characters of a value are shown to people; programs get all of it.
+// longest is how many characters of a value a terminal is shown; the other formats have all of it.
 const longest = 80
 
 // writeText shows a report for a terminal.
@@ -25,13 +24,10 @@ func writeText(r *Report, w io.Writer) error {
 		if d.Empty() {
 			b.WriteString("  no differences\n")
 		}
-		for _, s := range d.sections() {
-			fmt.Fprintf(&b, "\n  %s\n", printable(s.title))
-			for _, item := range s.items {
-				fmt.Fprintf(&b, "    %s\n", printable(item))
-			}
-			if err := textRows(s, &b); err != nil {
-				return err
+		for _, c := range d.outline() {
+			fmt.Fprintf(&b, "\n  %s\n", strings.TrimSuffix(c.group+": "+c.title, ": "))
+			for _, e := range c.entries {
+				textEntry(e, &b)
 			}
 		}
 	}
@@ -39,33 +35,31 @@ func writeText(r *Report, w io.Writer) error {
 	return err
 }
 
-// textRows aligns the rows of a section.
-func textRows(s section, b *strings.Builder) error {
-	if len(s.rows) == 0 {
-		return nil
+// textEntry writes an entry: one line, or its subjects and a line for each change.
+func textEntry(e entry, b *strings.Builder) {
+	about := e.about.write(textValue)
+	if len(e.lines) > 1 && about != "" {
+		fmt.Fprintf(b, "    %s:\n", about)
 	}
-	var aligned strings.Builder
-	columns := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(columns, "    %s\n", strings.ToUpper(strings.Join(s.header, "\t")))
-	for _, row := range s.rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			if cells[i] = printable(shorten(cell)); cells[i] == "" {
-				cells[i] = "-"
-			}
+	for _, l := range e.lines {
+		text := l.text.write(textValue)
+		switch {
+		case about != "" && len(e.lines) == 1:
+			text = about + ": " + text
+		case about != "":
+			b.WriteString("  ")
 		}
-		fmt.Fprintf(columns, "    %s\n", strings.Join(cells, "\t"))
+		if l.breaks > Widens {
+			text = l.mark() + ": " + text
+		}
+		fmt.Fprintf(b, "    %s\n", text)
 	}
-	if err := columns.Flush(); err != nil {
-		return fmt.Errorf("aligning columns: %w", err)
-	}
-	for line := range strings.Lines(aligned.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return nil
 }
 
-// shorten cuts a value to what a table holds.
+// textValue is a value as a terminal is shown it.
+func textValue(s string) string { return printable(shorten(s)) }
+
+// shorten cuts a long value.
 func shorten(text string) string {
 	if utf8.RuneCountInString(text) <= longest {
 		return text
@@ -73,7 +67,7 @@ func shorten(text string) string {
 	return string([]rune(text)[:longest-1]) + "…"
 }
 
-// printable keeps what a release's author wrote from moving a terminal's cursor or a table's columns.
+// printable keeps what a release's author wrote from moving a terminal's cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

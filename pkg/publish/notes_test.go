@@ -64,7 +64,7 @@ func TestGitHubNotes(t *testing.T) {
 			continue
 		}
 		title := "## infrastructure-libvirt: changes from " + step.before + " to " + step.version + "\n"
-		if !strings.HasPrefix(got, title) || !strings.Contains(got, "IN\\_V0") {
+		if !strings.HasPrefix(got, title) || !strings.Contains(got, "`IN_V0") {
 			t.Errorf("%s says %q, want it to begin with %q and to name the variable", step.version, got, title)
 		}
 	}

@@ -1,0 +1,185 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// Renamed returns changes in which a field that is gone and one that is new are one change, of kind
+// FieldRenamed, where their schemas say that it is the same field and no other pair is as alike: see
+// identities. Before is the old path, and After the new one. What else changed in the field follows.
+func Renamed(changes []SchemaChange) []SchemaChange {
+	pairs := renamedPairs(changes)
+	if len(pairs) == 0 {
+		return changes
+	}
+	gone := map[int]bool{}
+	for _, from := range pairs {
+		gone[from] = true
+	}
+	var all []SchemaChange
+	for i, c := range changes {
+		from, is := pairs[i]
+		switch {
+		case gone[i]:
+		case !is:
+			all = append(all, c)
+		default:
+			old := changes[from]
+			all = append(all, SchemaChange{Field: c.Field, At: c.At, Kind: FieldRenamed, Before: old.Field, After: c.Field,
+				Narrows: c.Narrows, Kept: old.Kept, Schema: c.Schema, Old: old.Old})
+			w := &schemaWalk{}
+			w.schema(old.Old, c.Schema, c.Field, c.At)
+			all = append(all, Renamed(w.changes)...)
+		}
+	}
+	return all
+}
+
+// renamedPairs returns, by the indices of fields that are new, those of the fields that they were.
+func renamedPairs(changes []SchemaChange) map[int]int {
+	type ends struct{ gone, come []int }
+	alike := map[string]*ends{}
+	for i, c := range changes {
+		for _, key := range identities(c) {
+			if alike[key] == nil {
+				alike[key] = &ends{}
+			}
+			if c.Kind == FieldRemoved {
+				alike[key].gone = append(alike[key].gone, i)
+			} else {
+				alike[key].come = append(alike[key].come, i)
+			}
+		}
+	}
+	partner, rivals := map[int]int{}, map[int]bool{}
+	pair := func(a, b int) {
+		if other, taken := partner[a]; taken && other != b {
+			rivals[a] = true
+		}
+		partner[a] = b
+	}
+	for _, e := range alike {
+		switch {
+		case len(e.gone) == 0 || len(e.come) == 0:
+		case len(e.gone) == 1 && len(e.come) == 1:
+			pair(e.gone[0], e.come[0])
+			pair(e.come[0], e.gone[0])
+		default:
+			for _, i := range slices.Concat(e.gone, e.come) {
+				rivals[i] = true
+			}
+		}
+	}
+	pairs := map[int]int{}
+	for i, other := range partner {
+		if changes[i].Kind != FieldRemoved && !rivals[i] && !rivals[other] && related(changes[other], changes[i]) {
+			pairs[i] = other
+		}
+	}
+	return pairs
+}
+
+// identities returns what tells a field that is new or gone from others wherever it is: its type and
+// its description; its name and the fields below it; or, where nothing is described, at least three
+// fields below it.
+func identities(c SchemaChange) []string {
+	schema := c.Schema
+	switch c.Kind {
+	case FieldAdded:
+	case FieldRemoved:
+		schema = c.Old
+	default:
+		return nil
+	}
+	var keys []string
+	name := leaf(c.Field)
+	shape, fields := shapeOf(schema)
+	if fields > 1 {
+		keys = append(keys, "moved "+name+" "+shape)
+	}
+	switch text := describedAs(schema.Description, name); {
+	case text != "":
+		keys = append(keys, "described "+summaryType(schema)+" "+text)
+	case fields > 2:
+		keys = append(keys, "bare "+shape)
+	}
+	return keys
+}
+
+// related says whether a field may have become another: both are in one object, or one's object is
+// around the other's, or it has several fields below it, which moved with it.
+func related(gone, come SchemaChange) bool {
+	from, to := parentOf(gone.Field), parentOf(come.Field)
+	around := within(from, to) || within(to, from)
+	return from == to || around && leaf(gone.Field) == leaf(come.Field) || sameShape(gone.Old, come.Schema)
+}
+
+func sameShape(a, b *apiextensionsv1.JSONSchemaProps) bool {
+	one, fields := shapeOf(a)
+	other, _ := shapeOf(b)
+	return fields > 1 && one == other
+}
+
+// shapeOf describes the types and names of all fields of a schema, and counts those that have a name.
+func shapeOf(s *apiextensionsv1.JSONSchemaProps) (string, int) {
+	var b strings.Builder
+	fields := 0
+	var write func(s *apiextensionsv1.JSONSchemaProps)
+	write = func(s *apiextensionsv1.JSONSchemaProps) {
+		b.WriteString(typeOf(s))
+		if s.Items != nil && s.Items.Schema != nil {
+			b.WriteString("[")
+			write(s.Items.Schema)
+			b.WriteString("]")
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			b.WriteString("<")
+			write(s.AdditionalProperties.Schema)
+			b.WriteString(">")
+		}
+		if len(s.Properties) == 0 {
+			return
+		}
+		b.WriteString("{")
+		for _, name := range unionKeys(s.Properties, nil) {
+			fields++
+			b.WriteString(compact(name) + ":")
+			below := s.Properties[name]
+			write(&below)
+			b.WriteString(",")
+		}
+		b.WriteString("}")
+	}
+	write(s)
+	return b.String(), fields
+}
+
+// describedAs returns a description without the field's own name, with which Go's comments begin.
+func describedAs(description, name string) string {
+	words := strings.Fields(description)
+	if len(words) > 0 && strings.EqualFold(words[0], name) {
+		words[0] = "…"
+	}
+	return strings.Join(words, " ")
+}
+
+// leaf returns the last name of a path.
+func leaf(field string) string {
+	field = strings.TrimRight(field, "[]*")
+	return field[strings.LastIndexByte(field, '.')+1:]
+}
+
+// parentOf returns the path of the object that a field is in.
+func parentOf(field string) string {
+	i := strings.LastIndexByte(field, '.')
+	return field[:max(i, 0)]
+}
+
+// within says whether a path is another or below it.
+func within(path, other string) bool {
+	rest, ok := strings.CutPrefix(path, other)
+	return ok && (rest == "" || other == "" || rest[0] == '.' || rest[0] == '[')
+}
