@@ -2,6 +2,8 @@ package checks
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -154,7 +156,8 @@ func references(value any, path []any) []reference {
 	var found []reference
 	switch v := value.(type) {
 	case map[string]any:
-		for key, field := range v {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			field := v[key]
 			at := append(append([]any{}, path...), key)
 			fields, isMap := field.(map[string]any)
 			if isMap && (key == "ref" || strings.HasSuffix(key, "Ref")) {

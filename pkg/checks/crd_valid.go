@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,6 +66,10 @@ func crdErrors(crd CRD) field.ErrorList {
 	if slices.ContainsFunc(refusals, func(e *field.Error) bool { return strings.Contains(e.Detail, "estimated rule cost exceeds") }) {
 		refusals = slices.DeleteFunc(refusals, func(e *field.Error) bool { return strings.Contains(e.Detail, "rule cost total") }) // which follows
 	}
+	// The API server's own code walks maps.
+	slices.SortStableFunc(refusals, func(a, b *field.Error) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.ErrorBody(), b.ErrorBody()))
+	})
 	return refusals
 }
 

@@ -62,7 +62,8 @@ func objects(before, after []*manifest.Document, part func(unstructured.Unstruct
 		}
 	}
 	slices.SortFunc(changes, func(a, b ObjectChange) int {
-		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Object.APIVersion, b.Object.APIVersion))
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Name, b.Object.Name),
+			cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.APIVersion, b.Object.APIVersion))
 	})
 	return changes
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
@@ -150,15 +152,18 @@ func (o *sparseJSON) content() (map[string]any, error) {
 		return nil, nil
 	}
 	content := map[string]any{"type": o.Type}
-	for name, raw := range map[string]json.RawMessage{"spec": o.Spec, "status": o.Status} {
-		if _, kept := keep[name]; !kept || len(raw) == 0 {
+	for _, part := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"spec", o.Spec}, {"status", o.Status}} {
+		if _, kept := keep[part.name]; !kept || len(part.raw) == 0 {
 			continue
 		}
-		value, err := keptOf(raw, keep[name])
+		value, err := keptOf(part.raw, keep[part.name])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", part.name, err)
 		}
-		content[name] = value
+		content[part.name] = value
 	}
 	return content, nil
 }
@@ -175,9 +180,9 @@ func keptOf(raw json.RawMessage, keep fields) (any, error) {
 		return nil, err
 	}
 	kept := map[string]any{}
-	for name, below := range keep {
+	for _, name := range slices.Sorted(maps.Keys(keep)) {
 		if raw, ok := all[name]; ok {
-			value, err := keptOf(raw, below)
+			value, err := keptOf(raw, keep[name])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

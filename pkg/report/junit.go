@@ -4,6 +4,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 )
@@ -49,8 +51,8 @@ func writeJUnit(r *Report, w io.Writer) error {
 			suite.add(e, string(check.Group), check.ID, byID[check.ID])
 			delete(byID, check.ID)
 		}
-		for id, findings := range byID { // of the engine itself
-			suite.add(e, "engine", id, findings)
+		for _, id := range slices.Sorted(maps.Keys(byID)) { // of the engine itself
+			suite.add(e, "engine", id, byID[id])
 		}
 		out.Suites = append(out.Suites, suite)
 	}

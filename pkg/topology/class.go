@@ -3,9 +3,11 @@
 package topology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -108,5 +110,9 @@ func problemsOf(class *clusterv1.ClusterClass, err error) ([]Problem, error) {
 	for _, cause := range status.Status().Details.Causes {
 		problems = append(problems, Problem{Path: strings.TrimSpace(cause.Field), Message: cause.Message})
 	}
+	// The webhook walks maps.
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
+	})
 	return problems, nil
 }

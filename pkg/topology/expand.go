@@ -7,10 +7,12 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/exp/topology/desiredstate"
@@ -121,10 +123,10 @@ func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1
 		return nil, err
 	}
 	if errs := (&admission.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, class); len(errs) > 0 {
-		return nil, fmt.Errorf("%w: %w", ErrVariables, errs.ToAggregate())
+		return nil, fmt.Errorf("%w: %w", ErrVariables, inOrder(errs))
 	}
 	if errs := admission.ValidateClusterForClusterClass(cluster, class); len(errs) > 0 {
-		return nil, fmt.Errorf("the topology does not fit the ClusterClass %s: %w", class.Name, errs.ToAggregate())
+		return nil, fmt.Errorf("the topology does not fit the ClusterClass %s: %w", class.Name, inOrder(errs))
 	}
 	blueprint, err := newBlueprint(kinds, class, objects)
 	if err != nil {
@@ -143,6 +145,12 @@ func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1
 		return nil, err
 	}
 	return settle(cluster, state)
+}
+
+// inOrder joins errors in an order that stays: Cluster API's code walks maps.
+func inOrder(errs field.ErrorList) error {
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs.ToAggregate()
 }
 
 // classOf returns the class of a Cluster, with the variables that its controller would list.
