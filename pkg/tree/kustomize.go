@@ -109,15 +109,6 @@ func (t *Tree) remoteHint(dir string) string {
 	return "The kustomization has bases that are not in the tree. They need a network, and may be other files tomorrow: put copies of them into the tree.\n" + strings.Join(lines, "\n")
 }
 
-// displayPath is Display for an absolute path.
-func (t *Tree) displayPath(abs string) string {
-	rel, err := filepath.Rel(t.root, abs)
-	if err != nil {
-		return abs
-	}
-	return t.Display(rel)
-}
-
 // guardedDisk is the disk as far as it is the tree, or a clone that kustomize made in this build: other
 // files, named or linked to, are not in the tree's history, and have other bytes on another machine.
 type guardedDisk struct {
@@ -181,7 +172,7 @@ func (d *guardedDisk) checkBounds(name string) error {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
 	if !d.holds(resolved) {
-		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.displayPath(abs), ErrOutside, resolved)
+		return fmt.Errorf("%s: %w: it is, or is below, a symbolic link to %s; put a copy into the tree", d.tree.shown(abs), ErrOutside, resolved)
 	}
 	return nil
 }
