@@ -164,7 +164,7 @@ func TestTemplatesCommand(t *testing.T) {
 	}
 	t.Setenv("CLUSTER_NAME", "from-environment")
 	t.Setenv("NAMESPACE", "from-environment")
-	rendered := succeed(t, "templates", "render", version, "--values", "values.yaml", "--set", "KUBERNETES_VERSION=v1.35.0")
+	rendered := succeed(t, "templates", "render", version, "--env", "--values", "values.yaml", "--set", "KUBERNETES_VERSION=v1.35.0")
 	for _, want := range []string{"name: from-file", "namespace: from-environment", "v1.35.0"} {
 		if !strings.Contains(rendered, want) {
 			t.Errorf("rendered without %q:\n%s", want, rendered)

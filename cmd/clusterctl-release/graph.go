@@ -28,6 +28,8 @@ same fate into one box, and kinds all objects of a kind and a fate. The default,
 siblings and kinds that gives no more than about 60 boxes; as text, each object has its line. json always has all
 objects.
 
+` + valuesHelp + `
+
 It ends with status 3 where not everything could be read, after showing what could; what is left behind is not a
 failure here: move-plan is the command to ask.`,
 		Example: `  # A page to look at in a browser, of a management cluster

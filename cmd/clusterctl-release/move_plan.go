@@ -27,6 +27,8 @@ know their labels) or from ` + "`clusterctl move --to-directory`" + `; or a rele
 gets the owner references that controllers would set. With --live, a management cluster is read instead, of
 most objects the metadata only.
 
+` + valuesHelp + `
+
 It ends with status 1 where something is left behind or the move would not start, and with 3 where not
 everything could be read.`,
 		Example: `  # A management cluster

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +12,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
-	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
 // sourceFlags say what owner references are read from.
@@ -77,7 +75,7 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 		return nil, fmt.Errorf("%s is neither a dump nor a release: %w", location, err)
 	}
 	var target *publish.TargetError
-	isRelease := err == nil || flags.render.flavor != "" || len(flags.render.set) > 0 || flags.render.values != ""
+	isRelease := err == nil || flags.render.flavor != "" || len(flags.render.set) > 0 || flags.render.values != "" || flags.render.env
 	if !isRelease && (errors.Is(err, release.ErrNoRelease) || errors.As(err, &target) || isDump(location)) {
 		return ownership.Dump(cmd.Context(), whole, location)
 	}
@@ -88,15 +86,11 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	if err != nil {
 		return nil, err
 	}
-	choice, err := templateOf(r, flags.render)
-	if err != nil {
-		return nil, err
-	}
 	with, err := readReleases(cmd, flags.with)
 	if err != nil {
 		return nil, fmt.Errorf("--with: %w", err)
 	}
-	guessed, err := fillValues(choice)
+	choice, err := templateOf(cmd, r, flags.render, with)
 	if err != nil {
 		return nil, err
 	}
@@ -104,45 +98,10 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
 	}
-	if len(guessed) > 0 {
-		world.Assumptions = append(world.Assumptions, "variables without a value have made-up ones: "+strings.Join(guessed, ", "))
+	if len(choice.madeUp) > 0 {
+		world.Assumptions = append(world.Assumptions, "variables without a value have made-up ones: "+strings.Join(choice.madeUp, ", "))
 	}
 	return world, nil
-}
-
-// fillValues gives the variables that have no values those of the release file's samples, and made-up
-// ones to the rest, which it names.
-func fillValues(choice *templateChoice) ([]string, error) {
-	config, err := loadSuppressions("")
-	if err != nil {
-		return nil, err
-	}
-	if p := configOf(config, choice.release); p != nil {
-		for _, set := range p.SampleValues {
-			if len(set.Files) > 0 && !slices.Contains(set.Files, choice.file.Name) {
-				continue
-			}
-			for name, value := range set.Values {
-				if _, given := choice.values[name]; !given {
-					choice.values[name] = value
-				}
-			}
-			break
-		}
-	}
-	variables, err := templates.Variables(choice.file)
-	if err != nil {
-		return nil, err
-	}
-	var guessed []string
-	for name, value := range templates.Guess(variables) {
-		if _, given := choice.values[name]; !given {
-			choice.values[name] = value
-			guessed = append(guessed, name)
-		}
-	}
-	slices.Sort(guessed)
-	return guessed, nil
 }
 
 // isDump says whether a path is a file, which no release is.

@@ -2,14 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -150,82 +147,29 @@ func lines(numbers []int) string {
 	return "lines " + strings.Join(texts, ", ")
 }
 
-type renderFlags struct {
-	flavor string
-	set    []string
-	values string
-}
-
 func newTemplatesRenderCommand() *cobra.Command {
 	var flags renderFlags
 	cmd := &cobra.Command{
 		Use:   "render RELEASE",
 		Short: "Render a template as clusterctl does",
 		Long: `Render prints what ` + "`clusterctl generate cluster`" + ` would print without a management cluster: every
-ClusterClass that the template names comes along. Values are taken from --set, then --values, then the
-environment, as clusterctl takes them.`,
-		Example: `  clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3`,
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return runRender(cmd, args[0], flags) },
+ClusterClass that the template names comes along.
+
+` + valuesHelp,
+		Example: `  # With sample values
+  clusterctl release templates render out/release/infrastructure-demo/v0.1.0
+
+  # With the values that clusterctl would take, and one more
+  clusterctl release templates render out/release/infrastructure-demo/v0.1.0 --env --set CLUSTER_NAME=demo`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runRender(cmd, args[0], flags) },
 	}
 	addRenderFlags(cmd, &flags)
 	return cmd
 }
 
-// addRenderFlags adds the flags that choose a template and give its values.
-func addRenderFlags(cmd *cobra.Command, flags *renderFlags) {
-	cmd.Flags().StringVar(&flags.flavor, "flavor", "", "flavor to render (default: cluster-template.yaml)")
-	cmd.Flags().StringArrayVar(&flags.set, "set", nil, "value of a variable, as NAME=VALUE (repeat for more)")
-	cmd.Flags().StringVar(&flags.values, "values", "", "YAML file with values by variable")
-}
-
-// templateChoice is a template of a release with the values for its variables.
-type templateChoice struct {
-	release *release.Release
-	file    release.File
-	flavor  string
-	values  map[string]string
-}
-
-// chooseTemplate reads the release that an argument names, and chooses a template of it.
-func chooseTemplate(cmd *cobra.Command, location string, flags renderFlags) (*templateChoice, error) {
-	r, err := readOneRelease(cmd, location)
-	if err != nil {
-		return nil, err
-	}
-	return templateOf(r, flags)
-}
-
-// templateOf chooses a template of a release, and takes values from flags and then the environment.
-func templateOf(r *release.Release, flags renderFlags) (*templateChoice, error) {
-	values, err := readValues(flags)
-	if err != nil {
-		return nil, err
-	}
-	file, err := flavorOf(r, flags.flavor)
-	if err != nil {
-		return nil, err
-	}
-	flavor, err := release.Flavor(file.Name)
-	if err != nil {
-		return nil, err
-	}
-	variables, err := templates.Variables(file)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range variables {
-		if _, given := values[v.Name]; !given {
-			if value, ok := os.LookupEnv(v.Name); ok {
-				values[v.Name] = value
-			}
-		}
-	}
-	return &templateChoice{release: r, file: file, flavor: flavor, values: values}, nil
-}
-
 func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
-	choice, err := chooseTemplate(cmd, location, flags)
+	choice, err := chooseTemplate(cmd, location, flags, nil)
 	if err != nil {
 		return err
 	}
@@ -235,33 +179,4 @@ func runRender(cmd *cobra.Command, location string, flags renderFlags) error {
 	}
 	_, err = cmd.OutOrStdout().Write(rendered.YAML)
 	return err
-}
-
-// readValues returns the values of --values and --set, those of --set winning.
-func readValues(flags renderFlags) (map[string]string, error) {
-	values := map[string]string{}
-	if flags.values != "" {
-		data, err := os.ReadFile(flags.values)
-		if err != nil {
-			return nil, fmt.Errorf("reading the values: %w", err)
-		}
-		var given map[string]yamlv3.Node
-		if err := yamlv3.Unmarshal(data, &given); err != nil {
-			return nil, fmt.Errorf("%s: %w: write NAME: value", flags.values, err)
-		}
-		for name, value := range given {
-			if value.Kind != yamlv3.ScalarNode {
-				return nil, fmt.Errorf("%s:%d: %s is no text: put its YAML in quotes", flags.values, value.Line, name)
-			}
-			values[name] = value.Value // as it is written: a variable is a text
-		}
-	}
-	for _, pair := range flags.set {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" {
-			return nil, &usageError{err: errors.New("--set " + pair + ": write NAME=VALUE")}
-		}
-		values[name] = value
-	}
-	return values, nil
 }

@@ -31,7 +31,9 @@ Cluster API makes at random end in -00000. With --diff it prints what another re
 
 Cluster API's own kinds and those of its kubeadm providers are known. Where the class is made of other
 providers' kinds, give their releases by --with: templates then get the defaults of their schemas. A
-ClusterClass that the release lacks is taken from them too.`,
+ClusterClass that the release lacks is taken from them too.
+
+` + valuesHelp,
 		Example: `  clusterctl release templates expand out/release/infrastructure-demo/v0.1.0 --flavor topology --values values.yaml
 
   # A class with the control plane of another provider
@@ -70,7 +72,7 @@ ClusterClass that the release lacks is taken from them too.`,
 
 // expand returns the objects of a flavor of the release that an argument names, made with others.
 func expand(cmd *cobra.Command, location string, flags renderFlags, with []*release.Release) ([]unstructured.Unstructured, error) {
-	choice, err := chooseTemplate(cmd, location, flags)
+	choice, err := chooseTemplate(cmd, location, flags, with)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -122,7 +123,7 @@ func (f *Field) Named() []any {
 func (f *Field) Examples() []any { return f.examples(0) }
 
 // maxExampleDepth is how deep the objects and lists of an example may be nested.
-const maxExampleDepth = 8
+const maxExampleDepth = 4
 
 func (f *Field) examples(depth int) []any {
 	values := f.Named()
@@ -135,7 +136,7 @@ func (f *Field) examples(depth int) []any {
 	case s.XIntOrString:
 		add("1", int64(1), "1Gi", "1%")
 	case s.Type == "object":
-		add(objectExample(s, limits, depth))
+		add(objectExamples(s, limits, depth)...)
 	case s.Type == "array":
 		add(listExamples(s, limits, depth)...)
 	case s.Type == "boolean":
@@ -153,20 +154,30 @@ func (f *Field) examples(depth int) []any {
 	return values
 }
 
-// objectExample returns an object with the fields that are required.
-func objectExample(s *structuralschema.Structural, limits *structuralschema.ValueValidation, depth int) any {
+// objectExamples returns an object with the fields that are required, and objects with one more field.
+func objectExamples(s *structuralschema.Structural, limits *structuralschema.ValueValidation, depth int) []any {
+	const most = 16
 	object := map[string]any{}
 	if depth >= maxExampleDepth {
-		return object
+		return []any{object}
 	}
 	for _, name := range limits.Required {
 		if property, ok := s.Properties[name]; ok {
-			if value := firstAccepted(&property, depth+1); value != nil {
-				object[name] = value
-			}
+			object[name] = firstAccepted(&property, depth+1)
 		}
 	}
-	return object
+	objects := []any{object}
+	if (&Field{structural: s}).Accepts(object) {
+		return objects
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		if property := s.Properties[name]; !slices.Contains(limits.Required, name) && len(objects) < most {
+			larger := maps.Clone(object)
+			larger[name] = firstAccepted(&property, depth+1)
+			objects = append(objects, larger)
+		}
+	}
+	return objects
 }
 
 // listExamples returns a list with as many items as are needed, and lists with one and none.

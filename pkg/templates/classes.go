@@ -13,7 +13,7 @@ import (
 
 // topologyField returns the schema of a field in the value of a Cluster's variable, which its class has,
 // or nil.
-func (s *Samples) topologyField(known *Known, u *use, defaults map[string]string) *schemas.Field {
+func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 	i := slices.Index(u.Path, any("value"))
 	if len(u.Path) < 2 || u.Path[0] != "spec" || u.Path[1] != "topology" || i < 2 {
 		return nil
@@ -22,7 +22,7 @@ func (s *Samples) topologyField(known *Known, u *use, defaults map[string]string
 	if list := u.Path[i-2]; gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" || list != "variables" && list != "overrides" {
 		return nil
 	}
-	class := known.class(s.ClassName(u.document, defaults))
+	class := known.class(s.className(u.document))
 	name, _ := valueAt(u.document.Object.Object, append(slices.Clone(u.Path[:i]), "name")).(string)
 	if class == nil {
 		return nil
@@ -40,14 +40,33 @@ func (s *Samples) topologyField(known *Known, u *use, defaults map[string]string
 	return nil
 }
 
-// ClassName returns the name of the class that a Cluster names with these values, or "".
-func (s *Samples) ClassName(d *manifest.Document, defaults map[string]string) string {
+// className returns the name of the class that a Cluster names with these values, or "".
+func (s *Samples) className(d *manifest.Document) string {
 	for _, path := range [][]any{{"spec", "topology", "classRef", "name"}, {"spec", "topology", "class"}} {
 		if text, _ := valueAt(d.Object.Object, path).(string); text != "" && isClassName(d, path) {
-			return s.replace(text, "", "", defaults)
+			return s.replace(text, "", "")
 		}
 	}
 	return ""
+}
+
+// ClassFiles returns the ClusterClass definitions that the template's Clusters name with these values.
+func (s *Samples) ClassFiles(known *Known) []release.File {
+	if s.Published == nil {
+		return nil
+	}
+	var files []release.File
+	for _, d := range s.Published.Documents {
+		wanted := s.className(d)
+		i := slices.IndexFunc(known.Classes, func(f release.File) bool {
+			name, err := release.ClusterClassName(f.Name)
+			return err == nil && name == wanted
+		})
+		if i >= 0 && !slices.ContainsFunc(files, func(f release.File) bool { return f.Name == known.Classes[i].Name }) {
+			files = append(files, known.Classes[i])
+		}
+	}
+	return files
 }
 
 // class returns the ClusterClass of a name, or nil where no file has it that can be read.

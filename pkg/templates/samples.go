@@ -35,6 +35,8 @@ type Samples struct {
 	Published *Published
 	// Blocks are the variables among MadeUp that stand for more than single values.
 	Blocks []Block
+	// defaults are those of the variables that have one.
+	defaults map[string]string
 }
 
 // Sample returns values for the variables of a template: the given ones, and for the rest values that
@@ -45,7 +47,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 	if err != nil {
 		return nil, err
 	}
-	s := &Samples{Values: Guess(variables)}
+	s := &Samples{Values: Guess(variables), defaults: map[string]string{}}
 	common := Guess(nil)
 	for _, v := range variables {
 		_, isCommon := common[v.Name]
@@ -58,19 +60,36 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 		s.Published = nil
 		return s, nil // what clusterctl thinks of it is seen once it is rendered
 	}
-	defaults := map[string]string{}
 	for _, v := range variables {
 		if v.Default != nil {
-			defaults[v.Name] = *v.Default
+			s.defaults[v.Name] = *v.Default
 		}
 	}
-	s.fit(known, f.Name, defaults)
+	s.fit(known, f.Name)
 	for _, b := range s.Published.Blocks {
 		if slices.Contains(s.MadeUp, b.Variable) {
 			s.Values[b.Variable] = ""
 			s.Blocks = append(s.Blocks, b)
 		}
 	}
+	return s, nil
+}
+
+// SampleFlavor returns samples for a cluster template and for the classes that it names then. The error
+// is that of Sample for one of the files.
+func SampleFlavor(f release.File, known *Known, given map[string]string) (*Samples, error) {
+	s, err := Sample(f, known, given)
+	if err != nil {
+		return nil, err
+	}
+	for _, class := range s.ClassFiles(known) {
+		more, err := Sample(class, known, s.Values)
+		if err != nil {
+			return nil, err
+		}
+		s.Values, s.MadeUp = more.Values, append(s.MadeUp, more.MadeUp...)
+	}
+	slices.Sort(s.MadeUp)
 	return s, nil
 }
 
@@ -91,7 +110,7 @@ type use struct {
 
 // fit chooses the values of the variables that are made up: those of classes' names first, as the
 // class says what its variables may be.
-func (s *Samples) fit(known *Known, file string, defaults map[string]string) {
+func (s *Samples) fit(known *Known, file string) {
 	for _, classes := range []bool{true, false} {
 		for _, name := range s.MadeUp {
 			var uses []use
@@ -108,16 +127,16 @@ func (s *Samples) fit(known *Known, file string, defaults map[string]string) {
 				continue
 			}
 			for i := range uses {
-				s.look(known, file, &uses[i], defaults)
+				s.look(known, file, &uses[i])
 			}
-			s.choose(name, uses, defaults)
+			s.choose(name, uses)
 			s.addBlocks(name, uses)
 		}
 	}
 }
 
 // look finds out what a field may hold.
-func (s *Samples) look(known *Known, file string, u *use, defaults map[string]string) {
+func (s *Samples) look(known *Known, file string, u *use) {
 	d, last := u.document, len(u.Path)-1
 	if last < 0 {
 		return
@@ -140,14 +159,14 @@ func (s *Samples) look(known *Known, file string, u *use, defaults map[string]st
 	case last > 0 && (u.Path[last-1] == "labels" || u.Path[last-1] == "matchLabels"):
 		u.allows = validation.IsValidLabelValue
 	}
-	if u.field = s.topologyField(known, u, defaults); u.field == nil {
+	if u.field = s.topologyField(known, u); u.field == nil {
 		u.field = known.Kinds.Field(d.Object.GroupVersionKind(), u.Path)
 	}
 }
 
 // fits says whether a field may hold a value of a variable.
-func (s *Samples) fits(u use, name, value string, defaults map[string]string) bool {
-	text := s.replace(u.Text, name, value, defaults)
+func (s *Samples) fits(u use, name, value string) bool {
+	text := s.replace(u.Text, name, value)
 	var v any = text
 	if !u.Quoted {
 		v = scalarValue(text)
@@ -165,12 +184,12 @@ func (s *Samples) fits(u use, name, value string, defaults map[string]string) bo
 }
 
 // choose sets a variable to the first value that fits all of its uses, or most of them.
-func (s *Samples) choose(name string, uses []use, defaults map[string]string) {
+func (s *Samples) choose(name string, uses []use) {
 	best, most := s.Values[name], -1
 	try := func(value string) {
 		n := 0
 		for _, u := range uses {
-			if s.fits(u, name, value, defaults) {
+			if s.fits(u, name, value) {
 				n++
 			}
 		}
@@ -180,7 +199,7 @@ func (s *Samples) choose(name string, uses []use, defaults map[string]string) {
 	}
 	// The whole text of a field may have more than the variable.
 	tryFor := func(u use, values []any) {
-		before, after, _ := strings.Cut(s.replace(u.Text, name, "\x00", defaults), "\x00")
+		before, after, _ := strings.Cut(s.replace(u.Text, name, "\x00"), "\x00")
 		for _, value := range values {
 			text, isText := value.(string)
 			if rest, ok := strings.CutPrefix(text, before); isText && ok && strings.HasSuffix(rest, after) {
@@ -212,7 +231,7 @@ func (s *Samples) choose(name string, uses []use, defaults map[string]string) {
 }
 
 // replace returns a text with its variables replaced: one by a value, the others by theirs.
-func (s *Samples) replace(text, name, value string, defaults map[string]string) string {
+func (s *Samples) replace(text, name, value string) string {
 	return variable.ReplaceAllStringFunc(text, func(use string) string {
 		other := variable.FindStringSubmatch(use)[1]
 		if other == name {
@@ -221,7 +240,7 @@ func (s *Samples) replace(text, name, value string, defaults map[string]string) 
 		if set, ok := s.Values[other]; ok {
 			return set
 		}
-		return defaults[other]
+		return s.defaults[other]
 	})
 }
 

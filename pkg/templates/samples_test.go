@@ -41,6 +41,7 @@ properties:
   digits: {type: string, pattern: '^[0-9]+$'}
   list: {type: array, minItems: 2, items: {type: string, format: cidr}}
   object: {type: object, required: [name], properties: {name: {type: string}, size: {type: integer}}}
+  choice: {type: object, minProperties: 1, maxProperties: 1, properties: {big: {type: boolean}, small: {type: boolean}}}
 `
 
 // demoKinds returns the kind Demo.
@@ -79,6 +80,7 @@ spec:
   digits: ${DIGITS}
   list: ${LIST}
   object: ${OBJECT}
+  choice: ${CHOICE}
 `
 
 // TestSample: all values fit the schemas of the fields where the variables stand.
@@ -107,7 +109,7 @@ func TestSample(t *testing.T) {
 	for name, want := range map[string]string{
 		"TEXT": "given", "NAME_URL": "name-url", "LABEL_CIDR": "label-cidr", "AMOUNT": "10", "EVEN": "4", "SWITCH": "true", "MODE": "Fast", "USUAL": "b",
 		"PLACE": "192.0.2.0/24", "HOST": "192.0.2.1", "SITE": "https://example.com", "IMAGE": "aaaaaaaa", "DIGITS": `"1"`,
-		"OBJECT": `{"name":"x"}`,
+		"OBJECT": `{"name":"x"}`, "CHOICE": `{"big":true}`,
 	} {
 		if got := samples.Values[name]; got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -116,8 +118,8 @@ func TestSample(t *testing.T) {
 	if slices.Contains(samples.MadeUp, "TEXT") || !slices.Contains(samples.MadeUp, "MODE") {
 		t.Errorf("made up are %q", samples.MadeUp)
 	}
-	if len(samples.Blocks) != 1 || samples.Blocks[0].Variable != "OBJECT" {
-		t.Errorf("blocks are %+v, want that of OBJECT", samples.Blocks)
+	if len(samples.Blocks) != 2 || samples.Blocks[0].Variable != "CHOICE" || samples.Blocks[1].Variable != "OBJECT" {
+		t.Errorf("blocks are %+v, want those of CHOICE and OBJECT", samples.Blocks)
 	}
 }
 
