@@ -91,11 +91,12 @@ func one[T any](m *pairMaker, values ...T) T { return values[m.IntN(len(values))
 func (m *pairMaker) objects() []object {
 	// The manager's account also says in which namespace a release is that has no Namespace.
 	all := []object{{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": m.prefix + "-manager", "namespace": parityNamespace}}}
-	for i := range 1 + m.IntN(2) {
-		all = append(all, m.crd(i))
+	all = append(all, m.crd(0))
+	if m.chance(30) {
+		all = append(all, m.crd(1))
 	}
 	for _, kind := range otherKinds {
-		if m.chance(30) {
+		if m.chance(15) || slices.Contains(clusterScoped, kind) && m.chance(20) {
 			all = append(all, m.other(kind))
 		}
 	}
@@ -118,7 +119,7 @@ func (m *pairMaker) changed(before []object) []object {
 		case n < 12 && !isCRD:
 			metadata(o)["name"] = metadata(o)["name"].(string) + "-new"
 		case isCRD:
-			for range m.IntN(3) {
+			for range m.IntN(4) {
 				one(m, crdChanges...)(m, o)
 			}
 		case n < 50:
@@ -260,7 +261,7 @@ func specSchema(version any) object {
 
 // crdChanges are the changes of a definition.
 var crdChanges = []func(m *pairMaker, o object){
-	changeContract, changeConversion, changeConversion, changeInjection, changeField, changeField, changeField, requireField,
+	changeContract, changeConversion, changeConversion, changeInjection, changeField, changeField, changeField, changeField, changeField, requireField, requireField,
 	addVersion, removeVersion, storeOther, serveOther, changeNames, changeScope, changeAppearance, func(*pairMaker, object) {},
 }
 
@@ -311,8 +312,17 @@ func changeInjection(m *pairMaker, o object) {
 	}
 }
 
+// version returns a version of a definition, more often than not the stored one.
+func (m *pairMaker) version(o object) any {
+	versions := crdVersions(o)
+	if m.chance(60) {
+		return versions[slices.IndexFunc(versions, func(v any) bool { return v.(object)["storage"] == true })]
+	}
+	return one(m, versions...)
+}
+
 func changeField(m *pairMaker, o object) {
-	schema := specSchema(one(m, crdVersions(o)...))
+	schema := specSchema(m.version(o))
 	properties := schema["properties"].(object)
 	name := one(m, fieldNames...)
 	if m.chance(40) {
@@ -324,7 +334,7 @@ func changeField(m *pairMaker, o object) {
 }
 
 func requireField(m *pairMaker, o object) {
-	schema := specSchema(one(m, crdVersions(o)...))
+	schema := specSchema(m.version(o))
 	if names := slices.Sorted(maps.Keys(schema["properties"].(object))); len(names) > 0 {
 		schema["required"] = []any{one(m, names...)}
 	}

@@ -64,6 +64,7 @@ func (o *outcome) sort() {
 func TestUpgradeParity(t *testing.T) {
 	w := newParityWorld(t)
 	total, refused, fine := 0, 0, 0
+	seen := map[string]int{}
 	for first := 0; first < *paritySeeds; first += batchSize {
 		var upgrades []*playedUpgrade
 		for i := first; i < min(first+batchSize, *paritySeeds); i++ {
@@ -78,11 +79,19 @@ func TestUpgradeParity(t *testing.T) {
 				fine++
 			}
 			u.compare(t)
+			for what, list := range map[string][]string{"left": u.seen.Left, "not updated": u.seen.NotUpdated, "lost": u.seen.Lost, "refused objects": u.seen.RefusedObjects} {
+				seen[what] += len(list)
+			}
 		}
 	}
-	t.Logf("%d upgrades: %d refused, %d fine", total, refused, fine)
+	t.Logf("%d upgrades: %d refused, %d fine, %v", total, refused, fine, seen)
 	if total >= 100 && (refused*4 < total || fine*4 < total) {
 		t.Errorf("of %d upgrades %d are refused and %d are fine: want at least a quarter of each", total, refused, fine)
+	}
+	for what, n := range seen {
+		if total >= 100 && n < total/20 {
+			t.Errorf("of %d upgrades only %d have something %s", total, n, what)
+		}
 	}
 }
 
@@ -138,6 +147,7 @@ func (p *recordingProxy) with(c client.WithWatch, note func(o client.Object, err
 func newParityWorld(t *testing.T) *parityWorld {
 	t.Helper()
 	prerequisite.APIServer(t)
+	t.Setenv("GOGC", "400") // for the API server, which makes much garbage of definitions
 	environment := &envtest.Environment{}
 	restConfig, err := environment.Start()
 	if err != nil {
