@@ -184,8 +184,14 @@ func (d *Difference) kindNotes() []note {
 			if fields.From != fields.Version {
 				place = fields.From + " to " + fields.Version
 			}
-			for _, change := range Renamed(fields.Changes) {
-				all = append(all, note{of: api, subject: kind, place: place, field: change.place(), text: change.phrase(), breaks: c.FieldBreaks(fields, change)})
+			changes := Renamed(fields.Changes)
+			if fields.From != fields.Version { // what manifests of the old version lack or lose comes first
+				changes = slices.Clone(changes)
+				slices.SortStableFunc(changes, func(a, b SchemaChange) int { return b.weight() - a.weight() })
+			}
+			for _, change := range changes {
+				subject, field := inTemplate(kind, change.Field)
+				all = append(all, note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change)})
 			}
 		}
 	}
@@ -220,12 +226,24 @@ func propertyNote(kind string, c FieldChange) note {
 	return n
 }
 
-// place is the field, or what stands for the object as a whole.
-func (c SchemaChange) place() string {
-	if c.Field == "" {
-		return "the object"
+// weight is greater for what needs more attention when a manifest is written for another version.
+func (c SchemaChange) weight() int {
+	if c.dropsValues() {
+		return int(Narrows) + 1
 	}
-	return c.Field
+	return int(c.Breaks())
+}
+
+// inTemplate names a kind and a field of it. What is in spec.template of a template kind is named as in
+// the kind that is made of it, so that the same change in both is one line.
+func inTemplate(kind, field string) (subject, path string) {
+	if field == "" {
+		return kind, "the object"
+	}
+	if rest, ok := strings.CutPrefix(field, "spec.template."); ok && strings.HasSuffix(kind, "Template") {
+		return kind + " (spec.template)", rest
+	}
+	return kind, field
 }
 
 // phrase words a change of a schema.

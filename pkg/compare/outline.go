@@ -133,7 +133,7 @@ type shared struct {
 
 // entriesOf groups notes: first those that differ in their places only, then those that differ in
 // their subjects only, so that each subject has the change in each place, then those that differ in
-// their fields only. The fields of a template's spec count as those of the spec.
+// their fields only.
 func entriesOf(notes []note) []entry {
 	var all []*shared
 	for _, n := range notes {
@@ -142,11 +142,8 @@ func entriesOf(notes []note) []entry {
 	all = merge(all, func(s *shared) string { return s.key(s.subject, s.field) }, func(to, from *shared) {
 		to.places = append(to.places, without(from.places, to.places)...)
 	})
-	all = merge(all, func(s *shared) string {
-		return s.key(compact(s.places), strings.TrimPrefix(s.field, "spec.template."))
-	}, func(to, from *shared) {
+	all = merge(all, func(s *shared) string { return s.key(compact(s.places), s.field) }, func(to, from *shared) {
 		to.subjects = append(to.subjects, without(from.subjects, to.subjects)...)
-		to.fields = append(to.fields, without(from.fields, to.fields)...)
 	})
 	all = merge(all, func(s *shared) string { return s.key(compact(s.subjects), compact(s.places)) }, func(to, from *shared) {
 		to.fields = append(to.fields, without(from.fields, to.fields)...)

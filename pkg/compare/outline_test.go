@@ -137,13 +137,13 @@ func TestMigrations(t *testing.T) {
 	for _, tc := range []struct{ name, before, after, want string }{
 		{"a description", "old: {type: string, description: The size.}", "new: {type: string, description: The size.}", "spec.new: renamed, was spec.old"},
 		{"a description with the name", "oldSize: {type: string, description: oldSize is a size.}", "size: {type: string, description: size is a size.}", "spec.size: renamed, was spec.oldSize"},
-		{"another type", "old: {type: string, description: The size.}", "new: {type: integer, description: The size.}", "spec.new: added (integer)|spec.old: removed (was string)"},
-		{"no description", "old: {type: string}", "new: {type: string}", "spec.new: added (string)|spec.old: removed (was string)"},
-		{"a moved subtree", "net: {" + three + "}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host: added (object)|spec.net: removed (was object)"},
+		{"another type", "old: {type: string, description: The size.}", "new: {type: integer, description: The size.}", "spec.old: removed (was string)|spec.new: added (integer)"},
+		{"no description", "old: {type: string}", "new: {type: string}", "spec.old: removed (was string)|spec.new: added (string)"},
+		{"a moved subtree", "net: {" + three + "}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.net: removed (was object)|spec.host: added (object)"},
 		{"a moved subtree in what was there", "net: {" + three + "}, host: {type: object}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host.net: renamed, was spec.net"},
 		{"a subtree without descriptions", "net: {" + three + "}", "network: {" + three + "}", "spec.network: renamed, was spec.net"},
 		{"a small subtree of another name", "net: {type: object, properties: {name: {type: string}, namespace: {type: string}}}", "disk: {type: object, properties: {name: {type: string}, namespace: {type: string}}}",
-			"spec.disk: added (object)|spec.net: removed (was object)"},
+			"spec.net: removed (was object)|spec.disk: added (object)"},
 		{"two candidates", "old: {type: string, description: The name.}", "x: {type: string, description: The name.}, z: {type: string, description: The name.}",
 			"spec.old: removed (was string)|spec.x, spec.z: added (string)"},
 		{"a general description elsewhere", "a: {type: object, properties: {name: {type: string, description: A name.}}}, b: {type: object}",
@@ -204,7 +204,7 @@ func TestSameChangeIsOneLine(t *testing.T) {
 		"Demo x, Demo y in cluster-template-a.yaml, cluster-template-b.yaml, cluster-template.yaml: spec.size: 2, was 1",
 		`Demo y in cluster-template-a.yaml, cluster-template-b.yaml, cluster-template.yaml: spec.a: "${V2:=1}", was "${V1:=1}"`,
 		"For users: API",
-		"Demo, DemoTemplate v1, v2: spec.a, spec.template.spec.a, spec.b, spec.template.spec.b: default 4, was 3",
+		"Demo, DemoTemplate (spec.template) v1, v2: spec.a, spec.b: default 4, was 3",
 	}
 	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, files))); diff != "" {
 		t.Error(diff)
