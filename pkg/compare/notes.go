@@ -22,7 +22,7 @@ func (d *Difference) notes() []note {
 		all = append(all, permissionNotes(c)...)
 	}
 	for _, c := range d.Images {
-		all = append(all, note{of: imageNames, subject: c.Object.String(), field: c.Container, text: fromTo(c.Before, c.After), breaks: c.Breaks()})
+		all = append(all, note{of: imageNames, subject: c.Object.String(), field: c.Container, text: prefixed("image ", fromTo(c.Before, c.After)), breaks: c.Breaks()})
 	}
 	for _, c := range d.Objects {
 		all = append(all, objectNotes(c)...)
@@ -44,13 +44,14 @@ func fromTo(before, after string) phrase {
 	return say("%s, was %s", after, before)
 }
 
+// prefixed returns a phrase with words before it.
+func prefixed(words string, p phrase) phrase { return phrase{words + p.words, p.values} }
+
 // seriesNotes tells of the contract and the release series.
 func (d *Difference) seriesNotes() []note {
 	var all []note
 	if c := d.Contract; c.Before != c.After {
-		text := fromTo(c.Before, c.After)
-		text.words = "contract " + text.words
-		all = append(all, note{of: series, text: text, breaks: d.ContractBreaks()})
+		all = append(all, note{of: series, text: prefixed("contract ", fromTo(c.Before, c.After)), breaks: d.ContractBreaks()})
 	}
 	for _, c := range d.Series {
 		text := say("contract %s, was %s", c.After, c.Before)
@@ -269,9 +270,7 @@ func (c SchemaChange) phrase() phrase {
 	case FieldOpen:
 		return say("fields that the schema does not name: " + c.After + ", were " + c.Before)
 	}
-	text := fromTo(c.Before, c.After)
-	text.words = string(c.Kind) + " " + text.words
-	return text
+	return prefixed(string(c.Kind)+" ", fromTo(c.Before, c.After))
 }
 
 // enumPhrase names the values that came and went.
