@@ -14,9 +14,14 @@ func newDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what changed between two releases",
-		Long: `Diff shows what changed from one release of a provider to another: the contract and the release series,
-kinds with their schemas field by field, images, variables, permissions, objects, flavors and
-ClusterClasses. What it would break for users is a matter of check --previous.
+		Long: `Diff shows what changed from one release of a provider to another: kinds with their schemas field by
+field, variables, flavors and ClusterClasses, permissions, flags, images and webhooks, the contract and
+the release series. Changes that break users come first, marked "Breaking" or, where only users can
+tell, "May break"; the JSON report marks them too. A version of a kind that is new is compared with the
+one that was stored. Whether the upgrade itself is refused is a matter of check --previous.
+
+Metadata of OLD that can't be read is named and left out; components, and files of NEW, that can't be
+read are errors.
 
 OLD and NEW are version folders (<label>/<version>), folders with one version of each of several
 providers, or clusterctl's own URLs of a provider.
