@@ -91,17 +91,12 @@ func (s *Subject) clusterClasses() []*template {
 // render lets clusterctl's own code make objects of a file, with each set of values that fits it.
 func (s *Subject) render(f release.File) *template {
 	t := &template{File: f}
-	variables, err := templates.Variables(f)
-	if err != nil {
-		t.failures = append(t.failures, failure{err: err})
-		return t
-	}
 	for _, set := range s.valueSets(f.Name) {
 		set = nameClass(f, set)
 		samples, err := templates.Sample(f, s.knownToSamples(), set.Values)
 		if err != nil {
-			t.failures = append(t.failures, failure{set: set.Name, err: err})
-			continue
+			t.failures = append(t.failures, failure{err: err})
+			return t
 		}
 		made, err := repository.NewTemplate(repository.TemplateInput{
 			RawArtifact: f.Data, ConfigVariablesClient: given(samples.Values), Processor: templates.NewProcessor(),
@@ -113,7 +108,7 @@ func (s *Subject) render(f release.File) *template {
 		}
 		if t.objects == nil {
 			t.values, t.blocks = samples.Values, samples.Blocks
-			t.guessed, t.common = guessed(variables, samples), map[string]bool{}
+			t.guessed, t.common = guessed(samples), map[string]bool{}
 			for name := range templates.Guess(nil) {
 				_, isGiven := set.Values[name]
 				t.common[name] = !isGiven
@@ -141,12 +136,12 @@ func (s *Subject) knownToSamples() *templates.Known {
 
 // guessed returns the variables whose values are made up: nobody gave them, or their defaults have others
 // of which that is so.
-func guessed(variables []templates.Variable, samples *templates.Samples) map[string]bool {
+func guessed(samples *templates.Samples) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range samples.MadeUp {
 		names[name] = true
 	}
-	for _, v := range variables {
+	for _, v := range samples.Variables {
 		if _, isSet := samples.Values[v.Name]; v.Default != nil && !isSet &&
 			slices.ContainsFunc(variablesIn(*v.Default), func(name string) bool { return names[name] }) {
 			names[v.Name] = true

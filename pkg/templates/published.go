@@ -42,18 +42,29 @@ type Block struct {
 // errNoValue is what the processor is told of a variable that has no value.
 var errNoValue = errors.New("not set")
 
-// maxPublished is the size of a file, in bytes, up to which its variables are tried one by one.
-const maxPublished = 1 << 20
+// The limits within which it is found out which variables no word can take the place of.
+const (
+	// maxPublished is the size of a file in bytes.
+	maxPublished = 1 << 18
+	// maxTries is how often a file is read.
+	maxTries = 100
+)
 
 // Publish reads a template with a word in place of each variable. Where that is no YAML, the variables
 // that no word can take the place of have their defaults instead, or are left out. The error is that
 // of a file that is no YAML then either.
 func Publish(f release.File) (*Published, error) {
-	variables, err := Variables(f)
+	p := newProcessor()
+	variables, err := variablesOf(f, p)
 	if err != nil {
 		return nil, err
 	}
-	m := newMarkers(f, variables)
+	return publish(f, variables, p)
+}
+
+func publish(f release.File, variables []Variable, processor processor) (*Published, error) {
+	m := newMarkers(f, variables, processor)
+	var err error
 	all := slices.Sorted(maps.Keys(m.defaults))
 	p := &Published{scalars: map[*manifest.Document][]manifest.Scalar{}}
 	left := map[string]bool{}
@@ -61,11 +72,14 @@ func Publish(f release.File) (*Published, error) {
 		if len(f.Data) > maxPublished || len(all) == 0 {
 			return nil, err
 		}
-		if p.Documents, err = m.parse(nil); err != nil {
-			return nil, err
+		var unmarked error
+		if p.Documents, unmarked = m.parse(nil); unmarked != nil {
+			return nil, unmarked
 		}
 		var marked []string
-		m.add(&marked, &p.Documents, all)
+		if m.add(&marked, &p.Documents, all); m.tries > maxTries {
+			return nil, err
+		}
 		for _, name := range all {
 			left[name] = !slices.Contains(marked, name)
 		}
@@ -98,10 +112,11 @@ type markers struct {
 	names    []string
 	defaults map[string]*string
 	pattern  *regexp.Regexp
+	tries    int
 }
 
-func newMarkers(f release.File, variables []Variable) *markers {
-	m := &markers{file: f, processor: newProcessor(), word: "zzvariable", defaults: map[string]*string{}}
+func newMarkers(f release.File, variables []Variable, p processor) *markers {
+	m := &markers{file: f, processor: p, word: "zzvariable", defaults: map[string]*string{}}
 	for bytes.Contains(f.Data, []byte(m.word)) {
 		m.word += "z"
 	}
@@ -137,6 +152,9 @@ func (m *markers) parse(marked []string) ([]*manifest.Document, error) {
 
 // add marks as many more variables as there may be: where some can't be marked together, each half is tried.
 func (m *markers) add(marked *[]string, documents *[]*manifest.Document, names []string) {
+	if m.tries++; m.tries > maxTries {
+		return
+	}
 	more := slices.Concat(*marked, names)
 	if parsed, err := m.parse(more); err == nil {
 		*marked, *documents = more, parsed

@@ -29,6 +29,8 @@ type Known struct {
 type Samples struct {
 	// Values are those of all variables that a user must set, and of those that clusterctl's arguments set.
 	Values map[string]string
+	// Variables are those of the template.
+	Variables []Variable
 	// MadeUp are the variables whose values nobody gave, in order. What clusterctl sets is not among them.
 	MadeUp []string
 	// Published is the template before its variables are replaced, or nil where that is no YAML.
@@ -43,11 +45,12 @@ type Samples struct {
 // fit the schemas of the fields where the variables stand, as far as there are any. A variable that
 // stands for lines of YAML is empty. The error is that of variables which clusterctl can't read.
 func Sample(f release.File, known *Known, given map[string]string) (*Samples, error) {
-	variables, err := Variables(f)
+	p := newProcessor()
+	variables, err := variablesOf(f, p)
 	if err != nil {
 		return nil, err
 	}
-	s := &Samples{Values: Guess(variables), defaults: map[string]string{}}
+	s := &Samples{Values: Guess(variables), Variables: variables, defaults: map[string]string{}}
 	common := Guess(nil)
 	for _, v := range variables {
 		_, isCommon := common[v.Name]
@@ -56,7 +59,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 		}
 	}
 	maps.Copy(s.Values, given)
-	if s.Published, err = Publish(f); err != nil {
+	if s.Published, err = publish(f, variables, p); err != nil {
 		s.Published = nil
 		return s, nil // what clusterctl thinks of it is seen once it is rendered
 	}
@@ -111,19 +114,20 @@ type use struct {
 // fit chooses the values of the variables that are made up: those of classes' names first, as the
 // class says what its variables may be.
 func (s *Samples) fit(known *Known, file string) {
+	usesOf, namesClass := map[string][]use{}, map[string]bool{}
+	for _, d := range s.Published.Documents {
+		for _, scalar := range s.Published.scalars[d] {
+			for _, match := range variable.FindAllStringSubmatch(scalar.Text, -1) {
+				name := match[1]
+				usesOf[name] = append(usesOf[name], use{Scalar: scalar, document: d})
+				namesClass[name] = namesClass[name] || isClassName(d, scalar.Path)
+			}
+		}
+	}
 	for _, classes := range []bool{true, false} {
 		for _, name := range s.MadeUp {
-			var uses []use
-			namesClass := false
-			for _, d := range s.Published.Documents {
-				for _, scalar := range s.Published.scalars[d] {
-					if strings.Contains(scalar.Text, "${"+name+"}") {
-						namesClass = namesClass || isClassName(d, scalar.Path)
-						uses = append(uses, use{Scalar: scalar, document: d})
-					}
-				}
-			}
-			if namesClass != classes {
+			uses := usesOf[name]
+			if namesClass[name] != classes {
 				continue
 			}
 			for i := range uses {
