@@ -17,6 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -41,6 +42,8 @@ type checkCase struct {
 	Edits []edit `json:"edits"`
 	// Previous are the edits that make the release before of the own one.
 	Previous []edit `json:"previous"`
+	// With are releases of other providers that the release is checked with.
+	With []checkCase `json:"with"`
 	// Tree has files of a source tree by path, the release file among them, that the release is made of.
 	Tree map[string]string `json:"tree"`
 	// Dump is what is checked instead of a release: the objects of the namespace default of a dump.
@@ -159,13 +162,24 @@ func compareFindings(t *testing.T, id string, c checkCase) {
 // run runs a check on the edited release, or on the dump.
 func (c checkCase) run(t *testing.T, check checks.Check, report checks.Report) {
 	t.Helper()
-	if c.Dump == "" {
+	var result *checks.Result
+	var err error
+	switch {
+	case c.Dump != "":
+		result = c.world(t)
+	case check.Run != nil:
 		check.Run(c.subject(t), report)
 		return
+	default:
+		if result, err = checks.Run(t.Context(), c.subject(t)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for _, f := range c.world(t).Findings {
+	for _, f := range result.Findings {
 		if f.ID == check.ID {
-			f.File = filepath.Base(f.File)
+			if f.File != "" {
+				f.File = filepath.Base(f.File)
+			}
 			report(f)
 		}
 	}
@@ -198,6 +212,9 @@ func (c checkCase) subject(t *testing.T) *checks.Subject {
 	subject := &checks.Subject{Release: c.apply(t)}
 	if len(c.Previous) > 0 {
 		subject.Previous = checkCase{Edits: c.Previous}.apply(t)
+	}
+	for _, other := range c.With {
+		subject.With = append(subject.With, other.apply(t))
 	}
 	if len(c.Tree) > 0 {
 		c.setSource(t, subject)
@@ -248,7 +265,7 @@ func isFinding(got, want string) bool {
 	return true
 }
 
-// apply returns the own release with the case's edits.
+// apply returns the own release with the case's edits, read from files as the command reads it.
 func (c checkCase) apply(t *testing.T) *release.Release {
 	t.Helper()
 	own, err := ownRelease()
@@ -273,8 +290,21 @@ func (c checkCase) apply(t *testing.T) *release.Release {
 	for _, e := range c.Edits {
 		e.apply(t, edited)
 	}
-	slices.SortFunc(edited.Files, func(a, b release.File) int { return strings.Compare(a.Name, b.Name) })
-	return edited
+	root := t.TempDir()
+	dir := filepath.Join(root, edited.Provider.Label(), edited.Version)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range edited.Files {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	releases, err := publish.ReadWith(t.Context(), root, publish.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return releases[0]
 }
 
 // apply makes one edit.

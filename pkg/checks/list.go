@@ -12,6 +12,7 @@ var list = slices.Concat([]Check{
 	assetsComplete,
 	version,
 	providerName,
+	suppressionUnused,
 	// metadata
 	metadataParse,
 	metadataAPIVersion,

@@ -6,8 +6,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// suppressionUnused is the id under which suppressions that match nothing are reported.
-const suppressionUnused = "suppression-unused"
+// suppressionUnused has no Run: the engine reports it when all other checks have been run.
+var suppressionUnused = Check{
+	ID: "suppression-unused", Group: Repository, Severity: Warning,
+	Title:  "Each suppression of the release file turns off a finding",
+	Source: release.ConfigFile,
+}
 
 // suppress takes out the findings that the release file turns off, and reports what turns off nothing.
 func (s *Subject) suppress(findings []Finding) *Result {
@@ -42,7 +46,7 @@ func (s *Subject) suppress(findings []Finding) *Result {
 			what += " in " + suppression.File
 		}
 		result.Findings = append(result.Findings, Finding{
-			ID: suppressionUnused, Severity: Warning, Source: release.ConfigFile,
+			ID: suppressionUnused.ID, Severity: suppressionUnused.Severity, Source: suppressionUnused.Source,
 			Message: fmt.Sprintf("suppress[%d] of %s turns off %s, and there is no such finding", i, s.Release.Provider.Label(), what),
 			Fix:     "take it out of " + release.ConfigFile + ", or mend what it names",
 		})

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // ErrNoRelease says that a folder holds no release where one was looked for.
@@ -13,8 +15,9 @@ var ErrNoRelease = errors.New("no release")
 
 // Read returns the releases below a folder, which is a version folder (<label>/<version>: one
 // release), a provider's folder (<label>: all of its versions) or a repository's root (everything
-// in it), in the order of their labels and versions' names. Folders that carry no provider label
-// are passed over, as clusterctl does. The error is ErrNoRelease where nothing is found.
+// in it), in the order of their labels and versions' names. Folders that carry no provider label or
+// no semantic version are passed over, as clusterctl does. A release whose provider's name or whose
+// version clusterctl refuses is returned too: the checks say what is wrong. The error is ErrNoRelease where nothing is found.
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func Read(dir string) ([]*Release, error) {
 	abs, err := filepath.Abs(dir)
@@ -28,14 +31,14 @@ func Read(dir string) ([]*Release, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("reading a release: %s is a file: name its version folder, <label>/<version>", dir)
 	}
-	if _, err := ParseVersion(filepath.Base(abs)); err == nil {
-		r, err := ReadVersion(abs)
+	if isVersion(filepath.Base(abs)) {
+		r, err := readVersion(abs)
 		if err != nil {
 			return nil, err
 		}
 		return []*Release{r}, nil
 	}
-	if _, err := ParseLabel(filepath.Base(abs)); err == nil {
+	if isLabel(filepath.Base(abs)) {
 		releases, err := readProvider(abs)
 		if err != nil || len(releases) > 0 {
 			return releases, err
@@ -44,14 +47,38 @@ func Read(dir string) ([]*Release, error) {
 	return readRepository(dir, abs)
 }
 
-// ReadVersion returns the release in a version folder, <label>/<version>.
+// isVersion says whether the name of a folder is a semantic version, with or without the leading v.
+func isVersion(name string) bool {
+	_, err := version.ParseSemantic(name)
+	return err == nil
+}
+
+// isLabel says whether the name of a folder is the label of a provider, whose name may be wrong.
+func isLabel(name string) bool {
+	_, err := ParseLabel(name)
+	return !errors.Is(err, ErrNoProviderLabel)
+}
+
+// ReadVersion returns the release in a version folder, <label>/<version>. The error may be that of New.
 func ReadVersion(dir string) (*Release, error) {
+	r, err := readVersion(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r, err = New(r.Provider, r.Version, r.Files); err != nil {
+		return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+// readVersion returns the release in a version folder, whatever the version and the provider's name are.
+func readVersion(dir string) (*Release, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("finding %s: %w", dir, err)
 	}
 	provider, err := ParseLabel(filepath.Base(filepath.Dir(abs)))
-	if err != nil {
+	if errors.Is(err, ErrNoProviderLabel) {
 		return nil, fmt.Errorf("reading the release in %s: the folder above the version: %w", dir, err)
 	}
 	entries, err := os.ReadDir(abs)
@@ -80,7 +107,7 @@ func ReadVersion(dir string) (*Release, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w in %s: the folder is empty", ErrNoRelease, dir)
 	}
-	return New(provider, filepath.Base(abs), files)
+	return &Release{Provider: provider, Version: filepath.Base(abs), Files: files}, nil
 }
 
 // readProvider returns every version in a provider's folder.
@@ -91,10 +118,10 @@ func readProvider(abs string) ([]*Release, error) {
 	}
 	var releases []*Release
 	for _, entry := range entries {
-		if _, err := ParseVersion(entry.Name()); err != nil || !entry.IsDir() {
+		if !entry.IsDir() || !isVersion(entry.Name()) {
 			continue
 		}
-		r, err := ReadVersion(filepath.Join(abs, entry.Name()))
+		r, err := readVersion(filepath.Join(abs, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +141,7 @@ func readRepository(dir, abs string) ([]*Release, error) {
 		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		if _, err := ParseLabel(entry.Name()); err != nil {
+		if !isLabel(entry.Name()) {
 			continue
 		}
 		r, err := readProvider(filepath.Join(abs, entry.Name()))

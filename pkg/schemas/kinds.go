@@ -10,6 +10,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -69,7 +72,15 @@ type Kinds struct {
 	own map[schema.GroupKind]*Kind
 }
 
+// coreProviders are the values of the label cluster.x-k8s.io/provider on the CRDs of the core's kinds.
+var coreProviders = []string{
+	config.ClusterAPIProviderName,
+	clusterctlv1.ManifestLabel(config.KubeadmBootstrapProviderName, clusterctlv1.BootstrapProviderType),
+	clusterctlv1.ManifestLabel(config.KubeadmControlPlaneProviderName, clusterctlv1.ControlPlaneProviderType),
+}
+
 // Of returns the kinds of CRDs, with those of the core. Where a kind has several CRDs, the first counts.
+// CRDs that the core itself publishes, of another version perhaps, replace those that this program has.
 func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 	kinds := &Kinds{own: map[schema.GroupKind]*Kind{}}
 	for _, crd := range crds {
@@ -78,6 +89,9 @@ func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 			continue
 		}
 		kind := &Kind{GroupKind: gk, Labels: crd.Labels, Scope: crd.Spec.Scope}
+		if known, ok := core()[gk]; ok && slices.Contains(coreProviders, crd.Labels[clusterv1.ProviderNameLabel]) {
+			kind.Core, kind.Mutated = true, known.Mutated
+		}
 		for _, v := range crd.Spec.Versions {
 			read := func() (*apiextensionsv1.JSONSchemaProps, error) {
 				if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
@@ -132,19 +146,20 @@ func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, erro
 }
 
 // Kind returns a kind, or false where it is not known: it belongs to Kubernetes, or to a provider that
-// is not here. Kinds of the core are the core's, whatever a release says of them.
+// is not here. Kinds of the core are the core's, whatever the release of another provider says of them.
 func (k *Kinds) Kind(gk schema.GroupKind) (*Kind, bool) {
-	if kind, ok := core()[gk]; ok {
+	own, isOwn := k.own[gk]
+	if kind, ok := core()[gk]; ok && !(isOwn && own.Core) {
 		return kind, true
 	}
-	kind, ok := k.own[gk]
-	return kind, ok
+	return own, isOwn
 }
 
 // All returns all kinds, in the order of their names.
 func (k *Kinds) All() []*Kind {
 	var all []*Kind
-	for _, kind := range core() {
+	for gk := range core() {
+		kind, _ := k.Kind(gk)
 		all = append(all, kind)
 	}
 	for gk, kind := range k.own {
