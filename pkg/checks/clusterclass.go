@@ -150,34 +150,36 @@ type reference struct {
 	space string
 }
 
-// references returns the references to templates in a ClusterClass of either API version: maps with
-// a kind and a name under a field called ref, templateRef or infrastructureRef.
+// references returns the references to objects below a value, in the order of fields: maps with a kind
+// and a name that have an apiVersion as well, or are in a field called ref, templateRef and the like.
 func references(value any, path []any) []reference {
 	var found []reference
 	switch v := value.(type) {
 	case map[string]any:
+		if r, ok := referenceAt(v, path); ok {
+			return []reference{r}
+		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			field := v[key]
-			at := append(append([]any{}, path...), key)
-			fields, isMap := field.(map[string]any)
-			if isMap && (key == "ref" || strings.HasSuffix(key, "Ref")) {
-				kind, hasKind := fields["kind"].(string)
-				name, hasName := fields["name"].(string)
-				space, _ := fields["namespace"].(string)
-				apiVersion, _ := fields["apiVersion"].(string)
-				if hasKind && hasName {
-					found = append(found, reference{path: at, apiVersion: apiVersion, kind: kind, name: name, space: space})
-					continue
-				}
-			}
-			found = append(found, references(field, at)...)
+			found = append(found, references(v[key], steps(path, key))...)
 		}
 	case []any:
 		for i, item := range v {
-			found = append(found, references(item, append(append([]any{}, path...), i))...)
+			found = append(found, references(item, steps(path, i))...)
 		}
 	}
 	return found
+}
+
+// referenceAt returns the reference that a map is, if it is one. A map with metadata is an object.
+func referenceAt(fields map[string]any, path []any) (reference, bool) {
+	kind, hasKind := fields["kind"].(string)
+	name, hasName := fields["name"].(string)
+	space, _ := fields["namespace"].(string)
+	apiVersion, hasVersion := fields["apiVersion"].(string)
+	_, isObject := fields["metadata"]
+	field, _ := path[len(path)-1].(string)
+	isRef := field == "ref" || strings.HasSuffix(field, "Ref") || hasVersion && !isObject
+	return reference{path: path, apiVersion: apiVersion, kind: kind, name: name, space: space}, hasKind && hasName && isRef
 }
 
 var clusterClassRefNamespace = Check{

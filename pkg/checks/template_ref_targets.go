@@ -184,6 +184,11 @@ func (s *Subject) isUndefined(gk schema.GroupKind) bool {
 	if _, known := s.knownKinds().Kind(gk); known || gk.Group == "" {
 		return false
 	}
+	if group, isAlias := strings.CutPrefix(gk.Group, "exp."); isAlias {
+		// Cluster API and its providers had experimental kinds in such groups, and moved them.
+		_, moved := s.knownKinds().Kind(schema.GroupKind{Group: group, Kind: gk.Kind})
+		return moved
+	}
 	if slices.Contains(sharedGroups, gk.Group) {
 		return strings.HasPrefix(gk.Kind, "Kubeadm")
 	}
