@@ -67,7 +67,7 @@ func (t *template) wrongClass(wanted string) *Finding {
 			continue
 		}
 		name := t.nameAt(o, "metadata", "name")
-		if isSameName(name, wanted) {
+		if mayBe(name, wanted) {
 			return nil
 		}
 		if published, ok := o.published("metadata", "name").(string); ok && mayBe(published, wanted) {

@@ -19,11 +19,12 @@ import (
 // reportIdentities reports kinds without a namespace that clusters need and that have no label to move
 // them.
 func reportIdentities(s *Subject, report Report) {
+	inTemplates := s.needsInTemplates()
 	for _, crd := range s.CRDs() {
 		if !staysPut(crd) {
 			continue
 		}
-		need, severity := s.needOf(crd)
+		need, severity := s.needOf(crd, inTemplates)
 		if need == "" {
 			continue
 		}
@@ -37,14 +38,16 @@ func reportIdentities(s *Subject, report Report) {
 var credentialKind = regexp.MustCompile(`(Identity|Credentials?)$`)
 
 // needOf says why clusters need objects of a kind, or returns "".
-func (s *Subject) needOf(crd CRD) (need string, severity Severity) {
+func (s *Subject) needOf(crd CRD, inTemplates map[schema.GroupKind]string) (need string, severity Severity) {
 	for _, other := range s.CRDs() {
 		if field := referenceTo(crd.Spec.Names.Kind, other); field != "" && other.Name != crd.Name {
 			return fmt.Sprintf("%s refers to them in %s", other.Spec.Names.Kind, field), Warning
 		}
 	}
-	if need := s.needInTemplates(crd); need != "" {
-		return need, Warning
+	for _, group := range []string{crd.Spec.Group, ""} {
+		if need := inTemplates[schema.GroupKind{Group: group, Kind: crd.Spec.Names.Kind}]; need != "" {
+			return need, Warning
+		}
 	}
 	if !s.isProvidersOwn(crd.Spec.Group) {
 		return "", ""
@@ -58,26 +61,26 @@ func (s *Subject) needOf(crd CRD) (need string, severity Severity) {
 	return "", ""
 }
 
-// needInTemplates says which template has an object of a kind or refers to one, or returns "". Objects
-// that have a label themselves are moved.
-func (s *Subject) needInTemplates(crd CRD) string {
-	gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+// needsInTemplates says of which kinds templates have objects, or refer to some. Objects that have a
+// label themselves are moved. Kinds of references without a group have none here either.
+func (s *Subject) needsInTemplates() map[schema.GroupKind]string {
+	needs := map[schema.GroupKind]string{}
+	add := func(gk schema.GroupKind, need string) {
+		if needs[gk] == "" {
+			needs[gk] = need
+		}
+	}
 	for _, t := range append(s.templates(), s.clusterClasses()...) {
 		for _, o := range t.objects {
-			if o.GroupVersionKind().GroupKind() == gk {
-				if !t.moves(o) {
-					return t.Name + " has one"
-				}
-				continue
+			if gk := o.GroupVersionKind().GroupKind(); s.isClusterScoped(o) && !o.hasMoveLabel() {
+				add(gk, t.Name+" has one")
 			}
 			for _, r := range sortedReferences(o) {
-				if group := groupOf(o, r); r.kind == gk.Kind && (group == gk.Group || group == "") {
-					return fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.path...))
-				}
+				add(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}, fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.path...)))
 			}
 		}
 	}
-	return ""
+	return needs
 }
 
 // isProvidersOwn says whether a group is Cluster API's or has a kind of a contract.
@@ -95,7 +98,9 @@ func staysPut(crd CRD) bool {
 
 // referenceTo returns the path of a field of a kind's spec by which it refers to another kind, or "".
 func referenceTo(kind string, from CRD) string {
-	return fieldOfSpec(from, func(name string, field *apiextensionsv1.JSONSchemaProps) bool { return isReferenceTo(kind, name, field) })
+	return fieldOfSpec(from, func(name string, field *apiextensionsv1.JSONSchemaProps) bool {
+		return isReferenceTo(kind, name, field)
+	})
 }
 
 // schemaMatch says whether a field is what is looked for.

@@ -32,6 +32,8 @@ type template struct {
 	// guessed are variables that a user must set and that have made-up values in objects. common are
 	// those that clusterctl sets, as far as nobody gave them: their values are likely ones.
 	guessed, common map[string]bool
+	// objectNames are the names of objects, read when the first reference is looked up.
+	objectNames *nameIndex
 }
 
 // object is an object of a rendered template with its place in the file as it is published.

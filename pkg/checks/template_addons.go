@@ -162,15 +162,17 @@ func (s *Subject) mayOwnSecrets() bool {
 	})
 }
 
+// hasMoveLabel says whether an object has a label by which `clusterctl move` takes it along.
+func (o object) hasMoveLabel() bool {
+	_, moves := o.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
+	_, hierarchy := o.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
+	return moves || hierarchy
+}
+
 // moves says whether `clusterctl move` takes a Secret along: it has one of the labels, an owner, the
 // name of one of the Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
 func (t *template) moves(o object) bool {
-	for _, label := range []string{clusterctlv1.ClusterctlMoveLabel, clusterctlv1.ClusterctlMoveHierarchyLabel} {
-		if _, ok := o.GetLabels()[label]; ok {
-			return true
-		}
-	}
-	if len(o.GetOwnerReferences()) > 0 {
+	if o.hasMoveLabel() || len(o.GetOwnerReferences()) > 0 {
 		return true
 	}
 	if cluster, _, err := secret.ParseSecretName(o.GetName()); err == nil && slices.Contains(t.clusterNames(), cluster) {

@@ -28,36 +28,72 @@ func (t *template) nameAt(o object, path ...any) string {
 	return name
 }
 
-// isSameName says whether two names of nameAt may be equal. Different variables are different names.
-func isSameName(a, b string) bool {
-	isOpen, isOtherOpen := strings.Contains(a, "${"), strings.Contains(b, "${")
-	switch {
-	case isOpen && !isOtherOpen:
-		return mayBe(a, b)
-	case isOtherOpen && !isOpen:
-		return mayBe(b, a)
+// openName is a name with variables: the texts around them.
+type openName []string
+
+// newOpenName returns the open name of a text. A variable whose default has variables may be anything.
+func newOpenName(text string) openName {
+	if strings.Contains(anyVariable.ReplaceAllString(text, ""), "${") {
+		return openName{"", ""}
 	}
-	return a == b
+	return anyVariable.Split(text, -1)
+}
+
+// matches says whether some values of the variables make a name.
+func (n openName) matches(name string) bool {
+	first, last := n[0], n[len(n)-1]
+	if len(n) == 1 {
+		return name == first
+	}
+	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+		return false
+	}
+	rest := name[len(first) : len(name)-len(last)]
+	for _, text := range n[1 : len(n)-1] {
+		i := strings.Index(rest, text)
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(text):]
+	}
+	return true
 }
 
 // mayBe says whether a text is a name for some values of its variables.
-func mayBe(text, name string) bool {
-	return namePattern(text).MatchString(name)
+func mayBe(text, name string) bool { return newOpenName(text).matches(name) }
+
+// nameIndex has the names of a template's objects by their kinds, as nameAt returns them.
+type nameIndex struct {
+	names  map[[2]string]bool
+	closed map[string][]string
+	open   map[string][]openName
 }
 
-// namePattern returns a pattern of the names that a text stands for, with a group for each variable.
-// A variable whose default has variables may be anything.
-func namePattern(text string) *regexp.Regexp {
-	if strings.Contains(anyVariable.ReplaceAllString(text, ""), "${") {
-		return regexp.MustCompile("^.*$")
+// newNameIndex returns the names of the objects of a template.
+func newNameIndex(t *template) *nameIndex {
+	index := &nameIndex{names: map[[2]string]bool{}, closed: map[string][]string{}, open: map[string][]openName{}}
+	for _, o := range t.objects {
+		kind, name := o.GetKind(), t.nameAt(o, "metadata", "name")
+		index.names[[2]string{kind, name}] = true
+		if strings.Contains(name, "${") {
+			index.open[kind] = append(index.open[kind], newOpenName(name))
+		} else {
+			index.closed[kind] = append(index.closed[kind], name)
+		}
 	}
-	var pattern strings.Builder
-	rest := 0
-	for _, at := range anyVariable.FindAllStringIndex(text, -1) {
-		pattern.WriteString(regexp.QuoteMeta(text[rest:at[0]]) + "(.*)")
-		rest = at[1]
+	return index
+}
+
+// has says whether an object of a kind may have a name of nameAt. Different variables are different
+// names.
+func (i *nameIndex) has(kind, name string) bool {
+	if i.names[[2]string{kind, name}] {
+		return true
 	}
-	return regexp.MustCompile("^" + pattern.String() + regexp.QuoteMeta(text[rest:]) + "$")
+	if strings.Contains(name, "${") {
+		return slices.ContainsFunc(i.closed[kind], newOpenName(name).matches)
+	}
+	return slices.ContainsFunc(i.open[kind], func(open openName) bool { return open.matches(name) })
 }
 
 // nameClass adds to a set of values the variable that names the class of a clusterclass-NAME.yaml,
@@ -72,20 +108,19 @@ func nameClass(f release.File, set release.SampleValues) release.SampleValues {
 		return set
 	}
 	for _, d := range documents {
-		name := d.Object.GetName()
-		uses := anyVariable.FindAllStringSubmatch(name, -1)
+		uses := anyVariable.FindAllStringSubmatch(d.Object.GetName(), -1)
 		if !isClass(object{Unstructured: d.Object}) || len(uses) != 1 || "${"+uses[0][1]+"}" != uses[0][0] || slices.Contains(alwaysSet, uses[0][1]) {
 			continue
 		}
-		match := namePattern(name).FindStringSubmatch(wanted)
-		if _, given := set.Values[uses[0][1]]; len(match) != 2 || given {
+		open := newOpenName(d.Object.GetName())
+		if _, given := set.Values[uses[0][1]]; given || len(open) != 2 || !open.matches(wanted) {
 			continue
 		}
 		set.Values = maps.Clone(set.Values)
 		if set.Values == nil {
 			set.Values = map[string]string{}
 		}
-		set.Values[uses[0][1]] = match[1]
+		set.Values[uses[0][1]] = wanted[len(open[0]) : len(wanted)-len(open[1])]
 	}
 	return set
 }

@@ -23,8 +23,8 @@ var templateRefNamespace = Check{
 				if _, ok := objects[r.fixedName]; ok {
 					continue // template-object-namespace says so of an object of the file
 				}
-				report(Finding{Place: r.from.place(r.path...), Cause: r.fixedName.namespace,
-					Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", r.fixedName.namespace),
+				report(Finding{Place: r.from.place(r.path...), Cause: r.namespace,
+					Message: fmt.Sprintf("the reference names the namespace %q, which clusterctl leaves as it is: with any other --target-namespace it points to where the template's objects are not", r.namespace),
 					Fix:     "write namespace: ${NAMESPACE}, or leave it out; a variable with this default, where the object is meant to be elsewhere"})
 			}
 		}
@@ -76,7 +76,7 @@ func (s *Subject) fixedRefs(t *template) []fixedRef {
 			named.namespace, _ = fields["namespace"].(string)
 			named.name, _ = fields["name"].(string)
 			path = steps(path, "namespace")
-			if !strings.Contains(named.namespace, "${") && !(isBinding && path[0] == "subjects") && !s.isDropped(o, path) {
+			if !strings.Contains(named.namespace, "${") && (!isBinding || path[0] != "subjects") && !s.isDropped(o, path) {
 				refs = append(refs, fixedRef{fixedName: named, from: o, path: path})
 			}
 		})

@@ -73,10 +73,10 @@ func sortedReferences(o object) []reference {
 
 // has says whether a template has the object that another one refers to.
 func (t *template) has(from object, r reference) bool {
-	name := t.nameAt(from, steps(r.path, "name")...)
-	return slices.ContainsFunc(t.objects, func(o object) bool {
-		return o.GetKind() == r.kind && isSameName(t.nameAt(o, "metadata", "name"), name)
-	})
+	if t.objectNames == nil {
+		t.objectNames = newNameIndex(t)
+	}
+	return t.objectNames.has(r.kind, t.nameAt(from, steps(r.path, "name")...))
 }
 
 var templateRefVersion = Check{

@@ -242,7 +242,7 @@ var templateObjectNamespace = Check{
 					continue
 				}
 				reported[o.index] = true
-				namespace := r.fixedName.namespace
+				namespace := r.namespace
 				report(Finding{Place: o.place("metadata", "namespace"), Cause: t.Name + " " + namespace,
 					Message: fmt.Sprintf("the namespace %q is fixed: clusterctl replaces it with the user's, but not in what refers to it, such as %s of %s %s", namespace, manifest.FieldPath(r.path...), r.from.GetKind(), r.from.GetName()),
 					Fix:     "write namespace: ${NAMESPACE} in both places, or leave it out"})
