@@ -200,6 +200,22 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		want: []string{demoLine + ", templates/cluster-template.yaml, templates/cluster-template-ha as cluster-template-ha.yaml"},
 	},
 	{
+		name: "a class that is released under a name by which clusterctl does not find it",
+		files: treetest.Clone(demo, map[string]string{
+			"templates/cluster-template.yaml": cluster, "templates/cluster-class.yaml": class, "templates/part.yaml": cluster,
+			"Makefile": "release:\n\tcp templates/cluster-* $(RELEASE_DIR)/\n",
+		}),
+		want:   []string{demoLine + ", templates/cluster-template.yaml"},
+		doubts: []string{"templates/cluster-class.yaml has a ClusterClass: release it with 'path: templates/cluster-class.yaml' and 'as: clusterclass-prod.yaml' under clusterClasses"},
+	},
+	{
+		name: "a kustomization in the folder of templates",
+		files: treetest.Clone(demo, map[string]string{
+			"templates/kustomization.yaml": resources("c.yaml"), "templates/c.yaml": cluster,
+		}),
+		want: []string{demoLine + ", templates as cluster-template.yaml"},
+	},
+	{
 		name: "templates in folders of samples",
 		files: treetest.Clone(demo, map[string]string{
 			"samples/one/cluster-template.yaml": cluster, "samples/two/cluster-template.yaml": cluster,

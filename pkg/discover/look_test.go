@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -326,6 +327,9 @@ func TestLookNoProvider(t *testing.T) {
 			if !errors.Is(err, discover.ErrNoProvider) {
 				t.Fatalf("want ErrNoProvider: %v", err)
 			}
+			if strings.Contains(err.Error(), "accumulating resources") {
+				t.Errorf("kustomize's own words, where the reason is known: %v", err)
+			}
 			for _, text := range append(tc.says, source.Root()) {
 				if !strings.Contains(err.Error(), text) {
 					t.Errorf("the error does not say %q: %v", text, err)
@@ -367,4 +371,31 @@ func TestLookFetching(t *testing.T) {
 	}
 	requireEach(t, "bases", fetched, []string{"fetching " + base + ", a base of "})
 	requireEach(t, "doubts", found.Doubts, []string{"config/one is not built, as its base " + base, "config/two is not built"})
+}
+
+// TestLookNewestTag: of two files the one with the series of the newest tag is the released one.
+func TestLookNewestTag(t *testing.T) {
+	dir := treetest.New(t, treetest.Clone(demo, map[string]string{"metadata.yaml": series("1", "2"), "config/metadata.yaml": series("1", "3")}))
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"add", "."},
+		{"-c", "user.name=demo", "-c", "user.email=demo@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "-m", "demo"},
+		{"tag", "v0.1.9"}, {"tag", "v0.2.0"}, {"tag", "api/v9.0.0"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	source, err := tree.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := discover.Look(t.Context(), source, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := found.Providers[0].Metadata; got != "metadata.yaml" {
+		t.Errorf("%s is taken", got)
+	}
 }

@@ -164,6 +164,10 @@ func (s *selection) clusterKustomizations() []string {
 // leaveOut says which files and kustomizations look like templates or classes and are not released.
 func (s *selection) leaveOut() {
 	var left, samples []string
+	shipped := s.evidence.released(func(name string) bool { return path.Ext(name) == ".yaml" })
+	isShipped := func(file string) bool {
+		return slices.ContainsFunc(shipped, func(a asset) bool { return a.file == file && a.use == forReleases })
+	}
 	for _, file := range s.byDepth(s.scan.files) {
 		isCluster, isClass := s.kinds(file)
 		if !isCluster && !isClass || slices.ContainsFunc(s.chosen, func(a asset) bool { return a.file == file }) {
@@ -178,7 +182,7 @@ func (s *selection) leaveOut() {
 			if !slices.ContainsFunc(s.found.Doubts, func(doubt string) bool { return strings.HasPrefix(doubt, file+" ") }) && !s.isMadeOf(file) {
 				left = append(left, file)
 			}
-		case s.isPart(file) || s.decided:
+		case s.isPart(file) || s.decided && !isShipped(file):
 		case isClass:
 			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, cmp.Or(s.className(file), "NAME"))
 		default:
