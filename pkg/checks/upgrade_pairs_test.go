@@ -42,7 +42,7 @@ type pairMaker struct {
 // with some changes.
 func newUpgradePair(t *testing.T, seed uint64, ca []byte) upgradePair {
 	t.Helper()
-	m := &pairMaker{rand.New(rand.NewPCG(seed, 0)), fmt.Sprintf("s%d", seed), ca} //nolint:gosec // the same pair for the same seed
+	m := &pairMaker{rand.New(rand.NewPCG(seed, 0)), fmt.Sprintf("s%d", seed), ca}
 	before := m.objects()
 	after := m.changed(before)
 	for _, o := range after {

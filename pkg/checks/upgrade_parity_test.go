@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
@@ -110,8 +112,9 @@ type playedUpgrade struct {
 
 // parityWorld is an API server, and clusterctl's own client of it.
 type parityWorld struct {
-	client client.Client
+	client client.WithWatch
 	proxy  *recordingProxy
+	config config.Client
 	ca     []byte
 }
 
@@ -120,7 +123,6 @@ type parityWorld struct {
 type recordingProxy struct {
 	cluster.Proxy
 	client client.Client
-	note   func(o client.Object, err error)
 }
 
 func (p *recordingProxy) NewClient(context.Context) (client.Client, error) { return p.client, nil }
@@ -171,7 +173,11 @@ func newParityWorld(t *testing.T) *parityWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &parityWorld{client: c, proxy: &recordingProxy{Proxy: cluster.NewProxy(cluster.Kubeconfig{Path: kubeconfig}), client: c}, ca: restConfig.CAData}
+	configuration, err := config.New(t.Context(), "", config.InjectReader(config.NewMemoryReader()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &parityWorld{client: c, config: configuration, proxy: &recordingProxy{Proxy: cluster.NewProxy(cluster.Kubeconfig{Path: kubeconfig}), client: c}, ca: restConfig.CAData}
 }
 
 // newUpgrade returns an upgrade whose objects are those that clusterctl installs.
@@ -185,16 +191,6 @@ func (w *parityWorld) newUpgrade(t *testing.T, pair upgradePair) *playedUpgrade 
 	}
 }
 
-// components returns clusterctl's client for the components of a provider.
-func (w *parityWorld) components(t *testing.T, proxy cluster.Proxy) cluster.ComponentsClient {
-	t.Helper()
-	configuration, err := config.New(t.Context(), "", config.InjectReader(config.NewMemoryReader()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster.New(cluster.Kubeconfig{}, configuration, cluster.InjectProxy(proxy)).ProviderComponents()
-}
-
 // play installs the releases before, deletes as clusterctl does, and installs the next ones.
 func (w *parityWorld) play(t *testing.T, upgrades []*playedUpgrade) {
 	t.Helper()
@@ -204,27 +200,27 @@ func (w *parityWorld) play(t *testing.T, upgrades []*playedUpgrade) {
 	w.each(t, upgrades, w.tryUpdates)
 	provider := clusterctlv1.Provider{ProviderName: parityProvider.Name, Type: string(parityProvider.Type)}
 	provider.Name, provider.Namespace = parityProvider.Label(), parityNamespace
-	if err := w.components(t, w.proxy).Delete(t.Context(), cluster.DeleteOptions{Provider: provider, SkipInventory: true}); err != nil {
+	if err := cluster.New(cluster.Kubeconfig{}, w.config, cluster.InjectProxy(w.proxy)).ProviderComponents().Delete(t.Context(), cluster.DeleteOptions{Provider: provider, SkipInventory: true}); err != nil {
 		t.Fatal(err)
 	}
-	w.each(t, upgrades, func(ctx context.Context, t *testing.T, u *playedUpgrade) error {
-		proxy := w.proxy.with(w.client.(client.WithWatch), func(o client.Object, err error) {
+	w.each(t, upgrades, func(ctx context.Context, u *playedUpgrade) error {
+		proxy := w.proxy.with(w.client, func(o client.Object, err error) {
 			u.seen.Refused = append(u.seen.Refused, nameOf(o))
 			u.errors[nameOf(o)] = err
 		})
-		return w.components(t, proxy).Create(ctx, u.after)
+		return cluster.New(cluster.Kubeconfig{}, w.config, cluster.InjectProxy(proxy)).ProviderComponents().Create(ctx, u.after)
 	})
 	w.each(t, upgrades, w.look)
 }
 
 // each does something for all upgrades, several at once.
-func (w *parityWorld) each(t *testing.T, upgrades []*playedUpgrade, do func(ctx context.Context, t *testing.T, u *playedUpgrade) error) {
+func (w *parityWorld) each(t *testing.T, upgrades []*playedUpgrade, do func(ctx context.Context, u *playedUpgrade) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(4)
 	for _, u := range upgrades {
 		group.Go(func() error {
-			if err := do(ctx, t, u); err != nil {
+			if err := do(ctx, u); err != nil {
 				return fmt.Errorf("%s: %w", u.name, err)
 			}
 			return nil
@@ -244,7 +240,7 @@ func nameOf(o client.Object) string {
 }
 
 // install creates the release before, and injects the CA as cert-manager does.
-func (w *parityWorld) install(ctx context.Context, _ *testing.T, u *playedUpgrade) error {
+func (w *parityWorld) install(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.before {
 		o := u.before[i].DeepCopy()
 		if err := w.client.Create(ctx, o); err != nil && (o.GetKind() != "Namespace" || !apierrors.IsAlreadyExists(err)) {
@@ -298,30 +294,33 @@ func (w *parityWorld) update(ctx context.Context, o *unstructured.Unstructured) 
 
 // waitEstablished waits until the definitions are in force, but for those whose caBundle is invalid: the
 // API server does not serve these.
-func (w *parityWorld) waitEstablished(_ context.Context, t *testing.T, u *playedUpgrade) error {
+func (w *parityWorld) waitEstablished(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.before {
 		if !isDefinition(&u.before[i]) {
 			continue
 		}
-		waitFor(t, func() bool {
-			o := &unstructured.Unstructured{}
-			o.SetGroupVersionKind(u.before[i].GroupVersionKind())
-			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(&u.before[i]), o); err != nil {
-				return false
-			}
-			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-			return slices.ContainsFunc(conditions, func(item any) bool {
-				condition, _ := item.(object)
-				return condition["type"] == "Established" && (condition["status"] == "True" || condition["reason"] == "InvalidCABundle")
-			})
-		})
+		if err := eventually(ctx, "establishing "+u.before[i].GetName(), func() bool {
+			condition := w.establishedCondition(ctx, &u.before[i])
+			return condition["status"] == "True" || condition["reason"] == "InvalidCABundle"
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventually waits until something is so.
+func eventually(ctx context.Context, doing string, isSo func() bool) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return isSo(), nil })
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
 
 // tryUpdates asks the API server to update each object of before to the next one, as kubectl apply and
 // GitOps tools do, without doing it.
-func (w *parityWorld) tryUpdates(ctx context.Context, _ *testing.T, u *playedUpgrade) error {
+func (w *parityWorld) tryUpdates(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.after {
 		o := u.after[i].DeepCopy()
 		if !slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "RoleBinding", "ClusterRoleBinding"}, o.GetKind()) {
@@ -347,7 +346,7 @@ func (w *parityWorld) tryUpdates(ctx context.Context, _ *testing.T, u *playedUpg
 }
 
 // look notes what is left and lost after the upgrade.
-func (w *parityWorld) look(ctx context.Context, t *testing.T, u *playedUpgrade) error {
+func (w *parityWorld) look(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.before {
 		before := &u.before[i]
 		if before.GetKind() == "Namespace" {
@@ -365,7 +364,7 @@ func (w *parityWorld) look(ctx context.Context, t *testing.T, u *playedUpgrade) 
 			u.seen.Left = append(u.seen.Left, nameOf(before))
 		case err == nil && isDefinition(before) && u.errors[nameOf(before)] == nil:
 			w.lookInto(u, before, &u.after[j], now)
-			if err := w.lookAtStored(ctx, t, u, now); err != nil {
+			if err := w.lookAtStored(ctx, u, now); err != nil {
 				return err
 			}
 		case apierrors.IsNotFound(err) && j >= 0 && u.errors[nameOf(before)] == nil:
@@ -462,11 +461,11 @@ func errorsText(all map[string]error) string {
 }
 
 // store makes an object of each definition that stores the same version in both releases.
-func (w *parityWorld) store(ctx context.Context, t *testing.T, u *playedUpgrade) error {
+func (w *parityWorld) store(ctx context.Context, u *playedUpgrade) error {
 	for i := range u.before {
 		before := &u.before[i]
 		j := slices.IndexFunc(u.after, func(o unstructured.Unstructured) bool { return nameOf(&o) == nameOf(before) })
-		if !isDefinition(before) || j < 0 || !w.established(ctx, before) {
+		if !isDefinition(before) || j < 0 || w.establishedCondition(ctx, before)["status"] != "True" {
 			continue
 		}
 		version, next := storedIn(before), storedIn(&u.after[j])
@@ -474,7 +473,11 @@ func (w *parityWorld) store(ctx context.Context, t *testing.T, u *playedUpgrade)
 			continue
 		}
 		o := instance(before, version, "full", false)
-		waitFor(t, func() bool { return !apierrors.IsNotFound(w.client.Create(ctx, o.DeepCopy(), client.DryRunAll)) })
+		if err := eventually(ctx, "serving "+before.GetName(), func() bool {
+			return !apierrors.IsNotFound(w.client.Create(ctx, o.DeepCopy(), client.DryRunAll))
+		}); err != nil {
+			return err
+		}
 		if err := w.client.Create(ctx, o); err != nil {
 			return fmt.Errorf("storing an object of %s: %w", before.GetName(), err)
 		}
@@ -483,18 +486,20 @@ func (w *parityWorld) store(ctx context.Context, t *testing.T, u *playedUpgrade)
 	return nil
 }
 
-// established says whether the API server serves a definition.
-func (w *parityWorld) established(ctx context.Context, crd *unstructured.Unstructured) bool {
+// establishedCondition returns the condition of a definition that says whether the API server serves it.
+func (w *parityWorld) establishedCondition(ctx context.Context, crd *unstructured.Unstructured) object {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(crd.GroupVersionKind())
 	if err := w.client.Get(ctx, client.ObjectKeyFromObject(crd), o); err != nil {
-		return false
+		return nil
 	}
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(item any) bool {
-		condition, _ := item.(object)
-		return condition["type"] == "Established" && condition["status"] == "True"
-	})
+	for _, item := range conditions {
+		if condition, _ := item.(object); condition["type"] == "Established" {
+			return condition
+		}
+	}
+	return nil
 }
 
 // storedIn returns the version that a definition stores.
@@ -530,17 +535,20 @@ func instance(crd *unstructured.Unstructured, version object, name string, minim
 }
 
 // lookAtStored notes what an object lost, and whether its manifest is refused now.
-func (w *parityWorld) lookAtStored(ctx context.Context, t *testing.T, u *playedUpgrade, crd *unstructured.Unstructured) error {
+func (w *parityWorld) lookAtStored(ctx context.Context, u *playedUpgrade, crd *unstructured.Unstructured) error {
 	stored := u.stored[crd.GetName()]
 	if stored == nil {
 		return nil
 	}
 	now := stored.DeepCopy()
-	waitFor(t, func() bool { // the API server serves the new schema when it fills in its default
+	// The API server serves the new schema when it fills in its default.
+	if err := eventually(ctx, "serving the next "+crd.GetName(), func() bool {
 		err := w.client.Get(ctx, client.ObjectKeyFromObject(stored), now)
 		inForce, _, _ := unstructured.NestedBool(now.Object, "spec", inForceField)
 		return err == nil && inForce
-	})
+	}); err != nil {
+		return err
+	}
 	version := stored.GroupVersionKind().Version
 	for field := range stored.Object["spec"].(object) {
 		if _, ok, _ := unstructured.NestedFieldNoCopy(now.Object, "spec", field); !ok {
