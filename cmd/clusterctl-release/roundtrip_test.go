@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,5 +179,36 @@ func TestMetadata(t *testing.T) {
 	requireFailure(t, execute(t, "metadata", "add", "--version", "v0.2.0", "--contract", "v1beta1"), exitFailed, "metadata.yaml", "0.2", "v1beta2")
 	if after := listing(t, "."); !reflect.DeepEqual(before, after) {
 		t.Error("a refused series changed a file")
+	}
+}
+
+// TestMetadataCheckNamesChecks: the ids that metadata check prints are those of checks, which have pages.
+func TestMetadataCheckNamesChecks(t *testing.T) {
+	inDemo(t)
+	for text, wanted := range map[string][]string{
+		"a: [":                          {"metadata-parse"},
+		"apiVersion: v1\nkind: Other\n": {"metadata-api-version", "metadata-kind", "series-present"},
+		"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nextra: 1\nreleaseSeries:\n- {major: 0, minor: 1, contract: v1alpha4}\n- {major: 0, minor: 1, contract: v1beta1}\n": {
+			"metadata-parse", "metadata-kind", "contract-known", "series-duplicate",
+		},
+	} {
+		if err := os.WriteFile("metadata.yaml", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := execute(t, "metadata", "check")
+		if r.status != exitFindings {
+			t.Errorf("status %d, want %d: %s", r.status, exitFindings, r.stderr)
+		}
+		for _, match := range regexp.MustCompile(`(?m)\[([^\]]*)\]$`).FindAllStringSubmatch(r.stdout, -1) {
+			succeed(t, "check", "--explain", match[1])
+			wanted = slices.DeleteFunc(wanted, func(id string) bool { return id == match[1] })
+		}
+		if len(wanted) > 0 {
+			t.Errorf("metadata check does not print %v:\n%s", wanted, r.stdout)
+		}
+	}
+	succeed(t, "check", "--explain", "suppression-unused")
+	for _, text := range []string{"v1alpha4", "v2"} {
+		requireFailure(t, execute(t, "metadata", "add", "--version", "v9.0.0", "--contract", text, "--file", "new.yaml"), exitUsage, "use one of v1beta1, v1beta2")
 	}
 }
