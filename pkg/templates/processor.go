@@ -7,7 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"sync/atomic"
+	"sync"
 
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
@@ -17,8 +17,6 @@ import (
 // and each caller asks several times over.
 type processor struct {
 	yamlprocessor.Processor
-	// last is the file that was asked of last: clusterctl asks for its names, defaults and text in turn.
-	last *atomic.Pointer[splitFile]
 }
 
 // splitFile is a file in parts, known by a hash of its text.
@@ -26,6 +24,36 @@ type splitFile struct {
 	hash  uint64
 	parts []part
 	ok    bool
+}
+
+// recentFiles are the files that were split last. Names, defaults and text of a file are asked for in
+// turn, by several processors, and several releases may be read at once.
+type recentFiles struct {
+	mu    sync.Mutex
+	files [32]*splitFile
+	next  int
+}
+
+var recent recentFiles
+
+// find returns the file with a hash, or nil.
+func (r *recentFiles) find(hash uint64) *splitFile {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.files {
+		if f != nil && f.hash == hash {
+			return f
+		}
+	}
+	return nil
+}
+
+// add puts a file in place of the oldest.
+func (r *recentFiles) add(f *splitFile) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[r.next] = f
+	r.next = (r.next + 1) % len(r.files)
 }
 
 // hashSeed is that of all files' hashes.
@@ -39,7 +67,7 @@ func NewProcessor() yamlprocessor.Processor {
 }
 
 func newProcessor() processor {
-	return processor{Processor: bounded{yamlprocessor.NewSimpleProcessor()}, last: &atomic.Pointer[splitFile]{}}
+	return processor{Processor: bounded{yamlprocessor.NewSimpleProcessor()}}
 }
 
 // The limits of what is handed to clusterctl's processor at once, a line as a rule. It calls itself
@@ -173,11 +201,11 @@ func (p processor) split(raw []byte) ([]part, bool) {
 		return nil, false // the processor takes it for the end of the file
 	}
 	hash := maphash.Bytes(hashSeed, raw)
-	if last := p.last.Load(); last != nil && last.hash == hash {
-		return last.parts, last.ok
+	if known := recent.find(hash); known != nil {
+		return known.parts, known.ok
 	}
 	parts, _, ok := p.cut(raw)
-	p.last.Store(&splitFile{hash: hash, parts: parts, ok: ok})
+	recent.add(&splitFile{hash: hash, parts: parts, ok: ok})
 	return parts, ok
 }
 
