@@ -1,11 +1,13 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	orasremote "oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -79,33 +83,48 @@ func newOCI(text string, opts Options) (*ociRepository, string, error) {
 		return nil, "", fmt.Errorf("%q is no repository of a registry: write %sHOST/REPOSITORY, in lower case", text, ociScheme)
 	}
 	host := repository.Reference.Host()
-	login, err := ociCredential(opts)
+	login, err := ociCredential(host, opts)
 	if err != nil {
 		return nil, "", err
 	}
-	repository.PlainHTTP = isLoopback(strings.Split(host, ":")[0])
+	repository.PlainHTTP = isLoopback((&url.URL{Host: host}).Hostname())
 	repository.Client = &auth.Client{
-		Client: guarded(&guard{keep: true}, opts.remote), Cache: auth.NewCache(), Credential: auth.StaticCredential(host, login),
+		Client: guarded(&guard{keep: true}, opts.remote), Cache: auth.NewCache(), Credential: login,
 		Header: http.Header{"User-Agent": {"clusterctl-release"}},
 	}
 	return &ociRepository{repository: repository, opts: opts}, version, nil
 }
 
-// ociCredential returns what to log in with: the variables have the names that the operator knows.
-func ociCredential(opts Options) (auth.Credential, error) {
-	user := os.Getenv("OCI_USERNAME")
+// ociCredential returns what to log in to a registry with: that of --token-file or of the variables, which
+// have the operator's names, else that of `docker login`. Other hosts get nothing.
+func ociCredential(host string, opts Options) (auth.CredentialFunc, error) {
 	password, err := readToken(opts.TokenFile, "OCI_PASSWORD")
 	if err != nil {
-		return auth.EmptyCredential, err
-	}
-	if password != "" {
-		if user == "" {
-			user = "token" // registries that take a token look at no name
-		}
-		return auth.Credential{Username: user, Password: password}, nil
+		return nil, err
 	}
 	token, err := readToken("", "OCI_ACCESS_TOKEN")
-	return auth.Credential{AccessToken: token}, err
+	if err != nil {
+		return nil, err
+	}
+	login := auth.Credential{AccessToken: token}
+	if password != "" {
+		// Registries that take a token ignore the user's name.
+		login = auth.Credential{Username: cmp.Or(os.Getenv("OCI_USERNAME"), "token"), Password: password}
+	}
+	if login != auth.EmptyCredential {
+		return auth.StaticCredential(host, login), nil
+	}
+	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of docker login: %w: mend the file, or set OCI_USERNAME and OCI_PASSWORD", err)
+	}
+	ofDocker := credentials.Credential(store)
+	return func(ctx context.Context, hostport string) (auth.Credential, error) {
+		if hostport != host {
+			return auth.EmptyCredential, nil
+		}
+		return ofDocker(ctx, hostport)
+	}, nil
 }
 
 // url returns the repository as it is published to.
@@ -113,36 +132,61 @@ func (o *ociRepository) url() string {
 	return ociScheme + o.repository.Reference.Registry + "/" + o.repository.Reference.Repository
 }
 
+// operatorURL returns the repository as the operator's fetchConfig.oci names it. It has no tag, which would
+// hold the operator to one version whatever its spec.version says.
+// Source: Cluster API operator, internal/controller/oci_source.go, parseOCISource.
+func (o *ociRepository) operatorURL() string {
+	name := strings.TrimPrefix(o.url(), ociScheme)
+	if o.repository.PlainHTTP {
+		return "http://" + name
+	}
+	return name
+}
+
 // place returns what stands for a version.
 func (o *ociRepository) place(version string) string { return o.url() + ":" + version }
 
-// layers returns the layers of files: by their names, and by those that the operator looks for. It
-// takes other words for some types of providers, and prefers names with the provider and version.
-// Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore.
+// layers returns the layers of files, by their names, and those of aliases.
 func layers(b *bundle, files []release.File) []ocispec.Descriptor {
 	var all []ocispec.Descriptor
-	add := func(title string, data []byte) {
-		d := content.NewDescriptorFromBytes(mediaType(title), data)
-		d.Annotations = map[string]string{ocispec.AnnotationTitle: title}
-		if !slices.ContainsFunc(all, func(other ocispec.Descriptor) bool { return other.Annotations[ocispec.AnnotationTitle] == title }) {
-			all = append(all, d)
+	for _, f := range append(slices.Clone(files), aliases(b)...) {
+		if slices.ContainsFunc(all, func(other ocispec.Descriptor) bool { return other.Annotations[ocispec.AnnotationTitle] == f.Name }) {
+			continue
 		}
-	}
-	for _, f := range files {
-		add(f.Name, f.Data)
-	}
-	for _, r := range b.releases {
-		kind := strings.ReplaceAll(r.Provider.ClusterctlFlag(), "-", "")
-		full := fmt.Sprintf("%s-%s-%s", kind, r.Provider.Name, r.Version)
-		if f, ok := r.Components(); ok {
-			add(kind+"-components.yaml", f.Data)
-			add(full+"-components.yaml", f.Data)
-		}
-		if f, ok := r.File(release.MetadataFile); ok {
-			add(full+"-"+release.MetadataFile, f.Data)
-		}
+		d := content.NewDescriptorFromBytes(mediaType(f.Name), f.Data)
+		d.Annotations = map[string]string{ocispec.AnnotationTitle: f.Name}
+		all = append(all, d)
 	}
 	return all
+}
+
+// aliases returns the components and metadata of a bundle by the names that the operator looks for. It
+// prefers names with the provider and version, and has a word of its own for some types of providers.
+// Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore, and GetType of the
+// providers in api/v1alpha2; older operators write controlplane for control-plane.
+func aliases(b *bundle) []release.File {
+	var files []release.File
+	for _, r := range b.releases {
+		for _, kind := range operatorTypes(r.Provider) {
+			full := fmt.Sprintf("%s-%s-%s-", kind, r.Provider.Name, r.Version)
+			if f, ok := r.Components(); ok {
+				files = append(files, release.File{Name: kind + "-components.yaml", Data: f.Data}, release.File{Name: full + "components.yaml", Data: f.Data})
+			}
+			if f, ok := r.File(release.MetadataFile); ok {
+				files = append(files, release.File{Name: full + release.MetadataFile, Data: f.Data})
+			}
+		}
+	}
+	return files
+}
+
+// operatorTypes returns the operator's words for the type of a provider, the present one first.
+func operatorTypes(p release.Provider) []string {
+	word := strings.ReplaceAll(p.ClusterctlFlag(), "-", "")
+	if p.Type == clusterctlv1.ControlPlaneProviderType {
+		return []string{p.ClusterctlFlag(), word}
+	}
+	return []string{word}
 }
 
 // failure says what an error of the registry means to the user; nil stays nil.
@@ -150,7 +194,7 @@ func (o *ociRepository) failure(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &serviceError{doing: doing, err: err, advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or --token-file), or OCI_ACCESS_TOKEN"}
+	return &serviceError{doing: doing, err: err, advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or --token-file), from OCI_ACCESS_TOKEN, or from docker login"}
 }
 
 // manifest returns what a version's tag stands for, or false where there is no such tag.

@@ -60,20 +60,21 @@ func (o *ociRepository) plan(ctx context.Context, all []*bundle) (*Plan, error) 
 // planBundle compares a bundle with the manifest that is there for its version, if any.
 func (o *ociRepository) planBundle(b *bundle, m ocispec.Manifest, there bool) []ReleasePlan {
 	var differences []release.Difference
-	wanted := layers(b, b.files)
-	for _, want := range wanted {
-		title := want.Annotations[ocispec.AnnotationTitle]
-		i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Annotations[ocispec.AnnotationTitle] == title })
+	names := map[string]bool{}
+	for _, f := range append(slices.Clone(b.files), aliases(b)...) {
+		names[f.Name] = true
+		i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Annotations[ocispec.AnnotationTitle] == f.Name })
+		_, isOwn := b.file(f.Name)
 		switch {
+		case !there, i < 0 && !isOwn: // an operator that is newer than the version looks for other names
 		case i < 0:
-			differences = append(differences, release.Difference{File: title, Kind: "extra"})
-		case m.Layers[i].Digest != want.Digest:
-			differences = append(differences, release.Difference{File: title, Kind: "differs"})
+			differences = append(differences, release.Difference{File: f.Name, Kind: "extra"})
+		case m.Layers[i].Digest != ocidigest.FromBytes(f.Data):
+			differences = append(differences, release.Difference{File: f.Name, Kind: "differs"})
 		}
 	}
 	for _, l := range m.Layers {
-		title := l.Annotations[ocispec.AnnotationTitle]
-		if !made(title) && !slices.ContainsFunc(wanted, func(want ocispec.Descriptor) bool { return want.Annotations[ocispec.AnnotationTitle] == title }) {
+		if title := l.Annotations[ocispec.AnnotationTitle]; !made(title) && !names[title] {
 			differences = append(differences, release.Difference{File: title, Kind: "missing"})
 		}
 	}
@@ -106,8 +107,8 @@ func (o *ociRepository) Publish(ctx context.Context, releases []*release.Release
 		if err := o.readBack(ctx, b); err != nil {
 			return nil, err
 		}
-		result.Warnings = append(result.Warnings, fmt.Sprintf("clusterctl reads nothing from registries; the Cluster API operator does: fetchConfig: {oci: %q}", strings.TrimPrefix(o.place(b.version), ociScheme)))
 	}
+	result.Usage = fmt.Sprintf("for the Cluster API operator, as clusterctl reads nothing from registries:\n  spec: {version: VERSION, fetchConfig: {oci: %q}}\n", o.operatorURL())
 	return result, nil
 }
 

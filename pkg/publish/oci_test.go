@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -105,22 +106,23 @@ func TestOCI(t *testing.T) {
 	}
 	both := []*release.Release{someLabelled("v0.1.0"), second}
 	plan, err := open(t, place, quick).Plan(t.Context(), both)
-	if err != nil || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") {
+	if err != nil || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") || strings.Contains(plan.String(), "only in") {
 		t.Fatalf("%v, %v", plan, err)
 	}
 	result := publish(t, place, quick, both...)
-	if !strings.Contains(result.String(), "fetchConfig: {oci: \""+host+"/acme/capl:v0.1.0\"}") {
-		t.Errorf("the result is %s", result)
+	if text := result.String(); !strings.Contains(text, "fetchConfig: {oci: \"http://"+host+"/acme/capl\"}") || strings.Contains(text, "warning") {
+		t.Errorf("the result is %s", text)
 	}
 	files := asOperator(t, host, "acme/capl", "v0.1.0")
 	components, _ := both[1].Components()
 	for _, name := range []string{"metadata.yaml", "infrastructure-components.yaml", "infrastructure-libvirt-v0.1.0-metadata.yaml",
-		"infrastructure-libvirt-v0.1.0-components.yaml", "controlplane-components.yaml", "controlplane-kubeadm-v0.1.0-components.yaml"} {
+		"infrastructure-libvirt-v0.1.0-components.yaml", "controlplane-components.yaml", "controlplane-kubeadm-v0.1.0-components.yaml",
+		"control-plane-components.yaml", "control-plane-kubeadm-v0.1.0-components.yaml", "control-plane-kubeadm-v0.1.0-metadata.yaml"} {
 		if files[name] == "" {
 			t.Errorf("the operator finds no %s among %v", name, slices.Sorted(maps.Keys(files)))
 		}
 	}
-	if files["controlplane-kubeadm-v0.1.0-components.yaml"] != string(components.Data) {
+	if files["control-plane-kubeadm-v0.1.0-components.yaml"] != string(components.Data) {
 		t.Error("the operator reads other components")
 	}
 	if again := publish(t, place, quick, both...); again.Releases[0].Action != Unchanged {
@@ -154,6 +156,86 @@ func TestOCI(t *testing.T) {
 	for location, want := range map[string]string{place + ":v0.9.0": "there is no ", place: "write " + place + ":VERSION"} {
 		if _, err := ReadWith(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", location, want, err)
+		}
+	}
+}
+
+// TestOCIAliasesAreNotCompared looks at a version that was published with fewer names for its files.
+func TestOCIAliasesAreNotCompared(t *testing.T) {
+	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
+	r, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := bundles([]*release.Release{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := newOCI("oci://registry.example.com/acme/capl", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := layers(&bundle{version: "v0.1.0"}, all[0].files)
+	if plans := o.planBundle(all[0], ocispec.Manifest{Layers: older}, true); plans[0].Action != Unchanged {
+		t.Errorf("a version without the operator's names: %+v", plans[0])
+	}
+	all[0].releases[0].Files[0].Data = []byte("kind: Other\n")
+	full := append(older, ocispec.Descriptor{Digest: "sha256:0", Annotations: map[string]string{ocispec.AnnotationTitle: "control-plane-kubeadm-v0.1.0-components.yaml"}})
+	if plans := o.planBundle(all[0], ocispec.Manifest{Layers: full}, true); plans[0].Action != Refused {
+		t.Errorf("a version with other components under the operator's name: %+v", plans[0])
+	}
+}
+
+// TestOCICredentials looks at what a registry is sent: the variables come before docker login, whose
+// credentials are for its own host only.
+func TestOCICredentials(t *testing.T) {
+	var logins []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, ok := r.BasicAuth()
+		if !ok {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		logins = append(logins, user+":"+password)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	docker := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", docker)
+	for name, tc := range map[string]struct{ config, password, want string }{
+		"docker login":                 {config: fmt.Sprintf(`{"auths": {%q: {"auth": "bWU6c2VjcmV0"}}}`, host), want: "me:secret"},
+		"docker login to another host": {config: `{"auths": {"registry.example.com": {"auth": "bWU6c2VjcmV0"}}}`},
+		"both":                         {config: fmt.Sprintf(`{"auths": {%q: {"auth": "bWU6c2VjcmV0"}}}`, host), password: "own", want: "token:own"},
+	} {
+		logins = nil
+		write(t, filepath.Join(docker, "config.json"), tc.config)
+		t.Setenv("OCI_PASSWORD", tc.password)
+		_, err := open(t, ociScheme+host+"/acme/capl", Options{}).Plan(t.Context(), []*release.Release{someLabelled("v0.1.0")})
+		if tc.want == "" {
+			if err == nil || len(logins) > 0 {
+				t.Errorf("%s: the registry was sent %q: %v", name, logins, err)
+			}
+			continue
+		}
+		if err != nil || len(logins) == 0 || logins[0] != tc.want {
+			t.Errorf("%s: want %s, the registry was sent %q: %v", name, tc.want, logins, err)
+		}
+	}
+	write(t, filepath.Join(docker, "config.json"), "{")
+	t.Setenv("OCI_PASSWORD", "")
+	if _, err := Open(ociScheme+host+"/acme/capl", Options{}); err == nil || !strings.Contains(err.Error(), "docker login") {
+		t.Errorf("a configuration that can't be read: %v", err)
+	}
+}
+
+// TestOCILoopback opens registries of this machine, which are spoken to without TLS, and others.
+func TestOCILoopback(t *testing.T) {
+	for host, plain := range map[string]bool{"[::1]:5000": true, "127.0.0.1:5000": true, "localhost": true, "[2001:db8::1]:5000": false, "registry.example.com": false} {
+		o, _, err := newOCI(ociScheme+host+"/acme/capl", Options{})
+		if err != nil || o.repository.PlainHTTP != plain {
+			t.Errorf("%s: %v, want plain HTTP %v", host, err, plain)
 		}
 	}
 }

@@ -134,6 +134,8 @@ type Result struct {
 	Commands []string
 	// Entry is what a user's clusterctl.yaml needs before these commands work; empty where it needs nothing.
 	Entry string
+	// Usage says how something other than clusterctl reads the releases; empty where nothing does.
+	Usage string
 }
 
 // String returns what was done and how to use it as text for a person.
@@ -161,6 +163,7 @@ func (r *Result) String() string {
 	if r.Entry != "" {
 		fmt.Fprintf(&b, "for clusterctl.yaml:\n%s", indent(r.Entry, "  "))
 	}
+	b.WriteString(r.Usage)
 	if len(r.Commands) > 0 {
 		b.WriteString("to use it:\n")
 	}
