@@ -139,7 +139,7 @@ func newGitHub(text string, opts Options) (*githubRepository, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	variables := []string{"GITHUB_TOKEN"}
+	variables := []string{"GITHUB_TOKEN", "GH_TOKEN"}
 	if own, err := url.Parse(githubWeb()); err != nil || !strings.EqualFold(own.Host, u.Host) {
 		variables = nil // what is in GITHUB_TOKEN is for the server that the pipeline runs on
 	}
@@ -175,7 +175,7 @@ func (g *githubRepository) failure(doing string, resp *github.Response, err erro
 	}
 	const moved = "the repository was renamed or moved: publish to where it is now"
 	return answered(doing, answer, err, map[int]string{
-		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN or --token-file",
+		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN, GH_TOKEN or --token-file",
 		http.StatusForbidden:         "the token has no right to do this: it needs contents: write (in a workflow: permissions: {contents: write})",
 		http.StatusNotFound:          g.notFoundAdvice(),
 		http.StatusMovedPermanently:  moved,

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -17,6 +18,7 @@ import (
 // Source: clusterctl provider contract, "Creating a local provider repository".
 var localTarget = target{
 	form:    "a folder, as a path or as file:///PATH",
+	folder:  true,
 	matches: func(text string) bool { return text != "" && (isFileURL(text) || !strings.Contains(text, "://")) },
 	open:    openLocal,
 	read:    readLocal,
@@ -55,7 +57,25 @@ type localRepository struct {
 	opts   Options
 }
 
+// serverLike matches what a shell's user writes for a repository on a server: user@host:path, as git takes
+// it, or a path that begins with a host's name, as browsers do.
+var serverLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:.+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(:[0-9]+)?/.+)$`)
+
+// looksLikeServer says whether a text that is no URL most likely means a server, and no folder: it has
+// the form of one, and its first part is no folder that exists.
+func looksLikeServer(text string) bool {
+	if !serverLike.MatchString(text) {
+		return false
+	}
+	first, _, _ := strings.Cut(text, "/")
+	_, err := os.Stat(first)
+	return err != nil
+}
+
 func openLocal(text string, opts Options) (Publisher, error) {
+	if looksLikeServer(text) {
+		return nil, fmt.Errorf("%q looks like a server: write https://%s for a server, or ./%s for a folder", text, webPath(text), text)
+	}
 	root, err := localPath(text)
 	if err != nil {
 		return nil, err
@@ -64,6 +84,14 @@ func openLocal(text string, opts Options) (Publisher, error) {
 		folder: &folder{root: root, disk: opts.disk, lockTimeout: opts.LockTimeout, tell: opts.tell},
 		opts:   opts,
 	}, nil
+}
+
+// webPath returns user@host:path and host/path as they stand behind https://.
+func webPath(text string) string {
+	if _, rest, ok := strings.Cut(text, "@"); ok {
+		text = strings.Replace(rest, ":", "/", 1)
+	}
+	return strings.TrimSuffix(text, ".git")
 }
 
 // Plan implements Publisher.

@@ -356,3 +356,37 @@ func TestWriteFolder(t *testing.T) {
 		t.Errorf("more than the release: %v", found)
 	}
 }
+
+// TestOpenLooksLikeServer opens what is meant for a server and is no URL, and folders of like names.
+func TestOpenLooksLikeServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("releases.example.com", 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"github.com/acme/capl":             "https://github.com/acme/capl",
+		"git@github.com:acme/capl.git":     "https://github.com/acme/capl",
+		"registry.example.com:5000/a/capl": "https://registry.example.com:5000/a/capl",
+		"releases.example.com/infra":       "",
+		"./github.com/acme/capl":           "",
+		"out/repository":                   "",
+		"v1.2/repository":                  "",
+		"../repository":                    "",
+	} {
+		_, err := Open(text, Options{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: want %q, got %v", text, want, err)
+		}
+	}
+}
+
+// TestOpenRefusesServerOptions gives folders what only servers use.
+func TestOpenRefusesServerOptions(t *testing.T) {
+	for _, to := range []string{t.TempDir(), "overrides"} {
+		for part, opts := range map[string]Options{"--token-file": {TokenFile: "none"}, "--commit": {Commit: someCommit}, "--sign-key": {SignKey: "none"}} {
+			if _, err := Open(to, opts); err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s with %s: %v", to, part, err)
+			}
+		}
+	}
+}

@@ -22,6 +22,7 @@ import (
 // Source: clusterctl configuration, "Overrides Layer".
 var overridesTarget = target{
 	form:    "overrides, for clusterctl's overrides folder (a folder of that name is ./overrides)",
+	folder:  true,
 	matches: func(text string) bool { return text == "overrides" },
 	open: func(_ string, opts Options) (Publisher, error) {
 		return &overrides{opts: opts}, nil

@@ -89,6 +89,8 @@ type target struct {
 	form string
 	// notes says that a release there has a text.
 	notes bool
+	// folder says that it is a folder, which needs no token and has no commits and no provenance.
+	folder bool
 	// matches says whether a text names a place of this kind.
 	matches func(text string) bool
 	// open returns the publisher of a place; nil where nothing can be published there.
@@ -126,11 +128,29 @@ func Open(to string, opts Options) (Publisher, error) {
 			if !t.notes && (opts.Notes != "" || opts.NotesFrom != "") {
 				return nil, fmt.Errorf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)
 			}
+			if err := t.refuseServerOptions(to, opts); err != nil {
+				return nil, err
+			}
 			return t.open(to, opts)
 		}
 		forms = append(forms, t.form)
 	}
 	return nil, &TargetError{Text: to, Purpose: "publish to", Forms: forms}
+}
+
+// refuseServerOptions returns an error where an option is set that would have no effect in a folder.
+func (t target) refuseServerOptions(to string, opts Options) error {
+	if !t.folder {
+		return nil
+	}
+	for _, option := range []struct{ value, what string }{
+		{opts.TokenFile, "a token (--token-file)"}, {opts.Commit, "a commit (--commit)"}, {opts.SignKey, "a signature (--sign-key)"},
+	} {
+		if option.value != "" {
+			return fmt.Errorf("%s is for a server, and %s is a folder: leave it out", option.what, to)
+		}
+	}
+	return nil
 }
 
 // Read returns the releases at a location: a version folder (<label>/<version>), a provider's
