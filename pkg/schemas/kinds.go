@@ -149,7 +149,7 @@ func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, erro
 // is not here. Kinds of the core are the core's, whatever the release of another provider says of them.
 func (k *Kinds) Kind(gk schema.GroupKind) (*Kind, bool) {
 	own, isOwn := k.own[gk]
-	if kind, ok := core()[gk]; ok && !(isOwn && own.Core) {
+	if kind, ok := core()[gk]; ok && (!isOwn || !own.Core) {
 		return kind, true
 	}
 	return own, isOwn
