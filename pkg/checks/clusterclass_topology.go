@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
@@ -47,8 +48,9 @@ func (s *Subject) expandableClass(t *template, o object) (*template, bool) {
 	return class, len(class.objects) > 0
 }
 
-// reportTopology expands a Cluster and holds what comes of it against the schemas. Where values were
-// made up, only what no value changes is said: fields that do not exist.
+// reportTopology expands a Cluster and checks what comes of it against the schemas. Where values were made
+// up, it reports only what no value changes: fields that do not exist. Where such values keep it from
+// looking, a note says so.
 func (s *Subject) reportTopology(t *template, o object, class *template, report Report) {
 	spec, _ := childOf(o.Object, "spec")
 	var raw any
@@ -68,11 +70,15 @@ func (s *Subject) reportTopology(t *template, o object, class *template, report 
 		}
 	}
 	if err != nil {
-		if !isGuess {
-			report(Finding{Place: o.place("spec", "topology"),
-				Message: "Cluster API can't make the objects of the Cluster: " + err.Error(),
-				Fix:     "mend the topology, or the class in " + class.Name})
+		finding := Finding{Place: o.place("spec", "topology"),
+			Message: "Cluster API can't make the objects of the Cluster: " + err.Error(),
+			Fix:     "mend the topology, or the class in " + class.Name}
+		if isGuess {
+			finding.Severity = Note
+			finding.Message = "what Cluster API makes of the Cluster could not be checked: the values that were made up for its variables do not fit the class"
+			finding.Fix = "give sampleValues in " + release.ConfigFile
 		}
+		report(finding)
 		return
 	}
 	for _, m := range made {
