@@ -146,6 +146,8 @@ func TestMigrations(t *testing.T) {
 			"spec.net: removed (was object)|spec.disk: added (object)"},
 		{"two candidates", "old: {type: string, description: The name.}", "x: {type: string, description: The name.}, z: {type: string, description: The name.}",
 			"spec.old: removed (was string)|spec.x, spec.z: added (string)"},
+		{"a moved subtree and another like it", "net: {description: The net., " + three + "}, host: {type: object}", "host: {type: object, properties: {net: {description: The net., " + three + "}}}, link: {description: The net., " + three + "}",
+			"spec.net: removed (was object)|spec.host.net, spec.link: added (object)"},
 		{"a general description elsewhere", "a: {type: object, properties: {name: {type: string, description: A name.}}}, b: {type: object}",
 			"a: {type: object}, b: {type: object, properties: {name: {type: string, description: A name.}}}", "spec.a.name: removed (was string)|spec.b.name: added (string)"},
 		{"renamed and changed", "old: {type: integer, description: The size., maximum: 3}", "new: {type: integer, description: The size., maximum: 2}", "spec.new: renamed, was spec.old|spec.new: maximum 2, was maximum 3"},
