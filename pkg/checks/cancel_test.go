@@ -5,14 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// TestCancelled: a run that is cancelled ends long before it is done, whatever check is running.
+// countingContext counts how often somebody asks whether it is done, and is done from one of them on.
+type countingContext struct {
+	context.Context
+	cancel context.CancelFunc
+	looks  atomic.Int64
+	// last is the look at which it is cancelled; 0 is none.
+	last int64
+}
+
+func newCountingContext(t *testing.T, last int64) *countingContext {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return &countingContext{Context: ctx, cancel: cancel, last: last}
+}
+
+// Err implements context.Context.
+func (c *countingContext) Err() error {
+	if c.looks.Add(1) == c.last {
+		c.cancel()
+	}
+	return c.Context.Err()
+}
+
+// TestCancelled cancels runs at several points: a run asks often whether it is cancelled, and ends where
+// it learns that it is.
 func TestCancelled(t *testing.T) {
 	own, err := ownRelease()
 	if err != nil {
@@ -20,27 +45,33 @@ func TestCancelled(t *testing.T) {
 	}
 	large := *own
 	large.Files = slices.Clone(own.Files)
+	copies := 0
 	for _, f := range own.Files {
-		for i := 0; release.IsClusterTemplate(f.Name) && i < 50; i++ {
+		for i := 0; release.IsClusterTemplate(f.Name) && i < 10; i++ {
 			large.Files = append(large.Files, release.File{Name: fmt.Sprintf("cluster-template-%d-%s", i, f.Name), Data: f.Data})
+			copies++
 		}
 	}
-	started := time.Now()
-	if _, err := checks.Run(t.Context(), &checks.Subject{Release: &large, Previous: &large}); err != nil {
+	run := func(ctx context.Context) (*checks.Result, error) {
+		return checks.Run(ctx, &checks.Subject{Release: &large, Previous: &large})
+	}
+	whole := newCountingContext(t, 0)
+	if _, err := run(whole); err != nil {
 		t.Fatal(err)
 	}
-	whole := time.Since(started)
-	for part := range 6 {
-		ctx, cancel := context.WithCancel(t.Context())
-		var cancelled time.Time
-		timer := time.AfterFunc(time.Duration(part)*whole/8, func() { cancelled = time.Now(); cancel() })
-		result, err := checks.Run(ctx, &checks.Subject{Release: &large, Previous: &large})
-		if err == nil {
-			t.Logf("the run was done before it was cancelled at %d/8 of %v", part, whole)
-		} else if took := time.Since(cancelled); !errors.Is(err, context.Canceled) || result != nil || took > whole/4 {
-			t.Errorf("cancelled at %d/8 of %v, it went on for %v and gave %v, %v", part, whole, took, result, err)
+	looks := whole.looks.Load()
+	// Each check, and more than one thing that is done with each template.
+	if least := int64(len(checks.All()) + 3*copies); looks < least {
+		t.Errorf("a run asks %d times whether it is cancelled, want %d at least", looks, least)
+	}
+	for part := range int64(6) {
+		ctx := newCountingContext(t, 1+part*looks/8)
+		result, err := run(ctx)
+		if !errors.Is(err, context.Canceled) || result != nil {
+			t.Errorf("cancelled at look %d of %d, it gave %v, %v", ctx.last, looks, result, err)
 		}
-		timer.Stop()
-		cancel()
+		if after := ctx.looks.Load() - ctx.last; after > looks/8 {
+			t.Errorf("cancelled at look %d of %d, it asked %d times more", ctx.last, looks, after)
+		}
 	}
 }

@@ -71,7 +71,7 @@ var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone
 			}
 			what := fmt.Sprintf("%s is gone", c.name())
 			switch {
-			case c.Kind == compare.FieldRemoved && fieldIsTaken(c):
+			case c.Kind == compare.FieldRemoved && c.Kept:
 				continue // a map, or an object that keeps what it does not name
 			case c.Kind == compare.FieldOpen:
 				what = fmt.Sprintf("%s takes no fields any more that the schema does not name", c.name())
@@ -88,29 +88,6 @@ var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone
 			report(f)
 		}
 	})
-
-// fieldIsTaken says whether the parent of a field that is gone still takes it.
-func fieldIsTaken(c schemaChange) bool {
-	v := c.crd.Spec.Versions[c.index]
-	if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-		return true
-	}
-	parent := v.Schema.OpenAPIV3Schema
-	for i := 0; i < len(c.At); i++ {
-		switch c.At[i] {
-		case "properties":
-			i++
-			name, _ := c.At[i].(string)
-			next := parent.Properties[name]
-			parent = &next
-		case "items":
-			parent = parent.Items.Schema
-		case "additionalProperties":
-			parent = parent.AdditionalProperties.Schema
-		}
-	}
-	return compare.Keeps(parent) || parent.AdditionalProperties != nil && (parent.AdditionalProperties.Allows || parent.AdditionalProperties.Schema != nil)
-}
 
 var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is required that existing objects lack", sourceAPIChanges,
 	func(_ *Subject, u *upgrade, report Report) {

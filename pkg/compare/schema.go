@@ -183,7 +183,7 @@ const (
 // openness says what becomes of fields that a schema does not name.
 func openness(s *apiextensionsv1.JSONSchemaProps) string {
 	switch {
-	case Keeps(s):
+	case keepsUnnamed(s):
 		return kept
 	case s.AdditionalProperties != nil && (s.AdditionalProperties.Schema != nil || s.AdditionalProperties.Allows):
 		return ofAMap
@@ -191,8 +191,8 @@ func openness(s *apiextensionsv1.JSONSchemaProps) string {
 	return notKept
 }
 
-// Keeps says whether a schema keeps fields that it does not name.
-func Keeps(s *apiextensionsv1.JSONSchemaProps) bool {
+// keepsUnnamed says whether a schema keeps fields that it does not name.
+func keepsUnnamed(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
 }
 
