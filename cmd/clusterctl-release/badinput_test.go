@@ -70,7 +70,7 @@ var badTrees = []struct {
 		says: []string{"Deployment", "container manager", `image "controller:latest"`, "under images in clusterctl-release.yaml", "--image controller=REFERENCE"}},
 	{name: "an image that is not there", files: map[string]string{"clusterctl-release.yaml": config("  kustomize: config/default\n  images: [{name: controller, newName: registry.example.com/demo}, {name: registry.example.com/x}]\n")},
 		says: []string{"images in clusterctl-release.yaml", `no container has the image "registry.example.com/x"`, "the images are: controller"}},
-	{name: "no metadata", remove: "metadata.yaml", says: []string{"infrastructure-demo: metadata.yaml", "clusterctl release metadata add --version v0.1.0 --contract v1beta2 --file metadata.yaml"}},
+	{name: "no metadata", remove: "metadata.yaml", says: []string{"infrastructure-demo: metadata.yaml", "clusterctl release metadata add --version v0.1.0 --contract v1beta2"}},
 	{name: "no series", files: map[string]string{"metadata.yaml": "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 0, minor: 9, contract: v1beta2}\n"},
 		says: []string{"infrastructure-demo: metadata.yaml", "0.1", "clusterctl release metadata add --version v0.1.0"}},
 	{name: "a template's name", files: map[string]string{"clusterctl-release.yaml": config("  kustomize: config/default\n" + demoImages + "  templates: [{path: config/manager/manager.yaml}]\n")},

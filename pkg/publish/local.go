@@ -57,8 +57,8 @@ type localRepository struct {
 	opts   Options
 }
 
-// serverLike matches what a shell's user writes for a repository on a server: user@host:path, as git takes
-// it, or a path that begins with a host's name, as browsers do.
+// serverLike matches how users write a repository on a server without https://: as user@host:path, which git
+// takes, or as a path that begins with the name of a host.
 var serverLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:.+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(:[0-9]+)?/.+)$`)
 
 // looksLikeServer says whether a text that is no URL most likely means a server, and no folder: it has
@@ -68,7 +68,7 @@ func looksLikeServer(text string) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(text, "/")
-	_, err := os.Stat(first)
+	_, err := os.Stat(first) //nolint:gosec // the user names the place
 	return err != nil
 }
 

@@ -63,6 +63,10 @@ func Publish(f release.File) (*Published, error) {
 }
 
 func publish(f release.File, variables []Variable, processor processor) (*Published, error) {
+	if bytes.IndexByte(f.Data, 0) >= 0 {
+		_, err := manifest.Parse(f.Name, f.Data) // the processor takes a NUL for the end of the file
+		return nil, err
+	}
 	m := newMarkers(f, variables, processor)
 	var err error
 	all := slices.Sorted(maps.Keys(m.defaults))

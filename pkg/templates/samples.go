@@ -61,7 +61,7 @@ func Sample(f release.File, known *Known, given map[string]string) (*Samples, er
 	maps.Copy(s.Values, given)
 	if s.Published, err = publish(f, variables, p); err != nil {
 		s.Published = nil
-		return s, nil // what clusterctl thinks of it is seen once it is rendered
+		return s, nil //nolint:nilerr // clusterctl says what it thinks of the file when it renders it
 	}
 	for _, v := range variables {
 		if v.Default != nil {
