@@ -86,22 +86,39 @@ func (s *Subject) schemaFinding(o object, p schemas.Problem) Finding {
 		return finding
 	}
 	if !p.Unknown {
-		return Finding{Place: o.place(p.Path...),
+		finding := Finding{Place: o.place(p.Path...),
 			Message: fmt.Sprintf("the API server refuses the %s: %s", gvk.Kind, p.Message),
 			Fix:     "give the field a value that the schema of " + gvk.Kind + " " + gvk.Version + " allows"}
+		if others := s.versionsWith(gvk.GroupKind(), p.Below); others != "" {
+			finding.Message += fmt.Sprintf("; the value is written as %s has it", others)
+			finding.Fix = fixVersion(gvk.Version)
+		}
+		return finding
 	}
 	finding := Finding{Place: o.place(p.Path...),
 		Message: fmt.Sprintf("%s %s has no such field: the API server drops it without a word", gvk.Kind, gvk.Version),
 		Fix:     "take the field out, or put it where the schema has it",
 	}
-	if kind, ok := s.knownKinds().Kind(gvk.GroupKind()); ok {
-		if others := kind.VersionsWith(p.Path); len(others) > 0 {
-			finding.Message = fmt.Sprintf("%s %s has no such field, but %s has it: the API server drops it without a word", gvk.Kind, gvk.Version, strings.Join(others, ", "))
-			finding.Cause = gvk.String() + " written for " + strings.Join(others, ", ")
-			finding.Fix = "write the object as " + gvk.Version + " has it, or give it the apiVersion that it is written for"
-		}
+	if others := s.versionsWith(gvk.GroupKind(), p.Path); others != "" {
+		finding.Message = fmt.Sprintf("%s %s has no such field, but %s has it: the API server drops it without a word", gvk.Kind, gvk.Version, others)
+		finding.Cause = gvk.String() + " written for " + others
+		finding.Fix = fixVersion(gvk.Version)
 	}
 	return finding
+}
+
+// fixVersion says what to do about an object that is written for another version than its own.
+func fixVersion(version string) string {
+	return "write the object as " + version + " has it, or give it the apiVersion that it is written for"
+}
+
+// versionsWith lists the served versions of a kind that have a field, or returns "".
+func (s *Subject) versionsWith(gk schema.GroupKind, path []any) string {
+	kind, ok := s.knownKinds().Kind(gk)
+	if !ok || path == nil {
+		return ""
+	}
+	return strings.Join(kind.VersionsWith(path), ", ")
 }
 
 // mutated says whether a webhook may change the objects of a kind before they are validated.

@@ -36,6 +36,11 @@ type Problem struct {
 	Rule bool
 	// Message is the API server's, without the path.
 	Message string
+
+	// Below is the path of a field that is in a value of the wrong type and that the schema does not have; or nil.
+	Below []any
+	// wrongType says that the value has another type than the schema.
+	wrongType bool
 }
 
 // version is a version of a kind. What its schema compiles to is made when it is first asked for.
@@ -143,6 +148,7 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 	for _, err := range refused {
 		problems = append(problems, newProblem(object.Object, err))
 	}
+	problems = withoutEffects(problems)
 	// The validators walk maps in no order.
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(fmt.Sprint(a.Path...), fmt.Sprint(b.Path...)), strings.Compare(a.Message, b.Message))
@@ -209,7 +215,40 @@ func prune(original map[string]any, content map[string]any, schema *structuralsc
 	return problems
 }
 
+// withoutEffects leaves out what a wrong type elsewhere brings with it: fields that are unknown because their
+// parent has another type, and the problem of the whole object that comes with a number which is no integer.
+func withoutEffects(problems []Problem) []Problem {
+	cause := func(p Problem) int {
+		return slices.IndexFunc(problems, func(other Problem) bool {
+			if !other.wrongType || len(other.Path) == 0 {
+				return false
+			}
+			isAbove := len(other.Path) < len(p.Path) && slices.Equal(other.Path, p.Path[:len(other.Path)])
+			return p.Unknown && isAbove || len(p.Path) == 0 && !p.Rule
+		})
+	}
+	isEffect := make([]bool, len(problems))
+	for i, p := range problems {
+		if at := cause(p); at >= 0 {
+			isEffect[i] = true
+			if p.Unknown && problems[at].Below == nil {
+				problems[at].Below = p.Path
+			}
+		}
+	}
+	var causes []Problem
+	for i, p := range problems {
+		if !isEffect[i] {
+			causes = append(causes, p)
+		}
+	}
+	return causes
+}
+
 // newProblem turns what the API server says of a field into a problem.
 func newProblem(object map[string]any, err *field.Error) Problem {
-	return Problem{Path: Steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired, Message: err.ErrorBody()}
+	return Problem{
+		Path: Steps(object, err.Field), Missing: err.Type == field.ErrorTypeRequired,
+		wrongType: err.Type == field.ErrorTypeTypeInvalid, Message: err.ErrorBody(),
+	}
 }
