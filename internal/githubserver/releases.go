@@ -142,6 +142,16 @@ func (s *Server) apply(w http.ResponseWriter, one *Release, want wanted, isNew b
 				return false
 			}
 		}
+		// Source: GitHub docs, "Immutable releases", protection against repository resurrection;
+		// github-community-projects/ospo-reusable-workflows issue 83, the code and the message
+		// "tag_name was used by an immutable release".
+		if s.burnt[next.Tag] {
+			invalid(w, "Release", "tag_name", "custom")
+			return false
+		}
+		if s.Immutable {
+			next.Immutable, s.burnt[next.Tag] = true, true
+		}
 		// Source: GitHub docs, "Create a release", target_commitish: "Unused if the Git tag already exists";
 		// the full hash of a commit or a branch otherwise: concourse/github-release-resource issue 65.
 		if s.tags[next.Tag] == "" {
@@ -177,7 +187,7 @@ func (s *Server) json(one *Release) map[string]any {
 	}
 	return map[string]any{
 		"id": one.ID, "tag_name": one.Tag, "target_commitish": one.Target, "name": one.Name, "body": one.Body,
-		"draft": one.Draft, "prerelease": one.Prerelease, "created_at": one.CreatedAt, "published_at": one.PublishedAt,
+		"draft": one.Draft, "prerelease": one.Prerelease, "immutable": one.Immutable, "created_at": one.CreatedAt, "published_at": one.PublishedAt,
 		"assets": assets, "html_url": fmt.Sprintf("https://%s/%s/%s/releases/%d", WebHost, s.Owner, s.Name, one.ID),
 		"upload_url": fmt.Sprintf("https://%s/repos/%s/%s/releases/%d/assets{?name,label}", UploadsHost, s.Owner, s.Name, one.ID),
 	}

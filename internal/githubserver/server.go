@@ -40,6 +40,9 @@ type Server struct {
 	// NoDigests leaves digests out, as older servers do.
 	// Source: GitHub changelog, "Releases now expose digests for release assets", June 2025.
 	NoDigests bool
+	// Immutable makes each release immutable once it is public.
+	// Source: GitHub docs, "Immutable releases".
+	Immutable bool
 	// PageSize is the size of a page at most; 0 is the real one.
 	PageSize int
 	// Base is the server's URL where it is one for everything, as a GitHub Enterprise Server is.
@@ -49,8 +52,10 @@ type Server struct {
 	lastID   int64
 	releases []*Release
 	tags     map[string]string
-	latest   int64
-	history  []moment
+	// burnt are the tags of immutable releases, which no other release can have.
+	burnt   map[string]bool
+	latest  int64
+	history []moment
 }
 
 // Release is a release as the server has it.
@@ -58,6 +63,7 @@ type Release struct {
 	ID                      int64
 	Tag, Name, Body, Target string
 	Draft, Prerelease       bool
+	Immutable               bool
 	CreatedAt, PublishedAt  time.Time
 	Assets                  []*Asset
 }
@@ -78,7 +84,7 @@ type moment struct {
 
 // New returns a server with a repository that has a commit and no tags.
 func New(owner, name string, now func() time.Time) *Server {
-	return &Server{Owner: owner, Name: name, Now: now, Token: "ghs_writer", ReadToken: "ghs_reader", tags: map[string]string{}}
+	return &Server{Owner: owner, Name: name, Now: now, Token: "ghs_writer", ReadToken: "ghs_reader", tags: map[string]string{}, burnt: map[string]bool{}}
 }
 
 // Hosts returns the server under all of its hosts.

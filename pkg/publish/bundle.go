@@ -113,11 +113,7 @@ func (b *bundle) plans(place string, there bool, differences []release.Differenc
 		case replace && replaceable(b.version):
 			plan.Action = Replace
 		default:
-			plan.Action = Refused
-			plan.Err = &ConflictError{
-				Provider: r.Provider, Version: r.Version, Place: place,
-				Differences: differences, Replaceable: replaceable(b.version),
-			}
+			plan.refuse(false)
 		}
 		plans = append(plans, plan)
 	}

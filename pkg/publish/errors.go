@@ -35,6 +35,8 @@ type ConflictError struct {
 	Differences []release.Difference
 	// Replaceable says that Options.Replace would allow it.
 	Replaceable bool
+	// Immutable says that the server lets nothing take the place of the release, not even once it is deleted.
+	Immutable bool
 }
 
 func (e *ConflictError) Error() string {
@@ -43,7 +45,10 @@ func (e *ConflictError) Error() string {
 		lines = append(lines, describe(d))
 	}
 	advice := "a published version is never changed: publish a new version"
-	if e.Replaceable {
+	switch {
+	case e.Immutable:
+		advice = "the release is immutable, and the server refuses its tag for ever, even once the release is deleted: publish a new version"
+	case e.Replaceable:
 		advice = "publish a new version, or replace this one (--replace)"
 	}
 	return fmt.Sprintf("%s %s is published already in %s, with other bytes: %s; %s",

@@ -107,6 +107,17 @@ func (g *githubRepository) planBundle(ctx context.Context, b *bundle, there *git
 		}
 	}
 	plans := b.plans(g.place(b.version), true, differences, g.opts.Replace)
+	if len(differences) > 0 && replaceable(b.version) {
+		immutable, err := g.isImmutable(ctx, there.GetID())
+		if err != nil {
+			return nil, err
+		}
+		for i := range plans {
+			if immutable {
+				plans[i].refuse(true)
+			}
+		}
+	}
 	if len(differences) == len(b.files) && !slices.ContainsFunc(differences, func(d release.Difference) bool { return d.Kind != "extra" }) {
 		for i := range plans {
 			if plans[i].Err != nil {
@@ -115,6 +126,22 @@ func (g *githubRepository) planBundle(ctx context.Context, b *bundle, there *git
 		}
 	}
 	return plans, nil
+}
+
+// isImmutable says whether a release is immutable: GitHub refuses its tag for ever, even where the release is
+// deleted, so that nothing can take its place.
+// Source: GitHub docs, "Immutable releases"; "Get a release", the field immutable, which the library lacks.
+func (g *githubRepository) isImmutable(ctx context.Context, id int64) (bool, error) {
+	doing := "looking whether the release is immutable"
+	request, err := g.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/releases/%d", g.owner, g.name, id), nil)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", doing, err)
+	}
+	var answer struct {
+		Immutable bool `json:"immutable"`
+	}
+	resp, err := g.client.Do(ctx, request, &answer)
+	return answer.Immutable, g.failure(doing, resp, err)
 }
 
 // list returns all releases of the repository, drafts too where the token may see them. It may be

@@ -167,6 +167,39 @@ func TestGitHubConflictAndReplace(t *testing.T) {
 	}
 }
 
+// TestGitHubImmutable replaces a release that GitHub lets nobody replace: it stays as it is.
+func TestGitHubImmutable(t *testing.T) {
+	w := newGitHubWorld(t)
+	w.server.Immutable = true
+	old := someRelease(libvirt, "v0.2.0-rc.0", "old")
+	w.expect(old)
+	w.published(t, nil, old)
+	for _, plan := range []bool{true, false} {
+		n, opts := w.process(nil)
+		opts.Replace = true
+		target, err := Open(githubURL, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases := []*release.Release{someRelease(libvirt, "v0.2.0-rc.0", "new")}
+		if plan {
+			var p *Plan
+			if p, err = target.Plan(t.Context(), releases); err == nil {
+				err = p.Err()
+			}
+		} else {
+			_, err = target.Publish(t.Context(), releases)
+		}
+		var conflict *ConflictError
+		if !errors.As(err, &conflict) || !conflict.Immutable || !strings.Contains(err.Error(), "is immutable") || len(changesOf(n)) > 0 {
+			t.Errorf("plan %v: %v, %v", plan, err, changesOf(n))
+		}
+	}
+	if err := w.complete(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGitHubDrafts: a draft that people have prepared gives its notes; others are named.
 func TestGitHubDrafts(t *testing.T) {
 	w := newGitHubWorld(t)

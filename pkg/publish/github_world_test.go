@@ -136,7 +136,7 @@ func (w *githubWorld) complete() error {
 func withoutPipelines() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "GITHUB_") || strings.HasPrefix(name, "GITLAB_") || strings.HasPrefix(name, "CI_") {
+		if strings.HasPrefix(name, "GITHUB_") || strings.HasPrefix(name, "GH_") || strings.HasPrefix(name, "GITLAB_") || strings.HasPrefix(name, "CI_") {
 			_ = os.Unsetenv(name) // a name from the environment is one
 		}
 	}

@@ -48,6 +48,15 @@ type ReleasePlan struct {
 	Err error
 }
 
+// refuse makes it the plan of a release for which other bytes are published already.
+func (p *ReleasePlan) refuse(immutable bool) {
+	p.Action = Refused
+	p.Err = &ConflictError{
+		Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place,
+		Differences: p.Differences, Replaceable: !immutable && replaceable(p.Release.Version), Immutable: immutable,
+	}
+}
+
 // PagePlan is what would happen to a release that people look at.
 type PagePlan struct {
 	// Place is its URL.
