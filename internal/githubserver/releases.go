@@ -55,12 +55,15 @@ func (s *Server) oneRelease(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 	switch {
 	case len(parts) == 2 && parts[1] == "assets":
+		// A server that is behind does not know a new release: the real one was seen to answer 404.
 		seen := find(s.shown(), id)
+		if seen == nil {
+			fail(w, http.StatusNotFound, "Not Found")
+			return
+		}
 		var list []any
-		if seen != nil {
-			for _, a := range seen.Assets {
-				list = append(list, s.assetJSON(one, a))
-			}
+		for _, a := range seen.Assets {
+			list = append(list, s.assetJSON(one, a))
 		}
 		s.page(w, r, list)
 	case r.Method == http.MethodPatch:

@@ -87,6 +87,27 @@ func (g *githubRepository) listAssets(ctx context.Context, id int64) (map[string
 	return assets, nil
 }
 
+// draftAssets is listAssets for a draft of this run, which a server that is behind the others may not know yet.
+// The error is errGone where the draft was removed.
+func (g *githubRepository) draftAssets(ctx context.Context, draft int64) (map[string]githubAsset, error) {
+	var last error
+	for try := range stepTries {
+		if try > 0 {
+			if err := g.opts.remote.wait(ctx, pause(try-1)); err != nil {
+				return nil, err
+			}
+		}
+		assets, err := g.listAssets(ctx, draft)
+		if !hasStatus(err, http.StatusNotFound) {
+			return assets, err
+		}
+		if last = g.orGone(ctx, draft, err); errors.Is(last, errGone) {
+			break
+		}
+	}
+	return nil, last
+}
+
 // sameBytes says whether an asset has these bytes: by its digest, or, where there is none, by
 // downloading it.
 func (g *githubRepository) sameBytes(ctx context.Context, a githubAsset, data []byte) (bool, error) {
@@ -165,9 +186,9 @@ func (g *githubRepository) proveFilled(ctx context.Context, draft int64, files [
 				return err
 			}
 		}
-		assets, err := g.listAssets(ctx, draft)
+		assets, err := g.draftAssets(ctx, draft)
 		if err != nil {
-			return g.orGone(ctx, draft, err)
+			return err
 		}
 		wrong = ""
 		for _, f := range files {
@@ -252,7 +273,7 @@ func (g *githubRepository) uploadFatal(ctx context.Context, draft int64, err err
 
 // orGone returns errGone where the draft is not there any more, and the error otherwise.
 func (g *githubRepository) orGone(ctx context.Context, draft int64, err error) error {
-	if !hasStatus(err, http.StatusNotFound) {
+	if !hasStatus(err, http.StatusNotFound) || errors.Is(err, errGone) {
 		return err
 	}
 	for try := range 3 {
@@ -293,7 +314,7 @@ func mediaType(name string) string {
 // Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter",
 // which is to be removed before the file can be sent again.
 func (g *githubRepository) clear(ctx context.Context, draft int64, f release.File) (bool, error) {
-	assets, err := g.listAssets(ctx, draft)
+	assets, err := g.draftAssets(ctx, draft)
 	if err != nil {
 		return false, err
 	}
