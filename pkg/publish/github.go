@@ -84,15 +84,19 @@ func isGitHub(text string) bool {
 
 // newGitHubServer returns where the GitHub at a host is spoken to.
 // Source: GitHub docs, "Variables reference", GITHUB_API_URL and GITHUB_SERVER_URL; "Getting started
-// with the REST API" of GitHub Enterprise Server; "Upload a release asset".
+// with the REST API" of GitHub Enterprise Server and of GitHub Enterprise Cloud with data residency;
+// "Upload a release asset".
 func newGitHubServer(host string) (githubServer, error) {
 	server := githubServer{web: "https://" + clusterctlsGitHub}
 	api := "https://api." + clusterctlsGitHub
 	if own, err := url.Parse(githubWeb()); err == nil && strings.EqualFold(own.Host, host) {
 		server.web = githubWeb()
-		if given := os.Getenv("GITHUB_API_URL"); given != "" {
+		switch given := os.Getenv("GITHUB_API_URL"); {
+		case given != "":
 			api = given
-		} else if !strings.EqualFold(host, clusterctlsGitHub) {
+		case strings.HasSuffix(strings.ToLower(host), ".ghe.com"):
+			api = "https://api." + host
+		case !strings.EqualFold(host, clusterctlsGitHub):
 			api = server.web + "/api/v3"
 		}
 	}

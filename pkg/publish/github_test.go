@@ -308,6 +308,7 @@ func TestGitHubURLs(t *testing.T) {
 		{"https://ghe.example.com", "https://ghe.example.com/api/v3", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
 		{"https://ghe.example.com", "", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
 		{"https://acme.ghe.com", "https://api.acme.ghe.com", "https://acme.ghe.com/a/b", "https://api.acme.ghe.com/", "https://uploads.acme.ghe.com/"},
+		{"https://acme.ghe.com", "", "https://acme.ghe.com/a/b", "https://api.acme.ghe.com/", "https://uploads.acme.ghe.com/"},
 		{"https://ghe.example.com", "https://ghe.example.com/api/v3", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
 	} {
 		t.Setenv("GITHUB_SERVER_URL", test.server)
