@@ -16,7 +16,7 @@ import (
 // metadataFile is a metadata.yaml of the tree.
 type metadataFile struct {
 	path string
-	// parsed is nil where the file is none of clusterctl's.
+	// parsed is nil where clusterctl does not read the file as metadata.
 	parsed *metadata.File
 }
 

@@ -185,7 +185,7 @@ func (f *File) checkTags(tags []string) []Problem {
 			// Users of an old contract can't upgrade with today's clusterctl anyway, and tags don't tell
 			// contracts: so providers that drop series of an old contract are right.
 			p.ID, p.Severity = ProblemSeriesDropped, SeverityWarning
-			p.Message += ": its users can't upgrade; that is right only if its contract is none of " + strings.Join(supportedContracts, ", ")
+			p.Message += ": its users can't upgrade; that is right only if its contract is not one of " + strings.Join(supportedContracts, ", ")
 		}
 		problems = append(problems, p)
 	}

@@ -93,13 +93,13 @@ func TestCheck(t *testing.T) {
 		"the one before the newest was dropped": {
 			list("0.5 v1beta1"), []string{"v0.5.0", "v0.4.8", "v0.3.0"},
 			[]string{
-				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is none of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
+				"warning series-dropped 3: series v0.3 is missing, but v0.3.0 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.3.0 --contract v1beta1",
 				"error series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users, who have the newest or the one before, can't upgrade: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1",
 			},
 		},
 		"old ones were dropped": {
 			list("1.1 v1beta2", "1.0 v1beta1"), []string{"v0.4.8", "v1.0.0", "v1.1.0"},
-			[]string{"warning series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users can't upgrade; that is right only if its contract is none of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1"},
+			[]string{"warning series-dropped 3: series v0.4 is missing, but v0.4.8 is tagged: its users can't upgrade; that is right only if its contract is not one of v1beta1, v1beta2: add it with the contract that its CRDs carry: clusterctl release metadata add --version v0.4.8 --contract v1beta1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

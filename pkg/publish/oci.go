@@ -116,7 +116,7 @@ func ociCredential(host string, opts Options) (auth.CredentialFunc, error) {
 	}
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("reading the credentials of docker login: %w: mend the file, or set OCI_USERNAME and OCI_PASSWORD", err)
+		return nil, fmt.Errorf("reading the credentials of docker login: %w: correct the file, or set OCI_USERNAME and OCI_PASSWORD", err)
 	}
 	ofDocker := credentials.Credential(store)
 	return func(ctx context.Context, hostport string) (auth.Credential, error) {
