@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,39 @@ func TestPublish(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.blocks, blocks); diff != "" {
 				t.Errorf("blocks: want -, got +:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPublishLimits reads files with variables that stand for lines of YAML: a few of them are found, and a
+// file that has too many, or that is too large, is not searched for them.
+func TestPublishLimits(t *testing.T) {
+	blocks := func(count int) string {
+		var text strings.Builder
+		text.WriteString("a: b\n")
+		for i := range count {
+			fmt.Fprintf(&text, "${BLOCK%d}\n", i)
+		}
+		return text.String()
+	}
+	for name, tc := range map[string]struct {
+		text string
+		want int
+	}{
+		"a few":    {blocks(5), 5},
+		"too many": {blocks(100), -1},
+		"too large": {
+			blocks(5) + "text: " + strings.Repeat("x", 1<<18) + "\n", -1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			published, err := templates.Publish(release.File{Name: "cluster-template.yaml", Data: []byte(tc.text)})
+			switch {
+			case tc.want < 0 && err == nil:
+				t.Errorf("found %d blocks, want an error", len(published.Blocks))
+			case tc.want >= 0 && (err != nil || len(published.Blocks) != tc.want):
+				t.Errorf("want %d blocks: %+v, %v", tc.want, published, err)
 			}
 		})
 	}
