@@ -395,3 +395,18 @@ func TestParseChecksums(t *testing.T) {
 		}
 	}
 }
+
+// TestGitHubTokens takes the token from the variable of Actions, then from that of GitHub's own command.
+func TestGitHubTokens(t *testing.T) {
+	for name, test := range map[string]struct{ actions, own, want string }{
+		"both":      {githubSecret, "other", githubSecret},
+		"its own":   {"", githubSecret, githubSecret},
+		"no tokens": {"", "", ""},
+	} {
+		t.Setenv("GITHUB_TOKEN", test.actions)
+		t.Setenv("GH_TOKEN", test.own)
+		if token := open(t, githubURL, Options{}).(*githubRepository).token; token != test.want {
+			t.Errorf("%s: another token than wanted is taken", name)
+		}
+	}
+}
