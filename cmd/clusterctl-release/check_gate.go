@@ -77,7 +77,7 @@ func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*rele
 	if err := found.Write("text", stderr); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: mend them, or turn off what is right as it is in "+release.ConfigFile)
+	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: fix them, or turn off the findings that are right as they are in "+release.ConfigFile)
 	if from := upgradesWithErrors(found, previous); len(from) > 0 {
 		fmt.Fprintf(stderr, "--previous %s goes on without the checks of the upgrade from %s: its users then meet these errors in `clusterctl upgrade apply`, which may stop when the old manager is deleted and the new one is not installed yet\n",
 			publish.NoPrevious, strings.Join(from, " and "))

@@ -72,7 +72,7 @@ func (s *Subject) reportTopology(t *template, o object, class *template, report 
 	if err != nil {
 		finding := Finding{Place: o.place("spec", "topology"),
 			Message: "Cluster API can't make the objects of the Cluster: " + err.Error(),
-			Fix:     "mend the topology, or the class in " + class.Name}
+			Fix:     "correct the topology, or the class in " + class.Name}
 		if isGuess {
 			finding.Severity = Note
 			finding.Message = "what Cluster API makes of the Cluster could not be checked: the values that were made up for its variables do not fit the class"
