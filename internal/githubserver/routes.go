@@ -76,7 +76,9 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string, body [
 		if s.MovedTo != "" {
 			full = s.MovedTo
 		}
-		reply(w, http.StatusOK, map[string]any{"full_name": full, "private": s.Private, "archived": s.Archived})
+		reply(w, http.StatusOK, map[string]any{"full_name": full, "private": s.Private, "archived": s.Archived,
+			// Source: GitHub docs, "Get a repository", the response's permissions.
+			"permissions": map[string]bool{"pull": true, "push": may == writing}})
 	case parts[0] == "git" && len(parts) == 4 && parts[1] == "ref" && parts[2] == "tags":
 		s.ref(w, parts[3])
 	case parts[0] == "tags":

@@ -61,13 +61,3 @@ func ofVersion(releases []*release.Release, provider release.Provider, version s
 	}
 	return nil
 }
-
-// replaceable says whether a version may be published again with other bytes: those with a
-// pre-release part and 0.0.0, which nobody takes for final.
-func replaceable(text string) bool {
-	v, err := release.ParseVersion(text)
-	if err != nil {
-		return false
-	}
-	return v.PreRelease() != "" || v.Major() == 0 && v.Minor() == 0 && v.Patch() == 0
-}

@@ -1,10 +1,12 @@
 package publish
 
 import (
+	"slices"
 	"strings"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -52,21 +54,9 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 // newest says whether clusterctl would take this release, of those of the same provider, when it is
 // asked for no version: the highest final one, or the highest pre-release where there are only such.
 func newest(releases []*release.Release, r *release.Release) bool {
-	own, err := release.ParseVersion(r.Version)
-	if err != nil {
-		return false
-	}
-	for _, other := range releases {
-		v, err := release.ParseVersion(other.Version)
-		if other.Provider != r.Provider || err != nil {
-			continue
-		}
-		bothAlike := (own.PreRelease() == "") == (v.PreRelease() == "")
-		if bothAlike && own.LessThan(v) || !bothAlike && v.PreRelease() == "" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(releases, func(other *release.Release) bool {
+		return other.Provider == r.Provider && store.Newer(other.Version, r.Version)
+	})
 }
 
 // shellLine returns a command as a line for a POSIX shell.

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/drone/envsubst/v2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -20,19 +20,10 @@ import (
 const configFile = "clusterctl.yaml"
 
 // latest stands for a version in clusterctl's URL of a local repository: the newest that is there.
-const latest = "latest"
+const latest = store.Latest
 
 // providerEntry is an entry of the list "providers" in clusterctl's configuration.
-// Source: clusterctl configuration, "Provider repositories".
-type providerEntry struct {
-	Name string
-	URL  string
-	Type clusterctlv1.ProviderType
-}
-
-func (e providerEntry) String() string {
-	return fmt.Sprintf("%s (%s)", e.Name, e.Type)
-}
+type providerEntry = store.Entry
 
 // providerEntries returns the entries under which clusterctl finds releases in a local repository.
 //

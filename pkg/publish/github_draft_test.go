@@ -15,7 +15,10 @@ import (
 // made, however far the list is behind. What a publisher asked for is looked at here, and not what is
 // there in the end, where drafts too many have been removed.
 func TestGitHubDraftMadeOnce(t *testing.T) {
-	const making = http.MethodPost + " https://api.github.com/repos/acme/capl/releases"
+	const (
+		making     = http.MethodPost + " https://api.github.com/repos/acme/capl/releases"
+		draftLooks = 5
+	)
 	for fault, made := range map[wire.Fault]int{
 		// The server made it, and nobody heard of that.
 		wire.LostAnswer: 1, wire.CutAnswer: 1, wire.GatewayAfter: 1,

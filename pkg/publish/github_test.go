@@ -11,6 +11,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -45,7 +46,8 @@ func TestGitHubPublish(t *testing.T) {
 	if made := changesOf(n); len(made) > 0 {
 		t.Errorf("a plan changed something: %v", made)
 	}
-	want := "to https://github.com/acme/capl\n  create     infrastructure-libvirt v0.1.0, 3 files\n"
+	want := "to https://github.com/acme/capl\n  create     infrastructure-libvirt v0.1.0, 3 files\n" +
+		"             the commit " + someCommit + " is tagged v0.1.0\n             it becomes the latest release\n"
 	if diff := cmp.Diff(want, plan.String()); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)
 	}
@@ -200,23 +202,6 @@ func TestGitHubImmutable(t *testing.T) {
 	}
 }
 
-// TestGitHubDrafts: a draft that people have prepared gives its notes; others are named.
-func TestGitHubDrafts(t *testing.T) {
-	w := newGitHubWorld(t)
-	w.server.Add(githubserver.Release{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true})
-	w.server.Add(githubserver.Release{Tag: "untagged-1", Name: "v0.1.0", Draft: true, Assets: []*githubserver.Asset{{Name: "program", Data: []byte("x")}}})
-	r := someRelease(libvirt, "v0.1.0", "")
-	result := w.published(t, nil, r)
-	releases := w.server.Releases()
-	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "another draft for v0.1.0") || len(releases) != 2 {
-		t.Errorf("warnings %q, releases %v", result.Warnings, releases)
-	}
-	public := releases[len(releases)-1]
-	if public.Draft || public.Name != "The first" || public.Body != "Words of ours" {
-		t.Errorf("published %+v", public)
-	}
-}
-
 // TestGitHubTagWarnings: tags without a complete release, of which clusterctl takes the newest of a series.
 func TestGitHubTagWarnings(t *testing.T) {
 	w := newGitHubWorld(t)
@@ -259,7 +244,6 @@ func TestGitHubErrors(t *testing.T) {
 		"tag elsewhere":     {func(w *githubWorld, _ *Options) { w.server.Tag("v0.1.0", strings.Repeat("b", 40)) }, r, "is of the commit bbb"},
 		"names and sizes":   {nil, odd, `GitHub changes the name "a b.txt"`},
 		"an empty file":     {nil, odd, "empty.txt is empty"},
-		"made public early": {func(w *githubWorld, _ *Options) { w.server.Add(githubserver.Release{Tag: "v0.1.0"}) }, r, "make it a draft again"},
 		"half a release": {func(w *githubWorld, _ *Options) {
 			w.server.Add(githubserver.Release{Tag: "v0.1.0", Assets: []*githubserver.Asset{{Name: "metadata.yaml", Data: []byte(metadata)}}})
 		}, r, "infrastructure-components.yaml is only in the new one"},
@@ -300,31 +284,6 @@ func TestGitHubURLs(t *testing.T) {
 		_, err := Open(text, Options{TokenFile: token})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
 			t.Errorf("%s: want %q, got %v", text, want, err)
-		}
-	}
-	for _, test := range []struct{ server, api, url, wantAPI, wantUploads string }{
-		{"", "", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
-		{"https://github.com", "https://api.github.com", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
-		{"https://ghe.example.com", "https://ghe.example.com/api/v3", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
-		{"https://ghe.example.com", "", "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3/", "https://ghe.example.com/api/uploads/"},
-		{"https://acme.ghe.com", "https://api.acme.ghe.com", "https://acme.ghe.com/a/b", "https://api.acme.ghe.com/", "https://uploads.acme.ghe.com/"},
-		{"https://acme.ghe.com", "", "https://acme.ghe.com/a/b", "https://api.acme.ghe.com/", "https://uploads.acme.ghe.com/"},
-		{"https://ghe.example.com", "https://ghe.example.com/api/v3", githubURL, "https://api.github.com/", "https://uploads.github.com/"},
-	} {
-		t.Setenv("GITHUB_SERVER_URL", test.server)
-		t.Setenv("GITHUB_API_URL", test.api)
-		t.Setenv("GITHUB_TOKEN", githubSecret)
-		p, err := Open(test.url, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := p.(*githubRepository)
-		if g.server.api.String() != test.wantAPI || g.server.uploads.String() != test.wantUploads {
-			t.Errorf("%s on %s: %s, %s", test.url, test.server, g.server.api, g.server.uploads)
-		}
-		// The token of one server is not for another.
-		if own := !strings.Contains(test.server, "ghe") || !strings.HasPrefix(test.url, "https://github.com"); (g.token != "") != own {
-			t.Errorf("%s on %s: has a token: %v", test.url, test.server, g.token != "")
 		}
 	}
 }
@@ -384,29 +343,14 @@ func someLabelled(version string) *release.Release {
 
 func TestParseChecksums(t *testing.T) {
 	r := someRelease(libvirt, "v0.1.0", "")
-	sums, err := parseChecksums(checksums(r.Files).Data)
-	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != digest([]byte(metadata)) {
+	sums, err := store.ParseChecksums((&store.Version{Files: r.Files}).Checksums().Data)
+	if err != nil || len(sums) != 3 || sums[release.MetadataFile] != store.Digest([]byte(metadata)) {
 		t.Errorf("%v, %v", sums, err)
 	}
 	sum := strings.Repeat("a", 64)
 	for text, want := range map[string]string{"x": ":1:", sum + "  a\n" + sum + "  a\n": "a is there twice", sum + "  ../a\n": ":1:", sum[1:] + "  a\n": ":1:"} {
-		if _, err := parseChecksums([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := store.ParseChecksums([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: want %q, got %v", text, want, err)
-		}
-	}
-}
-
-// TestGitHubTokens takes the token from the variable of Actions, then from that of GitHub's own command.
-func TestGitHubTokens(t *testing.T) {
-	for name, test := range map[string]struct{ actions, own, want string }{
-		"both":      {githubSecret, "other", githubSecret},
-		"its own":   {"", githubSecret, githubSecret},
-		"no tokens": {"", "", ""},
-	} {
-		t.Setenv("GITHUB_TOKEN", test.actions)
-		t.Setenv("GH_TOKEN", test.own)
-		if token := open(t, githubURL, Options{}).(*githubRepository).token; token != test.want {
-			t.Errorf("%s: another token than wanted is taken", name)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -45,18 +47,18 @@ func newGitHubWorld(t testing.TB) *githubWorld {
 
 // expect makes the observer look for a complete version of these releases.
 func (w *githubWorld) expect(releases ...*release.Release) {
-	all, err := bundles(releases)
+	all, err := store.Versions(releases)
 	if err != nil {
 		panic(err)
 	}
 	for _, b := range all {
-		w.want[b.version] = map[string]string{}
-		beside, err := madeFiles(b, source{githubURL, someCommit}, Options{})
+		w.want[b.Number] = map[string]string{}
+		beside, err := madeFiles(b, store.Source{Repository: githubURL, Commit: someCommit}, Options{})
 		if err != nil {
 			panic(err)
 		}
-		for _, f := range append(slices.Clone(b.files), beside...) {
-			w.want[b.version][f.Name] = digest(f.Data)
+		for _, f := range append(slices.Clone(b.Files), beside...) {
+			w.want[b.Number][f.Name] = store.Digest(f.Data)
 		}
 	}
 }
@@ -70,7 +72,7 @@ func (w *githubWorld) observe() {
 		}
 		got := map[string]string{}
 		for name, data := range files {
-			got[name] = digest(data)
+			got[name] = store.Digest(data)
 		}
 		if maps.Equal(want, got) {
 			w.sees()
@@ -87,8 +89,8 @@ func (w *githubWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Secret: githubSecret, SecretHeader: "Authorization", SecretHosts: []string{githubserver.APIHost, githubserver.UploadsHost},
 	}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit, Progress: w.tell,
-		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloads(n, func(url, name string) string {
+		TokenFile: w.token, Commit: someCommit, Progress: w.tell, Report: w.tell,
+		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now, ReadFile: downloads(n, func(url, name string) string {
 			version := strings.Split(strings.TrimPrefix(url, githubURL+"/releases/"), "/")[0]
 			return githubURL + "/releases/download/" + version + "/" + name
 		})},
@@ -100,6 +102,16 @@ func (w *githubWorld) do(ctx context.Context, n *wire.Network, opts Options, rel
 	return w.publish(ctx, githubURL, []string{githubSecret}, n, opts, releases...)
 }
 
+// public returns what clusterctl's users get for a version.
+func (w *githubWorld) public(version string) (map[string]string, bool) {
+	published, ok := w.server.Public(version)
+	files := map[string]string{}
+	for name, data := range published {
+		files[name] = store.Digest(data)
+	}
+	return files, ok
+}
+
 // complete says what is wrong with the end: one public release a version, complete, and no draft.
 func (w *githubWorld) complete() error {
 	var problems []error
@@ -109,12 +121,12 @@ func (w *githubWorld) complete() error {
 		if r.Draft {
 			problems = append(problems, fmt.Errorf("the draft %d of %s is left", r.ID, r.Tag))
 		}
-		if strings.Contains(r.Body, draftMark) {
+		if strings.Contains(r.Body, "<!--") {
 			problems = append(problems, fmt.Errorf("the text of %s is %q", r.Tag, r.Body))
 		}
 		names := map[string]bool{}
 		for _, a := range r.Assets {
-			if names[a.Name] || a.State != uploadedState {
+			if names[a.Name] || a.State != "uploaded" {
 				problems = append(problems, fmt.Errorf("%s has %s twice, or in the state %s", r.Tag, a.Name, a.State))
 			}
 			names[a.Name] = true

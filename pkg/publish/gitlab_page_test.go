@@ -233,7 +233,7 @@ func TestGitLabReleaseKilledAtEachRequest(t *testing.T) {
 
 // TestGitLabDeployToken: it sends and reads files, in its own header, and lists nothing.
 func TestGitLabDeployToken(t *testing.T) {
-	const secret = deployPrefix + "TopSecretOfTheTests"
+	const secret = "gldt-" + "TopSecretOfTheTests"
 	w := newGitLabWorld(t)
 	w.want = someLabelled("v0.1.0")
 	n, opts := w.process(nil)
@@ -243,8 +243,8 @@ func TestGitLabDeployToken(t *testing.T) {
 	w.server.DeployToken, w.server.Private = secret, true
 	write(t, w.token, secret)
 	n, opts = w.process(nil)
-	n.Secret, n.SecretHeader = secret, deployHeader
-	opts.remote.readFile = nil
+	n.Secret, n.SecretHeader = secret, "Deploy-Token"
+	opts.Network.ReadFile = nil
 	for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0"} {
 		releases, err := ReadWith(t.Context(), location, opts)
 		if err != nil || len(releases) != 1 || len(w.want.Differences(releases[0])) > 0 {
@@ -268,5 +268,46 @@ func TestGitLabDeployToken(t *testing.T) {
 	}
 	if _, err := ReadWith(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
 		t.Errorf("a version that is not there: %v", err)
+	}
+}
+
+// TestGitLabPageAnswers: a request that the server does not understand is not sent again and again, and
+// servers that answer 403 for a release that is not there get one.
+func TestGitLabPageAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		method string
+		status int
+		want   string
+		most   int
+	}{
+		"a bad request": {http.MethodPost, http.StatusBadRequest, "making the release v0.1.0 of the project", 2},
+		"old servers":   {http.MethodGet, http.StatusForbidden, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitLabWorld(t)
+			w.want = someRelease(libvirt, "v0.1.0", "")
+			made := false
+			answered := 0
+			result, _, err := w.page(t, nil, func(o *Options) {
+				network := o.Network.Transport.(*wire.Network)
+				inner := network.Hosts[gitlabserver.Host]
+				network.Hosts[gitlabserver.Host] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+					isPage := strings.Contains(r.URL.Path, "/releases")
+					if isPage && r.Method == test.method && !made {
+						answered++
+						out.WriteHeader(test.status)
+						return
+					}
+					made = made || isPage && r.Method == http.MethodPost
+					inner.ServeHTTP(out, r)
+				})
+			}, w.want)
+			if test.want == "" && (err != nil || len(w.server.Releases()) != 1) || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v, %v", result, err)
+			}
+			if test.want != "" && answered > test.most {
+				t.Errorf("it was asked for %d times", answered)
+			}
+		})
 	}
 }

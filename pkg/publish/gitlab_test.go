@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -68,8 +67,8 @@ func (w *gitlabWorld) process(fault func(int, *http.Request) wire.Fault) (*wire.
 		Secret: gitlabSecret, SecretHeader: "Private-Token", SecretHosts: []string{gitlabserver.Host},
 	}
 	return n, Options{
-		TokenFile: w.token, Commit: someCommit, Progress: w.tell,
-		remote: remote{transport: n, sleep: w.clock.Sleep, now: w.clock.Now, readFile: downloads(n, func(url, _ string) string { return url })},
+		TokenFile: w.token, Commit: someCommit, Progress: w.tell, Report: w.tell,
+		Network: transport.Network{Transport: n, Sleep: w.clock.Sleep, Now: w.clock.Now, ReadFile: downloads(n, func(url, _ string) string { return url })},
 	}
 }
 
@@ -78,19 +77,32 @@ func (w *gitlabWorld) do(ctx context.Context, n *wire.Network, opts Options, rel
 	return w.publish(ctx, gitlabURL, []string{gitlabSecret}, n, opts, releases...)
 }
 
+// expect makes the observer look for a complete version of a release.
+func (w *gitlabWorld) expect(releases ...*release.Release) { w.want = releases[0] }
+
+// public returns what clusterctl's users get for a version.
+func (w *gitlabWorld) public(version string) (map[string]string, bool) {
+	files := map[string]string{}
+	for name, data := range w.server.Public("capl", version) {
+		files[name] = store.Digest(data)
+	}
+	_, ok := files[release.MetadataFile]
+	return files, ok
+}
+
 // complete says what is wrong with the end: each file once, and nothing else.
 func (w *gitlabWorld) complete() error {
 	var want []string
-	all, err := bundles([]*release.Release{w.want})
+	all, err := store.Versions([]*release.Release{w.want})
 	if err != nil {
 		return err
 	}
-	beside, err := madeFiles(all[0], source{"https://gitlab.example.com/acme/capl", someCommit}, Options{})
+	beside, err := madeFiles(all[0], store.Source{Repository: "https://gitlab.example.com/acme/capl", Commit: someCommit}, Options{})
 	if err != nil {
 		return err
 	}
 	for _, f := range append(slices.Clone(w.want.Files), beside...) {
-		want = append(want, f.Name+" "+digest(f.Data))
+		want = append(want, f.Name+" "+store.Digest(f.Data))
 	}
 	got := w.server.Files("capl", w.want.Version)
 	slices.Sort(want)
@@ -158,123 +170,6 @@ func TestGitLabPublish(t *testing.T) {
 				t.Errorf("%s: %v, %v", location, releases, err)
 			}
 		}
-	}
-}
-
-func TestGitLabKilledAtEachRequest(t *testing.T) {
-	r := someRelease(libvirt, "v0.1.0", "")
-	clean := newGitLabWorld(t)
-	n, opts := clean.process(nil)
-	if _, err := clean.do(t.Context(), n, opts, r); err != nil {
-		t.Fatal(err)
-	}
-	for number := range n.Requests() {
-		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
-			for _, refuse := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d %s duplicates refused %v", number, kill, refuse), func(t *testing.T) {
-					t.Parallel()
-					w := newGitLabWorld(t)
-					w.want, w.server.RefuseDuplicates = r, refuse
-					n, opts := w.process(func(at int, _ *http.Request) wire.Fault {
-						if at == number {
-							return kill
-						}
-						return wire.None
-					})
-					if _, err := w.do(t.Context(), n, opts, r); !n.Dead() {
-						t.Fatalf("it was not killed: %v", err)
-					}
-					n, opts = w.process(nil)
-					if _, err := w.do(t.Context(), n, opts, r); err != nil {
-						t.Fatalf("the re-run: %v", err)
-					}
-					if err := w.complete(); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		}
-	}
-}
-
-func TestGitLabRandomFaults(t *testing.T) {
-	faults := []wire.Fault{
-		wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable,
-		wire.Limited, wire.KilledBefore, wire.KilledAfter, wire.KilledAmid,
-	}
-	r := someRelease(libvirt, "v0.1.0", "")
-	for seed := range uint64(1000) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			w := newGitLabWorld(t)
-			w.want, w.server.RefuseDuplicates, w.server.PageSize, w.server.Redirect = r, seed%2 == 0, int(seed%3), seed%5 == 0
-			for round := range uint64(3) {
-				some := faults
-				if seed%4 < 2 {
-					some = faults[:len(faults)-3] // nobody is killed
-				}
-				n, opts := w.process(atRandom(seed*10+round, int(20+seed%300), some))
-				_, _ = w.do(t.Context(), n, opts, r) // it may fail
-				if err := w.whole(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n, opts := w.process(nil)
-			if _, err := w.do(t.Context(), n, opts, r); err != nil {
-				t.Fatalf("the run without faults: %v", err)
-			}
-			if err := w.complete(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestGitLabTwoPublishers(t *testing.T) {
-	for seed := range uint64(200) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			w := newGitLabWorld(t)
-			w.server.RefuseDuplicates = seed%3 == 0
-			releases := []*release.Release{someRelease(libvirt, "v0.1.0", "one"), someRelease(libvirt, "v0.1.0", "one")}
-			same := seed%2 == 0
-			if same {
-				w.want = releases[0]
-			} else {
-				releases[1] = someRelease(libvirt, "v0.1.0", "two")
-			}
-			errs := make([]error, 2)
-			var running sync.WaitGroup
-			for i, r := range releases {
-				random := rand.New(rand.NewPCG(seed, uint64(i)))
-				n, opts := w.process(atRandom(seed*2+uint64(i), int(seed%4)*20, []wire.Fault{wire.LostAnswer, wire.GatewayAfter, wire.CutRequest}))
-				n.Pace = func() { // requests come one after the other here
-					for range random.IntN(40) {
-						runtime.Gosched()
-					}
-				}
-				running.Go(func() { _, errs[i] = w.do(t.Context(), n, opts, r) })
-			}
-			running.Wait()
-			if same {
-				if err := errors.Join(errs...); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				var conflict *ConflictError
-				loser := 0
-				if errs[0] == nil {
-					loser = 1
-				}
-				if errs[1-loser] != nil || !errors.As(errs[loser], &conflict) {
-					t.Fatalf("want one winner and one conflict, got: %v; %v", errs[0], errs[1])
-				}
-				w.want = releases[1-loser]
-			}
-			if err := w.complete(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 
@@ -365,11 +260,11 @@ func TestGitLabJobToken(t *testing.T) {
 		t.Error(err)
 	}
 	// From a file, it is known by its prefix.
-	const prefixed = jobPrefix + "TopSecretOfTheTests"
+	const prefixed = "glcbt-" + "TopSecretOfTheTests"
 	w.server.JobToken = prefixed
 	write(t, w.token, prefixed)
 	n, opts = w.process(nil)
-	n.Secret, n.SecretHeader = prefixed, jobHeader
+	n.Secret, n.SecretHeader = prefixed, "Job-Token"
 	if _, err := w.do(t.Context(), n, opts, w.want); err != nil {
 		t.Errorf("from a file: %v", err)
 	}
@@ -388,7 +283,7 @@ func TestGitLabURLs(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://gitlab.example.com/api/v4/projects/42/packages/generic":          "is no package on GitLab",
 		"https://gitlab.example.com/api/v4/projects/acme/capl/packages/generic/x": "is no package on GitLab",
-		"https://gitlab.example.com/api/v4/projects/42/packages/generic/x/v1/f":   "is more than a package",
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic/x/v1/f":   "is more than a repository",
 		"https://a:pw@gitlab.example.com/api/v4/projects/42/packages/generic/x":   "has a user or password in it",
 		"http://gitlab.example.com/api/v4/projects/42/packages/generic/x":         "is no place to publish to",
 		"https://gitlab.example.com/api/v4/projects/42/packages/generic/a%20b":    "is no package on GitLab",
@@ -397,5 +292,35 @@ func TestGitLabURLs(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
 			t.Errorf("%s: want %q, got %v", text, want, err)
 		}
+	}
+}
+
+// TestGitLabReplaceRefused: where the last file of a version that replaces another is refused, the one
+// that was there is public again, and the error says so.
+func TestGitLabReplaceRefused(t *testing.T) {
+	w := newGitLabWorld(t)
+	old := someRelease(libvirt, "v0.1.0-rc.0", "old")
+	n, opts := w.process(nil)
+	if _, err := w.do(t.Context(), n, opts, old); err != nil {
+		t.Fatal(err)
+	}
+	n, opts = w.process(nil)
+	opts.Replace = true
+	inner, refused := n.Hosts[gitlabserver.Host], false
+	n.Hosts[gitlabserver.Host] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/metadata.yaml") && !refused {
+			refused = true
+			out.WriteHeader(http.StatusForbidden)
+			return
+		}
+		inner.ServeHTTP(out, r)
+	})
+	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "new"))
+	if err == nil || !strings.Contains(err.Error(), "the version that was there is public again") {
+		t.Errorf("got %v", err)
+	}
+	w.want = old
+	if err := w.complete(); err != nil {
+		t.Error(err)
 	}
 }

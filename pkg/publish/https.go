@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -52,13 +56,16 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) 
 	if _, err := release.ParseVersion(version); err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
-	folder := &webFolder{url: *u, client: newClient(credential{}, opts.remote)}
+	folder := &webFolder{url: *u, client: transport.New(transport.Options{Network: opts.Network, Report: opts.Report}).HTTP}
 	folder.url.Path, folder.url.RawPath = path.Dir(u.Path), ""
-	names, err := namesBySums(ctx, file, folder.download)
+	there, err := store.Unlisted(ctx, version, folder.download)
 	if err != nil {
 		return nil, err
 	}
-	f, err := fetchFiles(ctx, fetched{version: version, names: names, componentsFile: file, provider: &provider, read: folder.download})
+	if _, ok := there.Files[file]; !ok {
+		return nil, fmt.Errorf("%w: there is no %s", release.ErrNoRelease, text)
+	}
+	f, err := fetchFiles(ctx, fetched{version: version, names: slices.Collect(maps.Keys(there.Files)), componentsFile: file, provider: &provider, read: folder.download})
 	f.note = fmt.Sprintf("clusterctl reads nothing from %s, as it is neither GitHub nor GitLab: its users need the release in a local repository (clusterctl release fetch, then publish)", u.Host)
 	return []found{f}, err
 }
@@ -83,11 +90,11 @@ func (w *webFolder) download(ctx context.Context, name string) ([]byte, error) {
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return nil, &serviceError{doing: doing, err: err}
+		return nil, &transport.ServiceError{Doing: doing, Err: err}
 	}
 	defer func() { _ = resp.Body.Close() }() // it is in memory
 	if resp.StatusCode != http.StatusOK {
-		return nil, answered(doing, resp, fmt.Errorf("%s: %s", at, resp.Status), nil)
+		return nil, transport.Answered(doing, resp, fmt.Errorf("%s: %s", at, resp.Status), nil)
 	}
 	return io.ReadAll(resp.Body)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -19,7 +21,7 @@ func webServer(t *testing.T, root string) Options {
 	t.Helper()
 	clock := wire.NewClock()
 	n := &wire.Network{Clock: clock, Hosts: map[string]http.Handler{webHost: http.StripPrefix("/capi", http.FileServer(http.Dir(root)))}}
-	return Options{remote: remote{transport: n, sleep: clock.Sleep, now: clock.Now}}
+	return Options{Network: transport.Network{Transport: n, Sleep: clock.Sleep, Now: clock.Now}}
 }
 
 // TestHTTPS reads a local repository that a web server shows.
@@ -28,7 +30,7 @@ func TestHTTPS(t *testing.T) {
 	plain, summed := someRelease(libvirt, "v0.1.0", ""), someLabelled("v0.2.0")
 	publish(t, root, Options{}, plain, summed)
 	folder := filepath.Join(root, "infrastructure-libvirt", "v0.2.0")
-	if err := os.WriteFile(filepath.Join(folder, ChecksumsFile), checksums(summed.Files).Data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, ChecksumsFile), (&store.Version{Files: summed.Files}).Checksums().Data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	opts := webServer(t, root)

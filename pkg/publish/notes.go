@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -29,21 +30,21 @@ func (o Options) checkNotes() error {
 	return nil
 }
 
-// notes returns the text of a bundle's release: the user's or, where there is none, what changed since
+// notes returns the text of a version's release: the user's or, where there is none, what changed since
 // the release before. Where that can't be said the text is empty, which the user is told, with a
 // warning unless this is the first release: nothing is held up for notes.
-func (o Options) notes(ctx context.Context, b *bundle, from history) (text, warning string) {
+func (o Options) notes(ctx context.Context, v *store.Version, from history) (text, warning string) {
 	if o.Notes != "" || o.NotesFrom == NoNotes {
 		return o.Notes, ""
 	}
-	o.tell("making the notes of " + b.version)
-	text, err := o.makeNotes(ctx, b, from)
+	o.tell("making the notes of " + v.Number)
+	text, err := o.makeNotes(ctx, v, from)
 	if errors.Is(err, errNoneBefore) && o.NotesFrom == "" {
-		o.tell(fmt.Sprintf("%s has no notes: %v", b.version, err))
+		o.tell(fmt.Sprintf("%s has no notes: %v", v.Number, err))
 		return "", ""
 	}
 	if err != nil {
-		return "", fmt.Sprintf("%s has no notes, as it could not be compared with the release before: %v", b.version, err)
+		return "", fmt.Sprintf("%s has no notes, as it could not be compared with the release before: %v", v.Number, err)
 	}
 	return text, ""
 }
@@ -51,18 +52,18 @@ func (o Options) notes(ctx context.Context, b *bundle, from history) (text, warn
 // errNoneBefore says that there is nothing that notes could be made against.
 var errNoneBefore = errors.New("there is no release of these providers before it")
 
-// makeNotes compares a bundle with the release before.
-func (o Options) makeNotes(ctx context.Context, b *bundle, from history) (string, error) {
+// makeNotes compares a version with the release before.
+func (o Options) makeNotes(ctx context.Context, v *store.Version, from history) (string, error) {
 	location := o.NotesFrom
 	if location == "" && o.Previous != NoPrevious {
 		location = o.Previous
 	}
-	previous, err := o.previous(ctx, location, b.releases, from)
+	previous, err := o.previous(ctx, location, v.Releases, from)
 	if err != nil {
 		return "", err
 	}
 	before := slices.DeleteFunc(previous, func(r *release.Release) bool { return r == nil })
-	differences, err := compare.Sets(before, b.releases)
+	differences, err := compare.Sets(before, v.Releases)
 	if err != nil {
 		return "", err
 	}

@@ -25,6 +25,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -97,8 +98,8 @@ func asOperator(t *testing.T, host, name, version string) map[string]string {
 // TestOCI publishes to a real registry.
 func TestOCI(t *testing.T) {
 	host := startRegistry(t)
-	place := ociScheme + host + "/acme/capl"
-	quick := Options{Commit: someCommit, remote: remote{sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	place := "oci://" + host + "/acme/capl"
+	quick := Options{Commit: someCommit, Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
 	second, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
 	if err != nil {
@@ -153,36 +154,10 @@ func TestOCI(t *testing.T) {
 			}
 		}
 	}
-	for location, want := range map[string]string{place + ":v0.9.0": "there is no ", place: "write " + place + ":VERSION"} {
+	for location, want := range map[string]string{place + ":v0.9.0": "no release v0.9.0", place: "write " + place + ":VERSION"} {
 		if _, err := ReadWith(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", location, want, err)
 		}
-	}
-}
-
-// TestOCIAliasesAreNotCompared looks at a version that was published with fewer names for its files.
-func TestOCIAliasesAreNotCompared(t *testing.T) {
-	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
-	r, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := bundles([]*release.Release{r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, _, err := newOCI("oci://registry.example.com/acme/capl", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	older := layers(&bundle{version: "v0.1.0"}, all[0].files)
-	if plans := o.planBundle(all[0], ocispec.Manifest{Layers: older}, true); plans[0].Action != Unchanged {
-		t.Errorf("a version without the operator's names: %+v", plans[0])
-	}
-	all[0].releases[0].Files[0].Data = []byte("kind: Other\n")
-	full := append(older, ocispec.Descriptor{Digest: "sha256:0", Annotations: map[string]string{ocispec.AnnotationTitle: "control-plane-kubeadm-v0.1.0-components.yaml"}})
-	if plans := o.planBundle(all[0], ocispec.Manifest{Layers: full}, true); plans[0].Action != Refused {
-		t.Errorf("a version with other components under the operator's name: %+v", plans[0])
 	}
 }
 
@@ -212,7 +187,7 @@ func TestOCICredentials(t *testing.T) {
 		logins = nil
 		write(t, filepath.Join(docker, "config.json"), tc.config)
 		t.Setenv("OCI_PASSWORD", tc.password)
-		_, err := open(t, ociScheme+host+"/acme/capl", Options{}).Plan(t.Context(), []*release.Release{someLabelled("v0.1.0")})
+		_, err := open(t, "oci://"+host+"/acme/capl", Options{}).Plan(t.Context(), []*release.Release{someLabelled("v0.1.0")})
 		if tc.want == "" {
 			if err == nil || len(logins) > 0 {
 				t.Errorf("%s: the registry was sent %q: %v", name, logins, err)
@@ -225,18 +200,8 @@ func TestOCICredentials(t *testing.T) {
 	}
 	write(t, filepath.Join(docker, "config.json"), "{")
 	t.Setenv("OCI_PASSWORD", "")
-	if _, err := Open(ociScheme+host+"/acme/capl", Options{}); err == nil || !strings.Contains(err.Error(), "docker login") {
+	if _, err := Open("oci://"+host+"/acme/capl", Options{}); err == nil || !strings.Contains(err.Error(), "docker login") {
 		t.Errorf("a configuration that can't be read: %v", err)
-	}
-}
-
-// TestOCILoopback opens registries of this machine, which are spoken to without TLS, and others.
-func TestOCILoopback(t *testing.T) {
-	for host, plain := range map[string]bool{"[::1]:5000": true, "127.0.0.1:5000": true, "localhost": true, "[2001:db8::1]:5000": false, "registry.example.com": false} {
-		o, _, err := newOCI(ociScheme+host+"/acme/capl", Options{})
-		if err != nil || o.repository.PlainHTTP != plain {
-			t.Errorf("%s: %v, want plain HTTP %v", host, err, plain)
-		}
 	}
 }
 
@@ -245,7 +210,7 @@ func TestOCIURLs(t *testing.T) {
 		"oci://registry.example.com":          "is no repository",
 		"oci://registry.example.com/UPPER":    "is no repository",
 		"oci://me:pw@registry.example.com/a":  "has an @ in it",
-		"oci://registry.example.com/a:v0.1.0": "names a version",
+		"oci://registry.example.com/a:v0.1.0": "is more than a repository",
 	} {
 		_, err := Open(text, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
@@ -256,4 +221,34 @@ func TestOCIURLs(t *testing.T) {
 	if _, err := open(t, "oci://registry.example.com:5000/a/b", Options{}).Plan(t.Context(), []*release.Release{plus}); err == nil || !strings.Contains(err.Error(), "can't be a tag") {
 		t.Errorf("a version with build metadata: %v", err)
 	}
+}
+
+// TestOCISlow publishes to a registry that takes longer to answer than two publishers can be told apart
+// in: it works, and a warning says what is not known.
+func TestOCISlow(t *testing.T) {
+	slow := &slowTags{base: http.DefaultTransport, tags: 2}
+	place := "oci://" + startRegistry(t) + "/acme/capl"
+	opts := Options{Network: transport.Network{Transport: slow, Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	result := publish(t, place, opts, someLabelled("v0.1.0"))
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the registry took more than 2s to answer") {
+		t.Errorf("the warnings are %q", result.Warnings)
+	}
+	if slow.cut == 0 {
+		t.Error("no request took too long")
+	}
+}
+
+// slowTags lets requests whose time is short run into its end, the first few of them.
+type slowTags struct {
+	base      http.RoundTripper
+	tags, cut int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *slowTags) RoundTrip(r *http.Request) (*http.Response, error) {
+	if end, ok := r.Context().Deadline(); ok && time.Until(end) < 5*time.Second && s.cut < s.tags {
+		s.cut++
+		return nil, context.DeadlineExceeded
+	}
+	return s.base.RoundTrip(r)
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -42,6 +43,8 @@ type ReleasePlan struct {
 	Place string
 	// Action is Create, Unchanged, Replace or Refused.
 	Action Action
+	// Details say what publishing means for the server beside the files, such as a tag, a line each.
+	Details []string
 	// Differences compare what is published (first) with the release (second), for Replace and Refused.
 	Differences []release.Difference
 	// Err says why the release is refused.
@@ -53,7 +56,7 @@ func (p *ReleasePlan) refuse(immutable bool) {
 	p.Action = Refused
 	p.Err = &ConflictError{
 		Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place,
-		Differences: p.Differences, Replaceable: !immutable && replaceable(p.Release.Version), Immutable: immutable,
+		Differences: p.Differences, Replaceable: !immutable && store.Replaceable(p.Release.Version), Immutable: immutable,
 	}
 }
 
@@ -113,6 +116,9 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&b, "to %s\n", p.Target)
 	for _, r := range p.Releases {
 		fmt.Fprintf(&b, "  %-9s  %s, %s\n", r.Action, r.Release, count(len(r.Release.Files), "file"))
+		for _, detail := range r.Details {
+			fmt.Fprintf(&b, "             %s\n", detail)
+		}
 		for _, d := range r.Differences {
 			fmt.Fprintf(&b, "             %s\n", describe(d))
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -173,10 +174,10 @@ func (o Options) checkedAgainst(ctx context.Context, releases []*release.Release
 func versionBefore(versions []string, version string) string {
 	before := ""
 	for _, v := range versions {
-		if _, err := release.ParseVersion(v); err != nil || stable(version) && !stable(v) || compareVersions(v, version) >= 0 {
+		if _, err := release.ParseVersion(v); err != nil || store.Stable(version) && !store.Stable(v) || store.Compare(v, version) >= 0 {
 			continue
 		}
-		if before == "" || compareVersions(v, before) > 0 {
+		if before == "" || store.Compare(v, before) > 0 {
 			before = v
 		}
 	}

@@ -16,12 +16,15 @@ import (
 	"os"
 	"slices"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ProvenanceFile is what lies beside the files of a release where its source is known: an in-toto
-// statement of where they come from, in an envelope with a signature where a key was given.
-const ProvenanceFile = "provenance.intoto.jsonl"
+// The files that lie beside those of a release on a server.
+const (
+	ProvenanceFile = store.ProvenanceFile
+	ChecksumsFile  = store.ChecksumsFile
+)
 
 // The types of the statement, as their specifications name them.
 // Source: in-toto attestation framework, "Statement layer specification", v1; SLSA provenance v1;
@@ -78,39 +81,33 @@ type signature struct {
 	Sig   string `json:"sig"`
 }
 
-// source is where a version was built from.
-type source struct {
-	// repository is the URL of the repository and commit the commit there; provenance needs both.
-	repository, commit string
-}
-
-// madeFiles returns the files that lie beside those of a bundle: its checksums, and its provenance
+// madeFiles returns the files that lie beside those of a version: its checksums, and its provenance
 // where the source is known.
-func madeFiles(b *bundle, from source, opts Options) ([]release.File, error) {
-	files := []release.File{checksums(b.files)}
-	if from.repository == "" || from.commit == "" {
+func madeFiles(v *store.Version, from store.Source, opts Options) ([]release.File, error) {
+	files := []release.File{v.Checksums()}
+	if from.Repository == "" || from.Commit == "" {
 		if opts.SignKey != "" {
 			return nil, errors.New("there is a key to sign with, and nothing to sign, as the source is not known: name the commit (--commit)")
 		}
 		return files, nil
 	}
-	provenance, err := newProvenance(b, from, opts)
+	provenance, err := newProvenance(v, from, opts)
 	if err != nil {
 		return nil, err
 	}
 	return append(files, provenance), nil
 }
 
-// newProvenance returns the provenance of a bundle. Without a key it is the same for the same input.
-func newProvenance(b *bundle, from source, opts Options) (release.File, error) {
+// newProvenance returns the provenance of a version. Without a key it is the same for the same input.
+func newProvenance(v *store.Version, from store.Source, opts Options) (release.File, error) {
 	s := statement{Type: statementType, PredicateType: predicateType}
-	for _, f := range b.files {
-		s.Subject = append(s.Subject, subject{Name: f.Name, Digest: map[string]string{"sha256": digest(f.Data)}})
+	for _, f := range v.Files {
+		s.Subject = append(s.Subject, subject{Name: f.Name, Digest: map[string]string{"sha256": store.Digest(f.Data)}})
 	}
 	s.Predicate.BuildDefinition.BuildType = buildType
-	s.Predicate.BuildDefinition.ExternalParameters = map[string]string{"version": b.version}
+	s.Predicate.BuildDefinition.ExternalParameters = map[string]string{"version": v.Number}
 	s.Predicate.BuildDefinition.ResolvedDependencies = []dependency{{
-		URI: "git+" + from.repository + "@refs/tags/" + b.version, Digest: map[string]string{"gitCommit": from.commit},
+		URI: "git+" + from.Repository + "@refs/tags/" + v.Number, Digest: map[string]string{"gitCommit": from.Commit},
 	}}
 	s.Predicate.RunDetails.Builder.ID = builderProgram
 	if opts.ToolVersion != "" {
@@ -121,7 +118,7 @@ func newProvenance(b *bundle, from source, opts Options) (release.File, error) {
 		text, err = seal(text, opts.SignKey)
 	}
 	if err != nil {
-		return release.File{}, fmt.Errorf("making the provenance of %s: %w", b.version, err)
+		return release.File{}, fmt.Errorf("making the provenance of %s: %w", v.Number, err)
 	}
 	return release.File{Name: ProvenanceFile, Data: append(text, '\n')}, nil
 }
@@ -161,7 +158,7 @@ func preAuthentication(payload []byte) []byte {
 // keyID returns the SHA-256 of a public key.
 func keyID(key crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
-	return digest(der), err
+	return store.Digest(der), err
 }
 
 // keyAdvice says what keys there are.
@@ -260,7 +257,7 @@ func checkProvenance(text []byte, version string, files []release.File, keyFile 
 		switch {
 		case i < 0:
 			problems = append(problems, fmt.Errorf("%s does not name %s", ProvenanceFile, f.Name))
-		case s.Subject[i].Digest["sha256"] != digest(f.Data):
+		case s.Subject[i].Digest["sha256"] != store.Digest(f.Data):
 			problems = append(problems, fmt.Errorf("%s names other bytes for %s", ProvenanceFile, f.Name))
 		}
 	}

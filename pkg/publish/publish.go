@@ -5,6 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/gitea"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/github"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/gitlab"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/oci"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -42,8 +48,9 @@ type Options struct {
 	Replace bool
 	// LockTimeout is how long to wait for another publisher. Zero is one minute.
 	LockTimeout time.Duration
-	// Progress is told, in a line of text, what takes time. It may be nil.
-	Progress func(string)
+	// Progress is told, in a line of text, what takes time, and Report what is waited for longer than a
+	// request takes: a server that limits requests or fails. They may be nil.
+	Progress, Report func(string)
 	// ClusterctlConfig is the path or URL of clusterctl's configuration, as in its flag --config.
 	// Empty is clusterctl's default. The target "overrides" reads from it where that folder is.
 	ClusterctlConfig string
@@ -62,6 +69,8 @@ type Options struct {
 	// Previous is the release that users upgrade from, as Read takes it. Empty is NotesFrom or, without
 	// that, the highest published version below; NoPrevious is none.
 	Previous string
+	// Draft leaves it to a person to make a release public, on servers that have drafts.
+	Draft bool
 	// GitLabRelease makes a release of the project's as well, with links to the files of the package.
 	GitLabRelease bool
 	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
@@ -71,8 +80,8 @@ type Options struct {
 
 	// reads has the releases before, once they were read.
 	reads *reads
-	// remote is what tests put between this package and a server.
-	remote remote
+	// Network is what tests put between this package and a server.
+	Network transport.Network
 	// disk is what tests put between this package and the system.
 	disk disk
 }
@@ -89,6 +98,8 @@ type target struct {
 	form string
 	// notes says that a release there has a text.
 	notes bool
+	// drafts and pages say that Options.Draft and Options.GitLabRelease mean something there.
+	drafts, pages bool
 	// folder says that it is a folder, which needs no token and has no commits and no provenance.
 	folder bool
 	// matches says whether a text names a place of this kind.
@@ -99,13 +110,49 @@ type target struct {
 	read func(ctx context.Context, text string, opts Options) ([]found, error)
 }
 
+// serverTarget is the target of a kind of store.
+func serverTarget(kind store.Kind) target {
+	return target{
+		form: kind.Form, notes: kind.Texts, drafts: kind.Drafts, pages: kind.Pages, matches: kind.Matches,
+		open: func(text string, opts Options) (Publisher, error) {
+			s, at, err := kind.Open(text, opts.forStore())
+			if err == nil && at != (store.At{}) {
+				err = fmt.Errorf("%q is more than a repository: publish to %s", text, s.URL())
+			}
+			if err != nil {
+				return nil, err
+			}
+			return &server{store: s, texts: kind.Texts && !kind.Pages, opts: opts}, nil
+		},
+		read: func(ctx context.Context, text string, opts Options) ([]found, error) {
+			s, at, err := kind.Open(text, opts.forStore())
+			if err != nil {
+				return nil, err
+			}
+			if at.Version == "" {
+				return nil, fmt.Errorf("%q names no release: write %s%s", text, s.URL(), kind.ReadForm)
+			}
+			return (&server{store: s, opts: opts}).read(ctx, at.Version, at.File)
+		},
+	}
+}
+
+// forStore returns the options that a store is opened with.
+func (o Options) forStore() store.Options {
+	return store.Options{
+		TokenFile: o.TokenFile, Commit: o.Commit, Draft: o.Draft, Pages: o.GitLabRelease,
+		Tell: o.Progress, Report: o.Report, Network: o.Network,
+	}
+}
+
 // targets are all kinds of places; the first that matches is taken.
 var targets = []target{
 	overridesTarget,
-	githubTarget,
-	gitlabTarget,
+	serverTarget(github.Kind),
+	serverTarget(gitlab.Kind),
+	serverTarget(gitea.Kind),
 	httpsTarget,
-	ociTarget,
+	serverTarget(oci.Kind),
 	localTarget,
 }
 
@@ -122,8 +169,11 @@ func Open(to string, opts Options) (Publisher, error) {
 			continue
 		}
 		if t.matches(to) {
-			if opts.GitLabRelease && t.form != gitlabTarget.form {
-				return nil, fmt.Errorf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlabTarget.form)
+			if opts.GitLabRelease && !t.pages {
+				return nil, fmt.Errorf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)
+			}
+			if opts.Draft && !t.drafts {
+				return nil, fmt.Errorf("%s has no drafts (--draft): publish to %s", to, github.Kind.Form)
 			}
 			if !t.notes && (opts.Notes != "" || opts.NotesFrom != "") {
 				return nil, fmt.Errorf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)

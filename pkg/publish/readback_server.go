@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
-	"golang.org/x/oauth2"
 	"golang.org/x/sync/errgroup"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 	"sigs.k8s.io/yaml"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -24,53 +22,26 @@ const readBackTries = 6
 // in maps without a lock.
 const clusterctlReadsAtOnce = 1
 
-// newRepository is one of clusterctl's own makers of a repository client.
-type newRepository func(context.Context, config.Provider, config.VariablesClient) (repository.Repository, error)
-
-// serverClient returns clusterctl's own client for a repository on a server. Clusterctl finds the
-// token under its variable; it is sent to the credential's hosts only.
-func serverClient(ctx context.Context, newClient newRepository, url, variable string, c credential) (repository.Repository, error) {
-	reader := config.NewMemoryReader()
-	if err := reader.Init(ctx, ""); err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
-	if c.secret != "" {
-		reader.Set(variable, c.secret)
-	}
-	configuration, err := config.New(ctx, "", config.InjectReader(reader))
-	if err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{
-		Transport: &guard{base: systemTransport(), credential: c}, Timeout: attemptTime,
-	})
-	// The provider's name and type are not looked at.
-	return newClient(ctx, config.NewProvider("read-back", url, release.ProviderTypes()[0]), configuration.Variables())
-}
-
-// readBackFiles compares files of a bundle with what read returns for them, so many at once.
-func readBackFiles(ctx context.Context, b *bundle, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
+// readBackFiles compares files of a version with what read returns for them, so many at once.
+func readBackFiles(ctx context.Context, v *store.Version, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, f := range files {
 		group.Go(func() error {
 			opts.tell(fmt.Sprintf("reading %s back (%d of %d)", f.Name, i+1, len(files)))
-			return readBackFile(groupCtx, b, f, opts, read)
+			return readBackFile(groupCtx, v, f, opts, read)
 		})
 	}
 	return group.Wait()
 }
 
-func readBackFile(ctx context.Context, b *bundle, f release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
-	r := b.owner(f.Name)
-	if r == nil {
-		r = b.releases[0] // it lies beside them
-	}
+func readBackFile(ctx context.Context, v *store.Version, f release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
+	r := v.Owner(f.Name)
 	var data []byte
 	err := ctx.Err()
 	for try := 0; try < readBackTries && ctx.Err() == nil; try++ {
 		if try > 0 {
-			if err := opts.remote.wait(ctx, pause(try)); err != nil {
+			if err := opts.Network.Wait(ctx, transport.Pause(try)); err != nil {
 				return &ReadBackError{Release: r, File: f.Name, Err: err}
 			}
 		}
@@ -88,7 +59,7 @@ func readBackFile(ctx context.Context, b *bundle, f release.File, opts Options, 
 }
 
 // entryText returns entries of clusterctl's configuration as text for its clusterctl.yaml.
-func entryText(entries []providerEntry) string {
+func entryText(entries []store.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}

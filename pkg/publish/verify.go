@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -17,6 +18,8 @@ type found struct {
 	// read reads a file as clusterctl does; nil where clusterctl does not read from there, or where
 	// the release was read that way already.
 	read func(ctx context.Context, name string) ([]byte, error)
+	// problems are what is wrong with the place, whatever the files are.
+	problems []error
 	// note says what can't be verified at this place; it may be empty.
 	note string
 }
@@ -46,11 +49,12 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 			v.Notes = append(v.Notes, f.note)
 		}
 		if f.read != nil {
-			b := &bundle{version: f.release.Version, releases: []*release.Release{f.release}, files: f.release.Files}
-			if err := readBackFiles(ctx, b, b.files, opts, clusterctlReadsAtOnce, f.read); err != nil {
+			one := &store.Version{Number: f.release.Version, Releases: []*release.Release{f.release}, Files: f.release.Files}
+			if err := readBackFiles(ctx, one, one.Files, opts, clusterctlReadsAtOnce, f.read); err != nil {
 				v.Problems = append(v.Problems, err)
 			}
 		}
+		v.Problems = append(v.Problems, f.problems...)
 		v.checkMade(f, key)
 	}
 	return v, ctx.Err()
@@ -95,7 +99,7 @@ func madeFile(files []release.File, name string) []byte {
 
 // checkChecksums holds files against their checksums.
 func checkChecksums(text []byte, files []release.File) error {
-	sums, err := parseChecksums(text)
+	sums, err := store.ParseChecksums(text)
 	if err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ func checkChecksums(text []byte, files []release.File) error {
 		switch sum, ok := sums[f.Name]; {
 		case !ok:
 			problems = append(problems, fmt.Errorf("%s does not name %s", ChecksumsFile, f.Name))
-		case sum != digest(f.Data):
+		case sum != store.Digest(f.Data):
 			problems = append(problems, fmt.Errorf("%s names other bytes for %s", ChecksumsFile, f.Name))
 		}
 	}

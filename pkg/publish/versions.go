@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -96,13 +97,13 @@ func planRelease(r, there *release.Release, place string, replace bool) ReleaseP
 	switch {
 	case len(plan.Differences) == 0:
 		plan.Action = Unchanged
-	case replace && replaceable(r.Version):
+	case replace && store.Replaceable(r.Version):
 		plan.Action = Replace
 	default:
 		plan.Action = Refused
 		plan.Err = &ConflictError{
 			Provider: r.Provider, Version: r.Version, Place: place,
-			Differences: plan.Differences, Replaceable: replaceable(r.Version),
+			Differences: plan.Differences, Replaceable: store.Replaceable(r.Version),
 		}
 	}
 	return plan

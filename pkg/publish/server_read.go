@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -15,11 +14,99 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// downloadsAtOnce is how many files are read at the same time.
-const downloadsAtOnce = 8
+// Fetch implements Publisher.
+func (s *server) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
+	if err := provider.Validate(); err != nil {
+		return nil, err
+	}
+	there, err := s.look(ctx, version, provider.ComponentsFile())
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.fetch(ctx, there, provider.ComponentsFile(), &provider)
+	return f.release, err
+}
+
+// read returns the releases that a version and a components file name; those of all providers of the
+// version where there is no file.
+func (s *server) read(ctx context.Context, version, componentsFile string) ([]found, error) {
+	if version != latest {
+		if _, err := release.ParseVersion(version); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.store.Place(version), err)
+		}
+	}
+	wanted, all := []string{componentsFile}, componentsFile == ""
+	if all {
+		wanted, componentsFile = store.ComponentsFiles(), release.MetadataFile
+	}
+	there, err := s.look(ctx, version, componentsFile)
+	if err != nil {
+		return nil, err
+	}
+	var releases []found
+	for _, name := range wanted {
+		if _, ok := there.Files[name]; !ok && all {
+			continue
+		}
+		f, err := s.fetch(ctx, there, name, nil)
+		if err != nil {
+			return nil, err
+		}
+		releases = append(releases, f)
+	}
+	if len(releases) == 0 {
+		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, s.store.Place(there.Version), strings.Join(wanted, ", "))
+	}
+	return releases, nil
+}
+
+// look returns what is public for a version, or for the latest one.
+func (s *server) look(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
+	if version == "" || version == latest {
+		var err error
+		if version, err = s.store.LatestVersion(ctx, componentsFile); err != nil {
+			return nil, err
+		}
+	}
+	there, err := s.store.Look(ctx, version)
+	if err != nil || there.Public {
+		return there, err
+	}
+	has := ""
+	if versions, err := s.store.Versions(ctx); err == nil { // who may read need not be allowed to list
+		slices.SortFunc(versions, func(a, b string) int { return store.Compare(b, a) })
+		has = ": it has " + strings.Join(append(versions, "no other version")[:max(len(versions), 1)], ", ")
+	}
+	return nil, fmt.Errorf("%w %s in %s%s", release.ErrNoRelease, version, s.store.URL(), has)
+}
+
+// fetch returns a provider's release: what clusterctl would read for it, and the other files that were
+// published with it, as its checksums say. Other files of a version, such as binaries, are not of it.
+// The provider is nil where its components have to tell.
+func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider) (found, error) {
+	if _, ok := there.Files[componentsFile]; !ok {
+		return found{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
+	}
+	names := make([]string, 0, len(there.Files))
+	for name := range there.Files {
+		names = append(names, name)
+	}
+	f, err := fetchFiles(ctx, fetched{
+		version: there.Version, names: names, componentsFile: componentsFile, provider: provider, repository: path.Base(s.store.URL()),
+		read: func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) },
+	})
+	if err != nil {
+		return found{}, err
+	}
+	f.problems = doubles(there.Version, there)
+	f.read, f.note, err = s.store.Reader(ctx, there.Version)
+	return f, err
+}
 
 // fetched is one provider's release among the files of a version on a server.
 type fetched struct {
@@ -57,20 +144,20 @@ func fetchFiles(ctx context.Context, f fetched) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	listed, err := parseChecksums(madeFile(beside, ChecksumsFile))
+	listed, err := store.ParseChecksums(madeFile(beside, store.ChecksumsFile))
 	if err != nil {
 		listed = nil // a file of that name that others made may say anything
 	}
 	empty := &release.Release{Provider: *provider, Version: f.version}
 	wanted := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
 		_, published := listed[name]
-		return name == f.componentsFile || made(name) || slices.Contains(componentsFiles(), name) ||
+		return name == f.componentsFile || store.Made(name) || slices.Contains(store.ComponentsFiles(), name) ||
 			empty.Role(name) == release.RoleOther && !published
 	})
 	files := make([]release.File, len(wanted)+1)
 	files[len(wanted)] = release.File{Name: f.componentsFile, Data: components}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(downloadsAtOnce)
+	group.SetLimit(transport.AtOnce)
 	for i, name := range wanted {
 		group.Go(func() error {
 			data, err := f.read(groupCtx, name)
@@ -85,69 +172,11 @@ func fetchFiles(ctx context.Context, f fetched) (found, error) {
 	return found{release: r, made: beside}, err
 }
 
-// errNoComponents says that a version has no components of a type of providers.
-var errNoComponents = fmt.Errorf("%w: no components of that provider", release.ErrNoRelease)
-
-// fetchEach returns the releases of all types of providers that fetch has for their components' names.
-func fetchEach(place string, fetch func(componentsFile string) (found, error)) ([]found, error) {
-	var all []found
-	for _, name := range componentsFiles() {
-		f, err := fetch(name)
-		if errors.Is(err, errNoComponents) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f)
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: %s has no components of any provider: clusterctl needs one of %s", release.ErrNoRelease, place, strings.Join(componentsFiles(), ", "))
-	}
-	return all, nil
-}
-
-// namesBySums returns the files of a version where the server lists none: those in its checksums or,
-// where it has no checksums, the ones that clusterctl asks for in any case. The error is
-// errNoComponents where the components are not there.
-func namesBySums(ctx context.Context, componentsFile string, read func(ctx context.Context, name string) ([]byte, error)) ([]string, error) {
-	isThere := func(name string) (bool, error) {
-		_, err := read(ctx, name)
-		if hasStatus(err, http.StatusNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	names := []string{componentsFile, release.MetadataFile}
-	sums, err := read(ctx, ChecksumsFile)
-	switch {
-	case hasStatus(err, http.StatusNotFound):
-	case err != nil:
-		return nil, err
-	default:
-		listed, err := parseChecksums(sums)
-		if err != nil {
-			return nil, err
-		}
-		names = append(slices.Sorted(maps.Keys(listed)), ChecksumsFile)
-		if there, err := isThere(ProvenanceFile); err != nil {
-			return nil, err
-		} else if there {
-			names = append(names, ProvenanceFile)
-		}
-	}
-	there, err := isThere(componentsFile)
-	if err == nil && (!there || !slices.Contains(names, componentsFile)) {
-		err = fmt.Errorf("%w: there is no file %s", errNoComponents, componentsFile)
-	}
-	return names, err
-}
-
 // beside returns the files that publishing made beside the version's.
 func (f fetched) beside(ctx context.Context) ([]release.File, error) {
 	var files []release.File
 	for _, name := range f.names {
-		if !made(name) {
+		if !store.Made(name) {
 			continue
 		}
 		data, err := f.read(ctx, name)
@@ -157,15 +186,6 @@ func (f fetched) beside(ctx context.Context) ([]release.File, error) {
 		files = append(files, release.File{Name: name, Data: data})
 	}
 	return files, nil
-}
-
-// componentsFiles returns the names that the contract gives components.
-func componentsFiles() []string {
-	var names []string
-	for _, t := range release.ProviderTypes() {
-		names = append(names, release.Provider{Type: t}.ComponentsFile())
-	}
-	return names
 }
 
 // providerOf returns the provider that components are of: by the label that they carry, or, where
@@ -189,25 +209,5 @@ func providerOf(file string, data []byte, repository string) (release.Provider, 
 		}
 	}
 	return release.Provider{}, errors.Join(parseErr, fmt.Errorf("it is not clear which provider %s is of: its objects have no label %s, and the contract's names are %s",
-		file, clusterv1.ProviderNameLabel, strings.Join(componentsFiles(), ", ")))
-}
-
-// parseChecksums reads the format of the program sha256sum: digests by names.
-func parseChecksums(data []byte) (map[string]string, error) {
-	sums := map[string]string{}
-	line := 0
-	for text := range strings.Lines(string(data)) {
-		line++
-		text = strings.TrimRight(text, "\r\n")
-		sum, name, ok := strings.Cut(text, " ")
-		name = strings.TrimPrefix(strings.TrimPrefix(name, " "), "*")
-		if !ok || len(sum) != 64 || strings.Trim(sum, "0123456789abcdefABCDEF") != "" || name == "" || strings.ContainsAny(name, `/\`) {
-			return nil, fmt.Errorf("%s:%d: it is no line of a SHA-256 and a file's name", ChecksumsFile, line)
-		}
-		if _, twice := sums[name]; twice {
-			return nil, fmt.Errorf("%s:%d: %s is there twice", ChecksumsFile, line, name)
-		}
-		sums[name] = strings.ToLower(sum)
-	}
-	return sums, nil
+		file, clusterv1.ProviderNameLabel, strings.Join(store.ComponentsFiles(), ", ")))
 }

@@ -1,9 +1,10 @@
-package publish
+package transport
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -41,52 +42,97 @@ const (
 var rateHeaders = []string{"X-Ratelimit-Limit", remainingHeader, resetHeader, "X-Ratelimit-Used", "X-Ratelimit-Resource", limitedHeader}
 
 // retrying returns a client that tries again what is known to have had no effect, or has the same
-// effect however often it is done. Anything else is for the caller to look into.
-func retrying(inner *http.Client, r remote) *retryablehttp.Client {
-	c := retryablehttp.NewClient()
-	c.HTTPClient = inner
-	c.Logger = nil
-	c.RetryMax = requestTries - 1
-	c.ErrorHandler = func(resp *http.Response, err error, _ int) (*http.Response, error) {
+// effect however often it is done. Anything else is for the caller to look into, see Client.Again.
+func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
+	r := retryablehttp.NewClient()
+	r.HTTPClient = inner
+	r.Logger = nil
+	r.RetryMax = requestTries - 1
+	r.ErrorHandler = func(resp *http.Response, err error, tries int) (*http.Response, error) {
+		if tries >= requestTries {
+			c.gaveUp.Store(true)
+		}
 		if err != nil && resp != nil {
 			_ = resp.Body.Close() // it is in memory
 			return nil, err
 		}
 		return resp, err
 	}
-	c.CheckRetry = func(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	r.CheckRetry = func(ctx context.Context, resp *http.Response, err error) (bool, error) {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
+		if err == nil && resp.StatusCode < http.StatusInternalServerError {
+			c.gaveUp.Store(false)
+		}
 		return ctx.Value(onceKey{}) == nil && mayRetry(resp, err), nil
 	}
-	c.Backoff = func(_, _ time.Duration, attempt int, resp *http.Response) time.Duration {
-		d := pause(attempt)
+	r.Backoff = func(_, _ time.Duration, attempt int, resp *http.Response) time.Duration {
+		d, why := Pause(attempt), "no answer from the server"
 		if resp != nil {
+			why = fmt.Sprintf("%s answers %s", resp.Request.URL.Host, resp.Status)
 			if asked, ok := askedWait(resp, attempt); ok {
 				d = asked + d // spread those who were all told the same moment
+				why = resp.Request.URL.Host + " limits requests"
 			}
 		}
-		if r.sleep != nil {
-			_ = r.sleep(context.Background(), d) // the request looks at its own context next
+		c.tell(why, d)
+		if c.network.Sleep != nil {
+			_ = c.network.Sleep(context.Background(), d) // the request looks at its own context next
 			return 0
 		}
 		return d
 	}
-	return c
+	return r
+}
+
+// tell reports a wait.
+func (c *Client) tell(why string, d time.Duration) {
+	if c.report != nil {
+		c.report(fmt.Sprintf("%s; trying again in %s", why, max(d.Round(time.Second), time.Second)))
+	}
+}
+
+// Again waits before a step of several requests, such as an upload, is tried once more, and reports it
+// with the error of the try before. The error is that one where the step was tried often enough, or a
+// request of this run was given up on: nothing is tried again above it then. Try counts from 1.
+func (c *Client) Again(ctx context.Context, try int, last error) error {
+	if ctx.Err() != nil {
+		return errors.Join(ctx.Err(), last)
+	}
+	if c.gaveUp.Load() {
+		return last
+	}
+	if try >= stepTries {
+		return fmt.Errorf("%w; given up after %d tries: run this again", last, try)
+	}
+	d := Pause(try - 1)
+	c.tell(fmt.Sprint(last), d)
+	return c.network.Wait(ctx, d)
+}
+
+// Await waits before something is looked for once more that a server may be behind with. It returns
+// false where it was looked for often enough. Try counts from 1.
+func (c *Client) Await(ctx context.Context, try int, what string) (bool, error) {
+	if try >= stepTries {
+		return false, nil
+	}
+	d := Pause(try)
+	c.tell("the server does not show "+what+" yet", d)
+	return true, c.network.Wait(ctx, d)
 }
 
 // onceKey is the key of a context whose requests are sent once.
 type onceKey struct{}
 
-// once returns a context for requests that are sent once and take at most that long, for those who
+// Once returns a context for requests that are sent once and take at most that long, for those who
 // look what is there before they try again.
-func once(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+func Once(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, onceKey{}, true), most)
 }
 
-// pause returns how long to wait before the next try, with jitter.
-func pause(attempt int) time.Duration {
+// Pause returns how long to wait before the next try, with jitter.
+func Pause(attempt int) time.Duration {
 	most := min(firstPause<<min(attempt, 10), longestPause)
 	return most/2 + rand.N(most/2) //nolint:gosec // it spreads requests; nobody gains by guessing it
 }

@@ -1,7 +1,6 @@
-package publish
+package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,9 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
-	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 func TestAskedWait(t *testing.T) {
@@ -115,26 +113,6 @@ func TestMayRetry(t *testing.T) {
 	}
 }
 
-// TestLongWaits: a server that asks to wait for hours is not waited for, and the error says so.
-func TestLongWaits(t *testing.T) {
-	w := newGitHubWorld(t)
-	n, opts := w.process(nil)
-	inner := n.Hosts[githubserver.APIHost]
-	n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/releases") {
-			out.Header().Set("Retry-After", "7200")
-			out.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		inner.ServeHTTP(out, r)
-	})
-	start := w.clock.Now()
-	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", ""))
-	if err == nil || !strings.Contains(err.Error(), "asks to wait 2h0m0s") || w.clock.Now().Sub(start) > time.Minute {
-		t.Errorf("after %s: %v", w.clock.Now().Sub(start), err)
-	}
-}
-
 // TestGuard: the credential goes to its hosts over TLS, and nowhere else, whatever redirects.
 func TestGuard(t *testing.T) {
 	seen := map[string]string{}
@@ -155,7 +133,7 @@ func TestGuard(t *testing.T) {
 		}
 		return http.StatusOK, nil, "fine"
 	})
-	client := newClient(credential{header: "Authorization", prefix: "Bearer ", secret: "s", hosts: []string{"api.github.com"}}, remote{transport: server, sleep: wire.NewClock().Sleep})
+	client := New(Options{Credential: Credential{Header: "Authorization", Prefix: "Bearer ", Secret: "s", Hosts: []string{"api.github.com"}}, Network: Network{Transport: server, Sleep: wire.NewClock().Sleep}}).HTTP
 	for path, fails := range map[string]bool{"same": false, "storage": false, "sub": false, "port": false, "back": false, "plain": true, "loop": true} {
 		resp, err := client.Get("https://api.github.com/" + path)
 		if (err != nil) != fails {
@@ -178,7 +156,7 @@ func TestGuard(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusFound {
 		t.Errorf("a POST was redirected: %v, %v", resp, err)
 	}
-	if text := fmt.Sprintf("%v %+v %#v", client, credential{secret: "hidden"}, credential{secret: "hidden"}); strings.Contains(text, "hidden") {
+	if text := fmt.Sprintf("%v %+v %#v", client, Credential{Secret: "hidden"}, Credential{Secret: "hidden"}); strings.Contains(text, "hidden") {
 		t.Errorf("a credential prints as %s", text)
 	}
 }
@@ -196,7 +174,7 @@ func (b bodyOf) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestEndlessAnswer(t *testing.T) {
-	client := newClient(credential{}, remote{transport: bodyOf{endless{}}, sleep: wire.NewClock().Sleep})
+	client := New(Options{Network: Network{Transport: bodyOf{endless{}}, Sleep: wire.NewClock().Sleep}}).HTTP
 	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // there is none
 	var large *tooLargeError
 	if !errors.As(err, &large) {
@@ -206,10 +184,15 @@ func TestEndlessAnswer(t *testing.T) {
 
 func TestReadToken(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "good"), " ghs_fromfile \n")
-	write(t, filepath.Join(dir, "empty"), " \n")
-	write(t, filepath.Join(dir, "two"), "ghs_secretone\nghs_secrettwo\n")
-	write(t, filepath.Join(dir, "long"), strings.Repeat("x", 1<<17))
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(dir, "good"), " ghs_fromfile \n")
+	write(filepath.Join(dir, "empty"), " \n")
+	write(filepath.Join(dir, "two"), "ghs_secretone\nghs_secrettwo\n")
+	write(filepath.Join(dir, "long"), strings.Repeat("x", 1<<17))
 	t.Setenv("A_TOKEN", "ghs_fromenv\n")
 	for _, test := range []struct{ file, variable, token, want string }{
 		{"good", "A_TOKEN", "ghs_fromfile", ""},
@@ -224,71 +207,10 @@ func TestReadToken(t *testing.T) {
 		if file != "" {
 			file = filepath.Join(dir, file)
 		}
-		token, err := readToken(file, test.variable)
+		token, err := ReadToken(file, test.variable)
 		if token != test.token || (err != nil) != (test.want != "") || err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "ghs_")) {
 			t.Errorf("%s, %s: %q, %v", test.file, test.variable, token, err)
 		}
-	}
-}
-
-// TestGitHubInterrupted: who is told to stop takes his draft along.
-func TestGitHubInterrupted(t *testing.T) {
-	r := someRelease(libvirt, "v0.1.0", "")
-	for at := range 12 {
-		w := newGitHubWorld(t)
-		w.expect(r)
-		ctx, cancel := context.WithCancel(t.Context())
-		n, opts := w.process(func(number int, _ *http.Request) wire.Fault {
-			if number == at {
-				cancel()
-			}
-			return wire.None
-		})
-		_, err := w.do(ctx, n, opts, r)
-		cancel()
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("at %d: %v", at, err)
-		}
-		for _, left := range w.server.Releases() {
-			if left.Draft {
-				t.Errorf("interrupted at %d: a draft is left", at)
-			}
-		}
-		if err := w.whole(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestGitHubEnterprise publishes to a server with everything below one host, without digests, and reads it.
-func TestGitHubEnterprise(t *testing.T) {
-	ghe := githubserver.New("acme", "capl", time.Now)
-	ghe.Token, ghe.NoDigests = githubSecret, true
-	server := httptest.NewServer(ghe)
-	defer server.Close()
-	ghe.Base = server.URL
-	t.Setenv("GITHUB_SERVER_URL", server.URL)
-	t.Setenv("GITHUB_API_URL", server.URL+"/api/v3")
-	t.Setenv("GITHUB_TOKEN", githubSecret)
-	r := someLabelled("v0.1.0")
-	result := publish(t, server.URL+"/acme/capl", Options{Commit: someCommit}, r)
-	if result.Releases[0].Action != Create || result.Entry != "" || len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "clusterctl reads releases from github.com only") {
-		t.Errorf("the result is %s", result)
-	}
-	if again := publish(t, server.URL+"/acme/capl", Options{}, r); again.Releases[0].Action != Unchanged {
-		t.Errorf("publishing again: %s", again)
-	}
-	v, err := Verify(t.Context(), server.URL+"/acme/capl/releases/latest", "", Options{})
-	if err != nil || len(v.Problems) > 0 || len(v.Releases) != 1 || len(r.Differences(v.Releases[0])) > 0 {
-		t.Errorf("verified %+v, %v", v, err)
-	}
-	files, public := ghe.Public("v0.1.0")
-	if want, _ := r.File("NOTES.md"); !public || !bytes.Equal(files["NOTES.md"], want.Data) {
-		t.Errorf("public: %v", files)
-	}
-	var none *release.Release
-	if got, err := open(t, server.URL+"/acme/capl", Options{}).Fetch(t.Context(), micro, "v0.1.0"); !errors.Is(err, release.ErrNoRelease) || got != none {
-		t.Errorf("fetched %v, %v", got, err)
 	}
 }
 
@@ -299,7 +221,7 @@ func TestOnce(t *testing.T) {
 		sent++
 		return http.StatusServiceUnavailable, nil, ""
 	})
-	client := newClient(credential{}, remote{transport: server, sleep: wire.NewClock().Sleep})
+	client := New(Options{Network: Network{Transport: server, Sleep: wire.NewClock().Sleep}}).HTTP
 	for want, ctx := range map[int]context.Context{requestTries: t.Context(), 1: context.WithValue(t.Context(), onceKey{}, true)} {
 		sent = 0
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://registry.example.com/", nil)
@@ -314,7 +236,7 @@ func TestOnce(t *testing.T) {
 			t.Errorf("sent %d times, want %d: %v", sent, want, err)
 		}
 	}
-	ctx, cancel := once(t.Context(), time.Minute)
+	ctx, cancel := Once(t.Context(), time.Minute)
 	defer cancel()
 	if _, bounded := ctx.Deadline(); !bounded || ctx.Value(onceKey{}) == nil {
 		t.Error("the context of requests that are sent once has no end")

@@ -1,0 +1,417 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+var seeds = flag.Uint64("publish.seeds", 300, "how many seeds of random faults each store gets")
+
+// world is a server of the tests with an observer, and the processes that publish to it.
+type world interface {
+	// process returns a process's network, with faults, and its options.
+	process(fault func(int, *http.Request) wire.Fault) (*wire.Network, Options)
+	// do publishes in a process of its own.
+	do(ctx context.Context, n *wire.Network, opts Options, releases ...*release.Release) (*Result, error)
+	// expect makes the observer look for a complete version of these releases whenever one is public.
+	expect(releases ...*release.Release)
+	// public returns the digests of what users get for a version, and whether they get it at all.
+	public(version string) (map[string]string, bool)
+	// whole says what the observer saw that must not be, and complete also what is wrong with the end.
+	whole() error
+	complete() error
+}
+
+// worldKind is a store with the server that the suite of faults runs it against.
+type worldKind struct {
+	name string
+	// start starts what all worlds share; it may be nil.
+	start func(t *testing.T) string
+	// open returns a world of its own; the seed varies how the server behaves.
+	open func(t testing.TB, shared string, seed uint64) world
+	// faults are those that this server has beside the common ones.
+	faults []wire.Fault
+	// gap is how many requests a replacement may take during which nothing is public; 0 is any number, for
+	// servers that have no drafts.
+	gap int
+	// pair prepares one of two publishers at once; it may be nil.
+	pair func(i int, w world, n *wire.Network, opts *Options, taking *turns)
+}
+
+// worlds are all stores. A new store is a line here.
+var worlds = []worldKind{
+	{
+		name: "GitHub", gap: 1,
+		faults: []wire.Fault{wire.SecondaryLimit, wire.SilentLimit, wire.PrimaryLimit, wire.Stuck, wire.Short, wire.Corrupt},
+		open: func(t testing.TB, _ string, seed uint64) world {
+			w := newGitHubWorld(t)
+			w.server.Lag = time.Duration(seed%5) * time.Second
+			w.server.NoDigests = seed%7 == 6
+			w.server.PageSize = int(seed % 3)
+			if seed%4 == 1 { // notes are made against it
+				before := someRelease(libvirt, "v0.0.9", "before")
+				var assets []*githubserver.Asset
+				for _, f := range before.Files {
+					assets = append(assets, &githubserver.Asset{Name: f.Name, Data: f.Data})
+				}
+				w.server.Add(githubserver.Release{Tag: before.Version, Assets: assets})
+			}
+			return w
+		},
+	},
+	{
+		name: "GitLab",
+		open: func(t testing.TB, _ string, seed uint64) world {
+			w := newGitLabWorld(t)
+			w.server.RefuseDuplicates, w.server.PageSize, w.server.Redirect = seed%2 == 1, int(seed%3), seed%5 == 4
+			return w
+		},
+	},
+	{
+		name: "Gitea",
+		open: func(t testing.TB, _ string, seed uint64) world {
+			w := newGiteaWorld(t)
+			w.server.PageSize = int(seed % 3)
+			return w
+		},
+	},
+	{
+		name: "OCI", gap: 1, start: startRegistry,
+		open: func(t testing.TB, shared string, _ uint64) world {
+			return newOCIWorld(t, shared, "faults/"+strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-", ",", "-", "#", "-").Replace(t.Name())), nil)
+		},
+		pair: func(i int, w world, n *wire.Network, opts *Options, taking *turns) {
+			inner := n.Pace
+			n.Pace = func() {
+				taking.change(func() { taking.count[i]++ })
+				inner()
+			}
+			sleep := opts.Network.Sleep
+			opts.Network.Sleep = func(ctx context.Context, d time.Duration) error {
+				if d == ociWait {
+					taking.await(i, 5) // a look is two requests and the setting one; each may ask for the login first
+				}
+				return sleep(ctx, d)
+			}
+		},
+	},
+}
+
+// commonFaults are those that any server's requests may have; the last three kill the publisher.
+var commonFaults = []wire.Fault{
+	wire.Refused, wire.LostAnswer, wire.CutRequest, wire.CutAnswer, wire.GatewayBefore, wire.GatewayAfter, wire.Internal, wire.Unavailable,
+	wire.Limited, wire.KilledBefore, wire.KilledAfter, wire.KilledAmid,
+}
+
+var kills = commonFaults[len(commonFaults)-3:]
+
+// eachWorld runs a test for each store.
+func eachWorld(t *testing.T, test func(t *testing.T, kind worldKind, shared string)) {
+	for _, kind := range worlds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			shared := ""
+			if kind.start != nil {
+				shared = kind.start(t)
+			}
+			test(t, kind, shared)
+		})
+	}
+}
+
+// at returns a fault of one request.
+func at(number int, fault wire.Fault) func(int, *http.Request) wire.Fault {
+	return func(now int, _ *http.Request) wire.Fault {
+		if now == number {
+			return fault
+		}
+		return wire.None
+	}
+}
+
+// atRandom chooses faults by a seed, the same for the same requests whatever their order. Share is
+// how many of a thousand requests fail.
+func atRandom(seed uint64, share int, faults []wire.Fault) func(int, *http.Request) wire.Fault {
+	var mu sync.Mutex
+	times := map[string]int{}
+	return func(_ int, r *http.Request) wire.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		key := r.Method + r.URL.Path + r.URL.Query().Get("name")
+		times[key]++
+		h := fnv.New64a()
+		fmt.Fprint(h, seed, key, times[key])
+		random := rand.New(rand.NewPCG(seed, h.Sum64()))
+		if random.IntN(1000) >= share {
+			return wire.None
+		}
+		return faults[random.IntN(len(faults))]
+	}
+}
+
+// TestKilledAtEachRequest kills the publisher before and after each request that it makes and in the
+// middle of each body, and runs it again.
+func TestKilledAtEachRequest(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+		clean := kind.open(t, shared, 0)
+		n, opts := clean.process(nil)
+		if _, err := clean.do(t.Context(), n, opts, r); err != nil || len(n.Requests()) < 15 {
+			t.Fatalf("%v, %d requests", err, len(n.Requests()))
+		}
+		for number := range n.Requests() {
+			for i, kill := range kills {
+				t.Run(fmt.Sprintf("%d %s", number, kill), func(t *testing.T) {
+					t.Parallel()
+					w := kind.open(t, shared, uint64(number+i))
+					w.expect(r)
+					n, opts := w.process(at(number, kill))
+					// A run against a server that behaves otherwise may take fewer requests.
+					if _, err := w.do(t.Context(), n, opts, r); (err == nil) == n.Dead() {
+						t.Fatalf("killed %v: %v", n.Dead(), err)
+					}
+					n, opts = w.process(nil)
+					if _, err := w.do(t.Context(), n, opts, r); err != nil {
+						t.Fatalf("the re-run: %v", err)
+					}
+					if err := w.complete(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestRandomFaults injects all faults at random. Whatever happens, nobody sees a part of a release,
+// and in the end a run without faults makes it whole.
+func TestRandomFaults(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+		var mu sync.Mutex
+		failed, killed := 0, 0
+		t.Run("seeds", func(t *testing.T) {
+			for seed := range *seeds {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					t.Parallel()
+					w := kind.open(t, shared, seed)
+					w.expect(r)
+					for round := range uint64(3) {
+						faults := slices.Concat(kind.faults, commonFaults)
+						if seed%4 < 2 {
+							faults = faults[:len(faults)-len(kills)] // nobody is killed
+						}
+						n, opts := w.process(atRandom(seed*10+round, int(20+seed%300), faults))
+						_, err := w.do(t.Context(), n, opts, r)
+						mu.Lock()
+						if n.Dead() {
+							killed++
+						} else if err != nil {
+							failed++
+						}
+						mu.Unlock()
+						if err := w.whole(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					n, opts := w.process(nil)
+					if _, err := w.do(t.Context(), n, opts, r); err != nil {
+						t.Fatalf("the run without faults: %v", err)
+					}
+					if err := w.complete(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+		t.Logf("%d seeds, 3 runs each: %d killed, %d failed", *seeds, killed, failed)
+		if killed < int(*seeds/10) {
+			t.Errorf("only %d runs were killed", killed)
+		}
+	})
+}
+
+// TestTwoPublishers: with the same bytes both succeed; with other bytes one does, and the other says so.
+func TestTwoPublishers(t *testing.T) {
+	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+		for seed := range uint64(200) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				w := kind.open(t, shared, seed)
+				releases := []*release.Release{someRelease(libvirt, "v0.1.0", "one"), someRelease(libvirt, "v0.1.0", "one")}
+				if seed%2 == 1 {
+					releases[1] = someRelease(libvirt, "v0.1.0", "two")
+				} else {
+					w.expect(releases[0])
+				}
+				errs := publishAtOnce(t, kind, w, seed, releases)
+				if seed%2 == 0 {
+					if err := errors.Join(errs...); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					var conflict *ConflictError
+					loser := 0
+					if errs[0] == nil {
+						loser = 1
+					}
+					if errs[1-loser] != nil || !errors.As(errs[loser], &conflict) || !strings.Contains(errs[loser].Error(), "published already") {
+						t.Fatalf("want one winner and one conflict, got: %v; %v", errs[0], errs[1])
+					}
+					w.expect(releases[1-loser])
+				}
+				if err := w.complete(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// publishAtOnce publishes each release in a process of its own, whose requests are mixed by a seed.
+func publishAtOnce(t *testing.T, kind worldKind, w world, seed uint64, releases []*release.Release) []error {
+	errs := make([]error, len(releases))
+	taking := newTurns()
+	var running sync.WaitGroup
+	for i, r := range releases {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		var mu sync.Mutex
+		n, opts := w.process(atRandom(seed*2+uint64(i), int(seed%4)*20, []wire.Fault{wire.LostAnswer, wire.GatewayAfter, wire.CutRequest}))
+		n.Pace = func() {
+			mu.Lock()
+			yields := random.IntN(40)
+			mu.Unlock()
+			for range yields {
+				runtime.Gosched()
+			}
+		}
+		if kind.pair != nil {
+			kind.pair(i, w, n, &opts, taking)
+		}
+		running.Go(func() {
+			_, errs[i] = w.do(t.Context(), n, opts, r)
+			taking.change(func() { taking.done[i] = true })
+		})
+	}
+	running.Wait()
+	return errs
+}
+
+// TestReplaceKilled kills the publisher at each request while it replaces a version: nobody sees a
+// part of either, and at the latest after a re-run the new one is there.
+func TestReplaceKilled(t *testing.T) {
+	const version = "v0.1.0-rc.0"
+	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
+	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+		replace := func(t *testing.T, seed uint64, fault func(int, *http.Request) wire.Fault) (w world, n *wire.Network, gap int) {
+			w = kind.open(t, shared, seed)
+			n, opts := w.process(nil)
+			if _, err := w.do(t.Context(), n, opts, old); err != nil {
+				t.Fatal(err)
+			}
+			n, opts = w.process(fault)
+			opts.Replace = true
+			n.After = func() {
+				files, public := w.public(version)
+				if !public {
+					gap++
+				} else if !hasAll(old, files) && !hasAll(changed, files) {
+					t.Errorf("a part of a version was public: %v", files)
+				}
+			}
+			if _, err := w.do(t.Context(), n, opts, changed); (err == nil) == (fault != nil) {
+				t.Fatal(err)
+			}
+			return w, n, gap
+		}
+		_, n, gap := replace(t, 0, nil)
+		if kind.gap > 0 && gap > kind.gap {
+			t.Errorf("nothing was public after %d requests, want %d", gap, kind.gap)
+		}
+		for number := range n.Requests() {
+			for _, kill := range kills {
+				t.Run(fmt.Sprintf("%d %s", number, kill), func(t *testing.T) {
+					t.Parallel()
+					w, _, _ := replace(t, 0, at(number, kill))
+					n, opts := w.process(nil)
+					opts.Replace = true
+					if _, err := w.do(t.Context(), n, opts, changed); err != nil {
+						t.Fatalf("the re-run: %v", err)
+					}
+					if files, public := w.public(version); !public || !hasAll(changed, files) {
+						t.Errorf("there is %v, public %v", files, public)
+					}
+					if err := w.whole(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestReplaceRefused refuses each change in turn while a version is replaced, for good: the version that
+// was there is public again, or the new one.
+func TestReplaceRefused(t *testing.T) {
+	const version = "v0.1.0-rc.0"
+	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
+	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+		refused := 0
+		for number := range 20 {
+			t.Run(fmt.Sprint(number), func(t *testing.T) {
+				w := kind.open(t, shared, 0)
+				n, opts := w.process(nil)
+				if _, err := w.do(t.Context(), n, opts, old); err != nil {
+					t.Fatal(err)
+				}
+				n, opts = w.process(nil)
+				opts.Replace = true
+				changes := -1
+				for host, inner := range n.Hosts {
+					n.Hosts[host] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+						if r.Method != http.MethodGet && r.Method != http.MethodHead {
+							changes++
+							if changes == number {
+								out.WriteHeader(http.StatusForbidden)
+								return
+							}
+						}
+						inner.ServeHTTP(out, r)
+					})
+				}
+				_, err := w.do(t.Context(), n, opts, changed)
+				if err != nil {
+					refused++
+				}
+				files, public := w.public(version)
+				if !public || err != nil && !hasAll(old, files) && !hasAll(changed, files) || err == nil && !hasAll(changed, files) {
+					t.Errorf("%v: there is %v, public %v", err, files, public)
+				}
+			})
+		}
+		if refused < 3 {
+			t.Errorf("only %d runs were refused", refused)
+		}
+	})
+}
+
+// hasAll says whether files by their digests are those of a release.
+func hasAll(r *release.Release, files map[string]string) bool {
+	return !slices.ContainsFunc(r.Files, func(f release.File) bool { return files[f.Name] != store.Digest(f.Data) })
+}

@@ -1,0 +1,260 @@
+// Package gitea publishes to generic packages of Gitea and Forgejo.
+//
+// A package has no drafts: how a version becomes whole all the same is store.Claims'. The server
+// refuses a second file of one name, so that only one publisher's claim can be there.
+// Source: Gitea docs, "Generic Package Registry"; the API's "package" operations.
+package gitea
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Kind is a generic package of an owner on a Gitea or Forgejo.
+var Kind = store.Kind{
+	Form:     "https://HOST/api/packages/OWNER/generic/NAME, for a generic package on Gitea or Forgejo",
+	ReadForm: "/VERSION/COMPONENTS-FILE",
+	Matches:  func(text string) bool { return strings.HasPrefix(text, "https://") && form.MatchString(text) },
+	Open: func(text string, o store.Options) (store.Store, store.At, error) {
+		s, at, err := open(text, o)
+		return s, at, err
+	},
+}
+
+// form is the URL of a package, which may be below a path of the server's, with a version and a file.
+var form = regexp.MustCompile(`^(https://[^/?#]+(?:/[^?#]*)?)/api/packages/([A-Za-z0-9._-]+)/generic/([A-Za-z0-9.+_-]+)(?:/([^/?#]+))?(?:/([^/?#]+))?/?$`)
+
+// pageSize is how many entries a page of a list has; servers may give fewer.
+const pageSize = 50
+
+// Store is one generic package.
+type Store struct {
+	*store.Claims
+
+	// site is the server's own URL.
+	site, owner, name string
+	client            *transport.Client
+	credential        transport.Credential
+	opts              store.Options
+}
+
+// open returns the package that a URL names, and the version and file behind it.
+func open(text string, opts store.Options) (*Store, store.At, error) {
+	parts := form.FindStringSubmatch(text)
+	if parts == nil {
+		return nil, store.At{}, fmt.Errorf("%q is no package on Gitea: write https://HOST/api/packages/OWNER/generic/NAME", text)
+	}
+	u, err := url.Parse(parts[1])
+	if err != nil {
+		return nil, store.At{}, fmt.Errorf("the URL of a package on Gitea: %w", err)
+	}
+	if u.User != nil {
+		return nil, store.At{}, errors.New("the URL of a package on Gitea has a user or password in it: take it out, and put the token into GITEA_TOKEN or a file for --token-file")
+	}
+	s := &Store{site: parts[1], owner: parts[2], name: parts[3], opts: opts}
+	s.credential = transport.Credential{Header: "Authorization", Prefix: "token ", Hosts: []string{u.Host}}
+	if s.credential.Secret, err = transport.ReadToken(opts.TokenFile, "GITEA_TOKEN", "FORGEJO_TOKEN"); err != nil {
+		return nil, store.At{}, err
+	}
+	s.client = transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
+	s.Claims = &store.Claims{Server: s, Client: s.client, Tell: opts.Tell}
+	return s, store.At{Version: parts[4], File: parts[5]}, nil
+}
+
+// URL implements store.Store.
+func (s *Store) URL() string { return s.site + "/api/packages/" + s.owner + "/generic/" + s.name }
+
+// Place implements store.Store.
+func (s *Store) Place(version string) string { return s.URL() + "/" + version }
+
+// Fits implements store.Store.
+func (s *Store) Fits(v *store.Version) error {
+	var problems []error
+	for _, f := range v.Files {
+		if !fileName.MatchString(f.Name) {
+			problems = append(problems, fmt.Errorf("%s: Gitea takes no file %q: use letters, digits, '.', '-', '_' and '+' only", v.Owner(f.Name), f.Name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// fileName are the names of files that every version of the server takes.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9.+_-]+$`)
+
+// Ready implements store.Store.
+func (s *Store) Ready() error {
+	if s.credential.Secret == "" {
+		return fmt.Errorf("there is no token to publish to %s with: set GITEA_TOKEN, or give --token-file", s.site)
+	}
+	return nil
+}
+
+// Survey implements store.Store.
+func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) { return nil, nil }
+
+// Aim implements store.Store.
+func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
+	return nil, nil
+}
+
+// Source implements store.Store: the commit of the user's, or that of the pipeline that runs, whose
+// variables have the names of GitHub's.
+// Source: Gitea docs, "Gitea Actions", "Variables".
+func (s *Store) Source(context.Context, string) (store.Source, error) {
+	from := store.Source{Commit: s.opts.Commit}
+	if name := os.Getenv("GITHUB_REPOSITORY"); name != "" && os.Getenv("GITHUB_SERVER_URL") == s.site {
+		from.Repository = s.site + "/" + name
+		if from.Commit == "" {
+			from.Commit = os.Getenv("GITHUB_SHA")
+		}
+	}
+	return from, nil
+}
+
+const note = "clusterctl reads nothing from Gitea: its users fetch releases (clusterctl release fetch) into a local repository"
+
+// Use implements store.Store.
+func (s *Store) Use([]*store.Version) store.Use { return store.Use{Text: note + "\n"} }
+
+// Reader implements store.Store.
+func (s *Store) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
+	return nil, note, nil
+}
+
+// do sends a request to the server and returns the answer's bytes.
+func (s *Store) do(ctx context.Context, doing, method, at string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	resp, err := s.client.HTTP.Do(req)
+	if err != nil {
+		return nil, &transport.ServiceError{Doing: doing, Err: err}
+	}
+	defer func() { _ = resp.Body.Close() }() // it is in memory
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = transport.Answered(doing, resp, errors.New(resp.Status), map[int]string{
+			http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
+			http.StatusForbidden:    "the token has no right to do this, or a quota is used up: it needs the scope write:package",
+			http.StatusNotFound:     "there is no such owner, or the token may not see it",
+		})
+	}
+	return data, err
+}
+
+// List implements store.Flat.
+func (s *Store) List(ctx context.Context, version string) ([]store.FlatFile, error) {
+	at := s.site + "/api/v1/packages/" + s.owner + "/generic/" + s.name + "/" + url.PathEscape(version) + "/files"
+	data, err := s.do(ctx, "listing the files of "+s.Place(version), http.MethodGet, at, nil)
+	if transport.HasStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var listed []struct {
+		Name   string `json:"name"`
+		Size   int64  `json:"size"`
+		SHA256 string `json:"sha256"`
+	}
+	if err := json.Unmarshal(data, &listed); err != nil {
+		return nil, fmt.Errorf("listing the files of %s: %w", s.Place(version), err)
+	}
+	files := make([]store.FlatFile, 0, len(listed))
+	for _, f := range listed {
+		files = append(files, store.FlatFile{Name: f.Name, File: store.File{Size: f.Size, SHA256: f.SHA256}})
+	}
+	return files, nil
+}
+
+// Send implements store.Flat.
+func (s *Store) Send(ctx context.Context, version string, f release.File) error {
+	_, err := s.do(ctx, "uploading "+f.Name, http.MethodPut, s.fileURL(version, f.Name), f.Data)
+	if transport.HasStatus(err, http.StatusConflict) {
+		return fmt.Errorf("%w: %w", store.ErrExists, err)
+	}
+	return err
+}
+
+func (s *Store) fileURL(version, name string) string {
+	return s.URL() + "/" + url.PathEscape(version) + "/" + url.PathEscape(name)
+}
+
+// Remove implements store.Flat.
+func (s *Store) Remove(ctx context.Context, version string, f store.FlatFile) error {
+	_, err := s.do(ctx, "removing a file "+f.Name, http.MethodDelete, s.fileURL(version, f.Name), nil)
+	return unlessGone(err)
+}
+
+// RemoveVersion implements store.Flat.
+func (s *Store) RemoveVersion(ctx context.Context, version string) error {
+	_, err := s.do(ctx, "removing "+s.Place(version), http.MethodDelete, s.URL()+"/"+url.PathEscape(version), nil)
+	return unlessGone(err)
+}
+
+func unlessGone(err error) error {
+	if transport.HasStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Download implements store.Flat.
+func (s *Store) Download(ctx context.Context, version, name string) ([]byte, error) {
+	return s.do(ctx, "downloading "+name, http.MethodGet, s.fileURL(version, name), nil)
+}
+
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	return s.Download(ctx, there.Version, name)
+}
+
+// Versions implements store.Store.
+func (s *Store) Versions(ctx context.Context) ([]string, error) {
+	var versions []string
+	for page := 1; ; page++ {
+		at := fmt.Sprintf("%s/api/v1/packages/%s?type=generic&q=%s&page=%d&limit=%d", s.site, s.owner, url.QueryEscape(s.name), page, pageSize)
+		data, err := s.do(ctx, "listing the packages of "+s.owner, http.MethodGet, at, nil)
+		if err != nil {
+			return nil, err
+		}
+		var listed []struct{ Name, Version string }
+		if err := json.Unmarshal(data, &listed); err != nil {
+			return nil, fmt.Errorf("listing the packages of %s: %w", s.owner, err)
+		}
+		if len(listed) == 0 {
+			return versions, nil
+		}
+		for _, p := range listed {
+			if _, err := release.ParseVersion(p.Version); err == nil && strings.EqualFold(p.Name, s.name) { // the server searches for names
+				versions = append(versions, p.Version)
+			}
+		}
+	}
+}
+
+// LatestVersion implements store.Store: the highest stable one.
+func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
+	versions, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	if highest := store.HighestStable(versions); highest != "" {
+		return highest, nil
+	}
+	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+}

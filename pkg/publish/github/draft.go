@@ -1,0 +1,255 @@
+package github
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v60/github"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+)
+
+const (
+	// cleanUpTime is how long removing what was begun may take after a failure or an interrupt.
+	cleanUpTime = 30 * time.Second
+	// replaceTime is how long the requests may take between which nothing is public.
+	replaceTime = 2 * time.Minute
+	// draftLooks is how often a draft is looked for whose making was not answered, before another one is
+	// made. The pauses between them come to half a minute at least: a list may be behind, and each draft
+	// too many is one that somebody has to remove.
+	draftLooks = 5
+)
+
+// staged is a version in a draft, or in the release that it is added to.
+type staged struct {
+	*store.Wanted
+	is *state
+	// commit is the one to tag it at, or "".
+	commit string
+	// id is the draft, or the release that it is added to.
+	id int64
+	// mark is what the draft is marked with; empty where the version is added to a release.
+	mark string
+	host *githubRelease
+}
+
+// Stage implements store.Store.
+func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
+	if _, err := s.Aim(ctx, w.Version, there); err != nil {
+		return nil, err
+	}
+	at, err := s.aim(ctx, w.Number)
+	if err != nil {
+		return nil, err
+	}
+	st := &staged{Wanted: w, is: stateOf(there), commit: at.tag}
+	if len(st.is.hosts) > 0 {
+		return s.stageInto(ctx, st, there)
+	}
+	st.mark = draftMark + " " + rand.Text() + " " + s.opts.Network.Time().UTC().Format(time.RFC3339) + " -->"
+	s.opts.Say("making a draft of " + w.Number)
+	if st.id, err = s.createDraft(ctx, st); err != nil {
+		return nil, err
+	}
+	if err := s.fill(ctx, st.id, w.All); err != nil {
+		s.discard(ctx, st.id)
+		return nil, err
+	}
+	return st, nil
+}
+
+// createDraft makes the draft that this run works in, under the run's mark, and returns its id.
+func (s *Store) createDraft(ctx context.Context, st *staged) (int64, error) {
+	wanted := &github.RepositoryRelease{
+		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Bool(true), Prerelease: github.Bool(!store.Stable(st.Number)),
+		Body: github.String(st.mark + "\n" + st.Text.Body),
+	}
+	if st.commit != "" {
+		wanted.TargetCommitish = &st.commit
+	}
+	for try := 1; ; try++ {
+		r, resp, err := s.client.Repositories.CreateRelease(ctx, s.owner, s.name, wanted)
+		if err == nil {
+			return r.GetID(), nil
+		}
+		err = s.failure("making a draft of "+st.Number, resp, err)
+		if ctx.Err() != nil {
+			s.discardMarked(ctx, st.mark)
+			return 0, err
+		}
+		if transport.IsRefusal(err) {
+			return 0, err
+		}
+		// The answer was lost, or came after it was made: it would be in the list under its mark.
+		for look := range draftLooks {
+			if err := s.opts.Network.Wait(ctx, transport.Pause(look+1)); err != nil {
+				return 0, err
+			}
+			if id, err := s.findDraft(ctx, st.mark); id != 0 || err != nil {
+				return id, err
+			}
+		}
+		if err := s.http.Again(ctx, try, err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
+func (s *Store) findDraft(ctx context.Context, mark string) (int64, error) {
+	listed, err := s.listAtRest(ctx)
+	for _, r := range listed {
+		if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
+			return r.GetID(), nil
+		}
+	}
+	return 0, err
+}
+
+// discardMarked removes the draft of a run that was interrupted while it was being made.
+func (s *Store) discardMarked(ctx context.Context, mark string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	if id, err := s.findDraft(ctx, mark); err == nil && id != 0 {
+		s.discard(ctx, id)
+	}
+}
+
+// discard removes a draft that can't become public any more. What can't be removed stays behind as
+// what a killed run leaves.
+func (s *Store) discard(ctx context.Context, draft int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	_ = s.delete(ctx, draft, "removing a draft")
+}
+
+// delete removes a release; that it is not there is no error.
+func (s *Store) delete(ctx context.Context, id int64, doing string) error {
+	resp, err := s.client.Repositories.DeleteRelease(ctx, s.owner, s.name, id)
+	if resp != nil && resp.StatusCode == http.StatusNotFound {
+		return nil
+	}
+	return s.failure(doing, resp, err)
+}
+
+// edit changes a release, and returns how it is then.
+func (s *Store) edit(ctx context.Context, doing string, id int64, wanted *github.RepositoryRelease) error {
+	_, resp, err := s.client.Repositories.EditRelease(ctx, s.owner, s.name, id, wanted)
+	return s.failure(doing, resp, err)
+}
+
+// Commit implements store.Store.
+func (s *Store) Commit(ctx context.Context, x store.Staged) error {
+	st, ok := x.(*staged)
+	switch {
+	case !ok:
+		return fmt.Errorf("staged is a %T", x)
+	case st.host != nil:
+		return s.commitInto(ctx, st)
+	case s.opts.Draft:
+		return s.leaveDraft(ctx, st)
+	}
+	if err := ctx.Err(); err != nil {
+		s.discard(ctx, st.id)
+		return err
+	}
+	replaced := st.is.aside
+	if old := st.is.there; old != nil {
+		// Between the next two requests nothing is public: an interrupt waits for them.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), replaceTime)
+		defer cancel()
+		replaced = append(slices.Clone(replaced), old)
+		s.opts.Say("making the " + st.Number + " that is replaced a draft")
+		if err := s.edit(ctx, "making the release that is replaced a draft", old.GetID(), &github.RepositoryRelease{
+			Draft: github.Bool(true), Body: github.String(asideMark + old.GetBody()),
+		}); err != nil {
+			defer s.discard(ctx, st.id)
+			return s.putBack(ctx, old, st.is.listed, err)
+		}
+	}
+	if err := s.makePublic(ctx, st); err != nil {
+		return s.refused(ctx, st, replaced, err)
+	}
+	for _, r := range append(replaced, st.is.prepared...) {
+		_ = s.delete(ctx, r.GetID(), "") // what it said is in the release now; a draft more is only untidy
+	}
+	return nil
+}
+
+// makePublic makes a draft of this run public. Once it has been asked for, the draft may be public
+// whatever was answered. The error is store.ErrTaken where another release is.
+func (s *Store) makePublic(ctx context.Context, st *staged) error {
+	s.opts.Say("making " + st.Number + " public")
+	wanted := &github.RepositoryRelease{
+		TagName: &st.Number, Name: &st.Text.Title, Body: &st.Text.Body,
+		Draft: github.Bool(false), Prerelease: github.Bool(!store.Stable(st.Number)),
+		MakeLatest: github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
+	}
+	if st.commit != "" {
+		wanted.TargetCommitish = &st.commit
+	}
+	err := s.edit(ctx, "making "+st.Number+" public", st.id, wanted)
+	switch {
+	case alreadyExists(err, "tag_name"):
+		return fmt.Errorf("%w: it has published %s", store.ErrTaken, st.Number)
+	case transport.HasStatus(err, http.StatusNotFound):
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return err
+}
+
+// refused cleans up after a draft that could not be made public, and makes the release that was to be
+// replaced public again.
+func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
+	if errors.Is(why, store.ErrTaken) {
+		if there, err := s.awaitPublished(ctx, st.Number); err == nil && there.GetID() != st.id {
+			s.discard(ctx, st.id)
+		}
+		return why
+	}
+	err := why
+	if len(replaced) > 0 {
+		err = s.putBack(ctx, replaced[len(replaced)-1], st.is.listed, why)
+	}
+	if transport.IsRefusal(why) {
+		s.discard(ctx, st.id)
+	}
+	return err
+}
+
+// putBack makes a release public again that was to be replaced.
+func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githubRelease, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
+	s.opts.Say("making the " + version + " public again that was there")
+	err := s.edit(ctx, "making the release public again that was there", old.GetID(), &github.RepositoryRelease{
+		TagName: &version, Body: &body, Draft: github.Bool(false), Prerelease: github.Bool(old.GetPrerelease()),
+		MakeLatest: github.String(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
+	})
+	switch {
+	case alreadyExists(err, "tag_name"):
+		return fmt.Errorf("%w; another release of %s is public now: run this again", why, version)
+	case err != nil:
+		return fmt.Errorf("%w; the release that was there is the draft %s now, as it could not be made public again (%w): run this again, or publish that draft by hand", why, old.GetHTMLURL(), err)
+	}
+	return fmt.Errorf("%w; the release that was there is public again", why)
+}
+
+// leaveDraft takes the run's mark off its draft: it is one of people then.
+func (s *Store) leaveDraft(ctx context.Context, st *staged) error {
+	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Bool(true)})
+	if transport.IsRefusal(err) {
+		s.discard(ctx, st.id)
+	}
+	return err
+}

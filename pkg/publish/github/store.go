@@ -1,0 +1,331 @@
+// Package github publishes to the releases of a repository on GitHub.
+//
+// A version is built up in a draft, which nobody but the repository's own people sees, and made
+// public by one request once every file in it has been compared. GitHub has no lock and no request
+// that depends on what is there, but one thing that only one of many succeeds in: making a tag's
+// release public. The rest follows from that. Each run works in a draft of its own, so that nobody
+// makes public what somebody else is changing; a run that is killed leaves a draft behind, which
+// may be the draft of a run that is still at work, and so is removed only once the tag is taken.
+//
+// A release with files of others, such as binaries, that people made for the version - a draft, or a
+// public one without anything of a provider - is added to instead: SHA256SUMS claims it first, and
+// metadata.yaml comes last, as on servers without drafts.
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/google/go-github/v60/github"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Kind is the releases of a repository on GitHub.
+// Source: clusterctl provider contract, "Creating a provider repository on GitHub".
+var Kind = store.Kind{
+	Form:     "https://github.com/OWNER/REPO (with GITHUB_SERVER_URL also a GitHub Enterprise server)",
+	ReadForm: readForm,
+	Texts:    true,
+	Drafts:   true,
+	Matches:  matches,
+	Open: func(text string, o store.Options) (store.Store, store.At, error) {
+		s, at, err := open(text, o)
+		return s, at, err
+	},
+}
+
+const readForm = "/releases/VERSION/COMPONENTS-FILE as in clusterctl's configuration (VERSION may be latest), or /releases/tag/VERSION"
+
+// Store is one repository.
+type Store struct {
+	server      server
+	owner, name string
+	client      *github.Client
+	http        *transport.Client
+	token       string
+	opts        store.Options
+
+	mu sync.Mutex
+	// aims has the commits of versions, once they were looked up.
+	aims map[string]aim
+}
+
+// The names that GitHub gives to owners and repositories.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// commitForm is the full hash of a commit.
+var commitForm = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+
+// open returns the repository that a URL begins with, and the version and file behind it.
+func open(text string, opts store.Options) (*Store, store.At, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, store.At{}, fmt.Errorf("the URL of a GitHub repository: %w", err)
+	}
+	if u.User != nil {
+		return nil, store.At{}, errors.New("the URL of a GitHub repository has a user or password in it: take it out, and put the token into GITHUB_TOKEN or a file for --token-file")
+	}
+	path := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(path) < 2 || u.RawQuery != "" || u.Fragment != "" || !nameForm.MatchString(path[0]) || !nameForm.MatchString(path[1]) {
+		return nil, store.At{}, fmt.Errorf("%q is no GitHub repository: write https://%s/OWNER/REPO", text, u.Host)
+	}
+	if opts.Commit != "" && !commitForm.MatchString(opts.Commit) {
+		return nil, store.At{}, fmt.Errorf("%q is no commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
+	}
+	server, err := newServer(u.Host)
+	if err != nil {
+		return nil, store.At{}, err
+	}
+	variables := []string{"GITHUB_TOKEN", "GH_TOKEN"}
+	if own, err := url.Parse(WebURL()); err != nil || !strings.EqualFold(own.Host, u.Host) {
+		variables = nil // what is in GITHUB_TOKEN is for the server that the pipeline runs on
+	}
+	token, err := transport.ReadToken(opts.TokenFile, variables...)
+	if err != nil {
+		return nil, store.At{}, err
+	}
+	s := &Store{server: server, owner: path[0], name: strings.TrimSuffix(path[1], ".git"), token: token, opts: opts, aims: map[string]aim{}}
+	s.http = transport.New(transport.Options{
+		Credential: transport.Credential{Header: "Authorization", Prefix: "Bearer ", Secret: token, Hosts: []string{server.api.Host, server.uploads.Host}},
+		Network:    opts.Network, Report: opts.Report,
+	})
+	s.client = github.NewClient(s.http.HTTP)
+	s.client.BaseURL, s.client.UploadURL = server.api, server.uploads
+	s.client.UserAgent = "clusterctl-release"
+	at, err := s.at(text, path[2:])
+	return s, at, err
+}
+
+// at returns what the rest of a URL's path names: nothing, clusterctl's own form of a provider,
+// releases/<version>/<components file>, or all providers of a version, releases/tag/<version>.
+func (s *Store) at(text string, rest []string) (store.At, error) {
+	if len(rest) == 3 && rest[1] == "tag" {
+		rest = []string{rest[0], rest[2]}
+	}
+	switch {
+	case len(rest) == 0:
+		return store.At{}, nil
+	case rest[0] == "releases" && len(rest) == 1:
+		return store.At{File: rest[0]}, nil
+	case rest[0] == "releases" && len(rest) == 2:
+		return store.At{Version: rest[1]}, nil
+	case rest[0] == "releases" && len(rest) == 3:
+		return store.At{Version: rest[1], File: rest[2]}, nil
+	}
+	return store.At{}, fmt.Errorf("%q is neither a repository nor a release: write %s, or that with %s", text, s.URL(), readForm)
+}
+
+// URL implements store.Store.
+func (s *Store) URL() string { return s.server.web + "/" + s.owner + "/" + s.name }
+
+// Place implements store.Store.
+func (s *Store) Place(version string) string { return s.URL() + "/releases/tag/" + version }
+
+// entryURL returns clusterctl's URL of a file in a version.
+func (s *Store) entryURL(version, file string) string {
+	return s.URL() + "/releases/" + version + "/" + file
+}
+
+// clusterctlReads says whether clusterctl's own client reads from here.
+func (s *Store) clusterctlReads() bool {
+	return strings.EqualFold(s.server.web, "https://"+clusterctlsHost)
+}
+
+// failure says what an error of the API means to the user; nil stays nil.
+func (s *Store) failure(doing string, resp *github.Response, err error) error {
+	var answer *http.Response
+	needs := "contents: write"
+	if resp != nil {
+		answer = resp.Response
+		// Source: GitHub docs, "Troubleshooting the REST API", "Insufficient permissions".
+		if accepted := resp.Header.Get("X-Accepted-GitHub-Permissions"); accepted != "" {
+			needs = accepted
+		}
+	}
+	notFound := "there is no such repository, or the token may not see it: it needs contents: write there"
+	if s.token == "" {
+		notFound = "there is no such repository, or it is private: set GITHUB_TOKEN, or give --token-file"
+	}
+	const moved = "the repository was renamed or moved: publish to where it is now"
+	return transport.Answered(doing, answer, err, map[int]string{
+		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN, GH_TOKEN or --token-file",
+		http.StatusForbidden:         "the token has no right to do this: it needs " + needs + " (in a workflow: permissions: {contents: write})",
+		http.StatusNotFound:          notFound,
+		http.StatusMovedPermanently:  moved,
+		http.StatusFound:             moved,
+		http.StatusTemporaryRedirect: moved,
+		http.StatusPermanentRedirect: moved,
+	})
+}
+
+// Ready implements store.Store.
+func (s *Store) Ready() error {
+	if s.token == "" {
+		return errors.New("there is no token to publish to GitHub with: set GITHUB_TOKEN (in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}), or give --token-file")
+	}
+	return nil
+}
+
+// Survey implements store.Store.
+func (s *Store) Survey(ctx context.Context, all []*store.Version) ([]string, error) {
+	repository, resp, err := s.client.Repositories.Get(ctx, s.owner, s.name)
+	if err != nil {
+		return nil, s.failure("looking at "+s.URL(), resp, err)
+	}
+	if full := repository.GetFullName(); full != "" && !strings.EqualFold(full, s.owner+"/"+s.name) {
+		return nil, fmt.Errorf("%s is now called %s: publish to %s/%s", s.URL(), full, s.server.web, full)
+	}
+	if repository.GetArchived() {
+		return nil, fmt.Errorf("%s is archived, and takes no releases: publish to another repository", s.URL())
+	}
+	// The token of a workflow's job has no user, and all of these are false for it.
+	if may := repository.GetPermissions(); may["pull"] && !may["push"] {
+		return nil, fmt.Errorf("the token may read %s, and not write there: it needs contents: write", s.URL())
+	}
+	return s.incompleteTags(ctx, all)
+}
+
+// aim is where a version is tagged.
+type aim struct {
+	// tag is the commit to tag it at, or "" where it is tagged; built is the commit that it is of.
+	tag, built string
+}
+
+// aim returns where a version is tagged, or is to be.
+func (s *Store) aim(ctx context.Context, version string) (aim, error) {
+	s.mu.Lock()
+	known, ok := s.aims[version]
+	s.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	tagged, err := s.tagCommit(ctx, version)
+	if err != nil {
+		return aim{}, err
+	}
+	commit := s.opts.Commit
+	if commit == "" && tagged == "" && strings.EqualFold(os.Getenv("GITHUB_REPOSITORY"), s.owner+"/"+s.name) {
+		commit = os.Getenv("GITHUB_SHA")
+	}
+	at := aim{built: tagged}
+	switch {
+	case tagged == "" && commit == "":
+		return aim{}, fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", s.URL(), version)
+	case tagged == "":
+		at = aim{tag: commit, built: commit}
+	case s.opts.Commit != "" && !strings.EqualFold(s.opts.Commit, tagged):
+		return aim{}, fmt.Errorf("the tag %s of %s is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, s.URL(), tagged, commit)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aims[version] = at
+	return at, nil
+}
+
+// tagCommit returns the commit that a version's tag is of, or "" where there is no such tag.
+func (s *Store) tagCommit(ctx context.Context, version string) (string, error) {
+	doing := "looking for the tag " + version
+	ref, resp, err := s.client.Git.GetRef(ctx, s.owner, s.name, "tags/"+version)
+	if resp != nil && resp.StatusCode == http.StatusNotFound {
+		return "", nil
+	}
+	if err != nil {
+		return "", s.failure(doing, resp, err)
+	}
+	object := ref.GetObject()
+	if object.GetType() != "tag" {
+		return object.GetSHA(), nil
+	}
+	tag, resp, err := s.client.Git.GetTag(ctx, s.owner, s.name, object.GetSHA())
+	if err != nil {
+		return "", s.failure(doing, resp, err)
+	}
+	return tag.GetObject().GetSHA(), nil
+}
+
+// Source implements store.Store.
+func (s *Store) Source(ctx context.Context, version string) (store.Source, error) {
+	at, err := s.aim(ctx, version)
+	return store.Source{Repository: s.URL(), Commit: at.built}, err
+}
+
+// Aim implements store.Store.
+func (s *Store) Aim(ctx context.Context, v *store.Version, there *store.Snapshot) ([]string, error) {
+	at, err := s.aim(ctx, v.Number)
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{fmt.Sprintf("the tag %s is of the commit %s", v.Number, at.built)}
+	if at.tag != "" {
+		lines[0] = fmt.Sprintf("the commit %s is tagged %s", at.tag, v.Number)
+	}
+	is := stateOf(there)
+	highest := highestStable(is.listed, v.Number)
+	switch {
+	case s.opts.Draft:
+		lines = append(lines, "it stays a draft, for a person to make public")
+	case !store.Stable(v.Number):
+		lines = append(lines, "it becomes a pre-release")
+	case highest == v.Number:
+		lines = append(lines, "it becomes the latest release")
+	default:
+		lines = append(lines, "the latest release is still "+highest)
+	}
+	switch {
+	case len(is.hosts) > 1:
+		return nil, fmt.Errorf("there is more than one draft with files for %s: remove all but one: %s", v.Number, urlsOf(is.hosts))
+	case len(is.hosts) == 1:
+		lines = append(lines, fmt.Sprintf("the files are added to %s, which has %d", is.hosts[0].GetHTMLURL(), len(is.assets)))
+	case len(is.prepared) > 0:
+		lines = append(lines, "it takes the title and text of the draft "+is.prepared[0].GetHTMLURL())
+	}
+	return lines, nil
+}
+
+// Use implements store.Store.
+func (s *Store) Use(all []*store.Version) store.Use {
+	if !s.clusterctlReads() {
+		return store.Use{Warnings: []string{fmt.Sprintf("clusterctl reads releases from %s only: from %s its users fetch them (clusterctl release fetch) into a local repository", clusterctlsHost, s.server.web)}}
+	}
+	return store.Use{Entries: store.Entries(store.Releases(all), func(r *release.Release) string {
+		return s.entryURL(store.Latest, r.Provider.ComponentsFile())
+	})}
+}
+
+// clusterctlClient returns clusterctl's own client for the repository.
+func (s *Store) clusterctlClient(ctx context.Context, version, file string) (repository.Repository, error) {
+	return store.ClusterctlClient(ctx, func(ctx context.Context, p config.Provider, v config.VariablesClient) (repository.Repository, error) {
+		return repository.NewGitHubRepository(ctx, p, v)
+	}, s.entryURL(version, file), config.GitHubTokenVariable, transport.Credential{
+		Header: "Authorization", Prefix: "Bearer ", Secret: s.token, Hosts: []string{s.server.api.Host},
+	})
+}
+
+// Reader implements store.Store.
+func (s *Store) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
+	if read := s.opts.Network.ReadFile; read != nil {
+		return func(ctx context.Context, name string) ([]byte, error) {
+			return read(ctx, s.entryURL(version, name), name)
+		}, "", nil
+	}
+	if !s.clusterctlReads() {
+		return nil, fmt.Sprintf("clusterctl reads releases from %s only, and not from %s", clusterctlsHost, s.server.web), nil
+	}
+	client, err := s.clusterctlClient(ctx, version, release.MetadataFile)
+	if err != nil {
+		return nil, "", fmt.Errorf("making clusterctl's client for %s: %w", s.URL(), err)
+	}
+	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, "", nil
+}

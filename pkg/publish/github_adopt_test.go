@@ -1,0 +1,346 @@
+package publish
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// program is a file that somebody else puts into releases, such as a binary.
+func program() []*githubserver.Asset {
+	return []*githubserver.Asset{{Name: "program", Data: []byte("x")}}
+}
+
+// TestGitHubPrepared: what people have made for a version before is added to or gives its text, and
+// nothing of it is lost.
+func TestGitHubPrepared(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepared []githubserver.Release
+		options  func(*Options)
+		// names of assets, title and text of the release afterwards
+		assets, title, body string
+		draft               bool
+		detail              string
+	}{
+		"a text": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true}},
+			title:    "The first", body: "Words of ours", detail: "it takes the title and text of the draft",
+		},
+		"a draft with a binary": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true, Assets: program()}},
+			assets:   "program", title: "The first", body: "Words of ours", detail: "the files are added to https://github.com/acme/capl/releases/1, which has 1",
+		},
+		"a draft by its name": {
+			prepared: []githubserver.Release{{Tag: "untagged-1", Name: "v0.1.0", Draft: true, Assets: program()}},
+			assets:   "program", title: "v0.1.0",
+		},
+		"a text and a draft with a binary": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true}, {Tag: "v0.1.0", Draft: true, Assets: program()}},
+			assets:   "program", title: "The first", body: "Words of ours",
+		},
+		"a draft with a binary, and notes": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true, Assets: program()}},
+			options:  func(o *Options) { o.Notes = "Other words" },
+			assets:   "program", title: "The first", body: "Other words",
+		},
+		"made public too early": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Assets: program()}},
+			options:  func(o *Options) { o.Commit = "" },
+			assets:   "program", title: "The first", body: "Words of ours", detail: "the files are added to",
+		},
+		"made public too early, and empty": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first"}},
+			options:  func(o *Options) { o.Commit = "" }, title: "The first",
+		},
+		"left as a draft": {
+			options: func(o *Options) { o.Draft, o.Notes = true, "Words of ours" },
+			title:   "v0.1.0", body: "Words of ours", draft: true, detail: "it stays a draft",
+		},
+		"a draft with a binary that is left one": {
+			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Draft: true, Assets: program()}},
+			options:  func(o *Options) { o.Draft = true },
+			assets:   "program", title: "The first", body: "Words of ours", draft: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitHubWorld(t)
+			for _, r := range test.prepared {
+				w.server.Add(r)
+			}
+			r := someRelease(libvirt, "v0.1.0", "")
+			n, opts := w.process(nil)
+			if test.options != nil {
+				test.options(&opts)
+			}
+			plan, err := open(t, githubURL, opts).Plan(t.Context(), []*release.Release{r})
+			if err != nil || !strings.Contains(plan.String(), test.detail) {
+				t.Fatalf("%v: want a plan with %q, got %v", err, test.detail, plan)
+			}
+			if result, err := w.do(t.Context(), n, opts, r); err != nil || len(result.Warnings) > 0 || result.Releases[0].Action != Create {
+				t.Fatalf("%v, %v", err, result)
+			}
+			releases := w.server.Releases()
+			if len(releases) != 1 || releases[0].Draft != test.draft || releases[0].Name != test.title || releases[0].Body != test.body || releases[0].Tag != "v0.1.0" {
+				t.Errorf("there are %d releases, the first is %+v", len(releases), releases[0])
+			}
+			var names []string
+			for _, a := range releases[0].Assets {
+				names = append(names, a.Name)
+			}
+			slices.Sort(names)
+			want := append([]string{"SHA256SUMS", "cluster-template-prod.yaml", "infrastructure-components.yaml", "metadata.yaml", "provenance.intoto.jsonl"}, strings.Fields(test.assets)...)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, names); diff != "" {
+				t.Errorf("the files (-want +got):\n%s", diff)
+			}
+			// Again: nothing is changed, but for a draft that is to become public.
+			n, opts = w.process(nil)
+			if test.options != nil {
+				test.options(&opts)
+			}
+			if result, err := w.do(t.Context(), n, opts, r); err != nil || result.Releases[0].Action != Unchanged || len(changesOf(n)) > 0 {
+				t.Errorf("again: %v, %v, %v", err, result, changesOf(n))
+			}
+			if !test.draft {
+				return
+			}
+			opts.Draft = false
+			if _, err := w.do(t.Context(), n, opts, r); err != nil || w.server.Releases()[0].Draft || len(w.server.Releases()) != 1 {
+				t.Errorf("making the draft public: %v", err)
+			}
+		})
+	}
+}
+
+// TestGitHubPreparedRefused: what can't be added to is left as it is, and the error says what to do.
+func TestGitHubPreparedRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepared  []githubserver.Release
+		immutable bool
+		want      string
+	}{
+		"two drafts with files":      {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: program()}, {Tag: "v0.1.0", Draft: true, Assets: program()}}, want: "more than one draft with files for v0.1.0"},
+		"another build in the draft": {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})}}, want: "another publisher is at work, or was ended"},
+		"immutable":                  {prepared: []githubserver.Release{{Tag: "v0.1.0", Immutable: true, Assets: program()}}, want: "it is immutable and has no metadata.yaml: publish another version, as a draft (--draft)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGitHubWorld(t)
+			for _, r := range test.prepared {
+				w.server.Add(r)
+			}
+			before := w.server.Releases()
+			n, opts := w.process(nil)
+			if w.server.Commit("v0.1.0") != "" {
+				opts.Commit = ""
+			}
+			if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "")); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("want %q, got %v", test.want, err)
+			}
+			if diff := cmp.Diff(before, w.server.Releases()); diff != "" || len(changesOf(n)) > 0 {
+				t.Errorf("something was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestGitHubPreparedKilled: whenever the publisher is killed while it adds to a draft with a binary, or
+// to a public release with one, nobody uses a part of it, and a re-run completes it.
+func TestGitHubPreparedKilled(t *testing.T) {
+	r := someRelease(libvirt, "v0.1.0", "")
+	for _, draft := range []bool{true, false} {
+		prepare := func() *githubWorld {
+			w := newGitHubWorld(t)
+			w.server.Tag("v0.1.0", someCommit)
+			w.server.Add(githubserver.Release{Tag: "v0.1.0", Draft: draft, Assets: program()})
+			return w
+		}
+		clean := prepare()
+		n, opts := clean.process(nil)
+		if _, err := clean.do(t.Context(), n, opts, r); err != nil {
+			t.Fatal(err)
+		}
+		for number := range n.Requests() {
+			for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
+				w := prepare()
+				n, opts := w.process(func(at int, _ *http.Request) wire.Fault {
+					if at == number {
+						return kill
+					}
+					return wire.None
+				})
+				n.After = func() {
+					files, _ := w.server.Public("v0.1.0")
+					if _, ok := files[release.MetadataFile]; ok && len(files) != 6 {
+						t.Errorf("metadata.yaml was public with %v", slices.Sorted(maps.Keys(files)))
+					}
+				}
+				_, err := w.do(t.Context(), n, opts, r)
+				if !n.Dead() || err == nil {
+					t.Fatalf("it was not killed: %v", err)
+				}
+				again, opts := w.process(nil)
+				if _, err := w.do(t.Context(), again, opts, r); err != nil {
+					t.Errorf("draft %v, %s at %d: the re-run: %v", draft, kill, number, err)
+				}
+				if files, public := w.server.Public("v0.1.0"); !public || len(files) != 6 || len(w.server.Releases()) != 1 {
+					t.Errorf("draft %v, %s at %d: there is %v", draft, kill, number, slices.Sorted(maps.Keys(files)))
+				}
+				if err := w.whole(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// replaceWorld is a world with a pre-release that is to be replaced, and an observer who counts the
+// requests at which none is public.
+func replaceWorld(t *testing.T) (w *githubWorld, replace func(n *wire.Network, opts Options) error, holes *int) {
+	t.Helper()
+	w = newGitHubWorld(t)
+	const version = "v0.2.0-rc.0"
+	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
+	w.published(t, nil, old)
+	holes = new(int)
+	whole := func(r *release.Release, files map[string][]byte) bool {
+		return !slices.ContainsFunc(r.Files, func(f release.File) bool { return string(files[f.Name]) != string(f.Data) })
+	}
+	return w, func(n *wire.Network, opts Options) error {
+		opts.Replace = true
+		n.After = func() {
+			switch files, public := w.server.Public(version); {
+			case !public:
+				*holes++
+			case !whole(old, files) && !whole(changed, files):
+				t.Errorf("a part is public: %v", slices.Sorted(maps.Keys(files)))
+			}
+		}
+		_, err := w.do(t.Context(), n, opts, changed)
+		return err
+	}, holes
+}
+
+// TestGitHubReplaceRefused: where the server refuses the last request, the release that was there is
+// public again, and no draft is left.
+func TestGitHubReplaceRefused(t *testing.T) {
+	w, replace, holes := replaceWorld(t)
+	before, _ := w.server.Public("v0.2.0-rc.0")
+	n, opts := w.process(nil)
+	inner, edits := n.Hosts[githubserver.APIHost], 0
+	n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			edits++
+		}
+		if r.Method == http.MethodPatch && edits == 2 {
+			out.WriteHeader(http.StatusForbidden)
+			_, _ = out.Write([]byte(`{"message":"Resource not accessible"}`)) // to a recorder
+			return
+		}
+		inner.ServeHTTP(out, r)
+	})
+	err := replace(n, opts)
+	if err == nil || !strings.Contains(err.Error(), "the release that was there is public again") {
+		t.Errorf("got %v", err)
+	}
+	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) || len(w.server.Releases()) != 1 {
+		t.Errorf("there is %v now, and %d releases", slices.Sorted(maps.Keys(after)), len(w.server.Releases()))
+	}
+	if body := w.body(t, "v0.2.0-rc.0"); strings.Contains(body, "<!--") {
+		t.Errorf("the text of the release that is public again is %q", body)
+	}
+	if *holes > 2 {
+		t.Errorf("none was public after %d requests", *holes)
+	}
+}
+
+// TestGitHubReplaceKilled: whenever the publisher is killed or interrupted while it replaces a release,
+// the old or the new one is public, at the latest after a run that ends.
+func TestGitHubReplaceKilled(t *testing.T) {
+	w, replace, holes := replaceWorld(t)
+	n, opts := w.process(nil)
+	if err := replace(n, opts); err != nil {
+		t.Fatal(err)
+	}
+	if *holes != 1 {
+		t.Errorf("none was public after %d requests, want 1: %v", *holes, changesOf(n))
+	}
+	for number := range n.Requests() {
+		for _, kill := range []wire.Fault{wire.KilledBefore, wire.KilledAfter, wire.KilledAmid} {
+			w, replace, _ := replaceWorld(t)
+			n, opts := w.process(func(at int, _ *http.Request) wire.Fault {
+				if at == number {
+					return kill
+				}
+				return wire.None
+			})
+			if err := replace(n, opts); err == nil || !n.Dead() {
+				t.Fatalf("it was not killed: %v", err)
+			}
+			n, opts = w.process(nil)
+			if err := replace(n, opts); err != nil {
+				t.Errorf("%s at %d: the re-run: %v", kill, number, err)
+			}
+			if _, public := w.server.Public("v0.2.0-rc.0"); !public {
+				t.Errorf("%s at %d: none is public after the re-run", kill, number)
+			}
+			for _, r := range w.server.Releases() {
+				if r.Draft && strings.Contains(r.Body, "replaced") {
+					t.Errorf("%s at %d: the old one is left as a draft", kill, number)
+				}
+			}
+			if err := w.whole(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestGitHubRefusedLeavesNoDraft: a publication that the server refuses takes its draft along.
+func TestGitHubRefusedLeavesNoDraft(t *testing.T) {
+	w := newGitHubWorld(t)
+	n, opts := w.process(nil)
+	inner := n.Hosts[githubserver.APIHost]
+	n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			out.Header().Set("X-Accepted-GitHub-Permissions", "contents=write; workflows=write")
+			out.WriteHeader(http.StatusForbidden)
+			_, _ = out.Write([]byte(`{"message":"Resource not accessible"}`)) // to a recorder
+			return
+		}
+		inner.ServeHTTP(out, r)
+	})
+	_, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", ""))
+	if err == nil || !strings.Contains(err.Error(), "it needs contents=write; workflows=write") {
+		t.Errorf("the error does not say which permissions are needed: %v", err)
+	}
+	if left := w.server.Releases(); len(left) > 0 {
+		t.Errorf("a draft is left: %+v", left[0])
+	}
+}
+
+// TestGitHubDoubles: a second public release of a version is told of when it is published, published
+// again and verified.
+func TestGitHubDoubles(t *testing.T) {
+	w := newGitHubWorld(t)
+	r := someLabelled("v0.1.0")
+	w.published(t, nil, r)
+	w.server.Add(githubserver.Release{Tag: "v0.1.0", Assets: program()})
+	result := w.published(t, nil, r)
+	if !strings.Contains(strings.Join(result.Warnings, "\n"), "v0.1.0 is public more than once") {
+		t.Errorf("publishing again: %q", result.Warnings)
+	}
+	_, opts := w.process(nil)
+	v, err := Verify(t.Context(), githubURL+"/releases/v0.1.0/infrastructure-components.yaml", "", opts)
+	if err != nil || !strings.Contains(errors.Join(v.Problems...).Error(), "v0.1.0 is public more than once") {
+		t.Errorf("verified: %v, %v", v.Problems, err)
+	}
+}

@@ -1,0 +1,211 @@
+package gitlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/xanzy/go-gitlab"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+)
+
+// A project on GitLab has a page for each of its releases, one for a tag, with links to files. It is
+// for people: clusterctl reads the package. It is made once the package is complete, with all of its
+// links by one request; of two publishers one makes it, and both look whether it is right.
+
+// commitForm is the full hash of a commit.
+var commitForm = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+
+// pageLinks returns the links that the release of a version has: to its files, and to those beside them
+// that the package has, or will have where it is not complete.
+func (s *Store) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+	there, err := s.Look(ctx, w.Number)
+	if err != nil {
+		return nil, err
+	}
+	var links []*gitlab.ReleaseAssetLinkOptions
+	for _, f := range slices.Concat(w.Files, w.All) {
+		_, isThere := there.Files[f.Name]
+		known := slices.ContainsFunc(links, func(l *gitlab.ReleaseAssetLinkOptions) bool { return *l.Name == f.Name })
+		if known || store.Made(f.Name) && !isThere && there.Complete {
+			continue
+		}
+		links = append(links, &gitlab.ReleaseAssetLinkOptions{
+			Name: gitlab.Ptr(f.Name), URL: gitlab.Ptr(s.entryURL(w.Number, f.Name)), LinkType: gitlab.Ptr(gitlab.PackageLinkType),
+		})
+	}
+	return links, nil
+}
+
+// page returns the project's release of a version, or nil. Only this is not behind: GitLab keeps its
+// list of releases for minutes.
+// Source: GitLab docs, "Project release API", "Get a release by a tag name"; lib/api/releases.rb of
+// GitLab, present_cached.
+func (s *Store) page(ctx context.Context, version string) (*gitlab.Release, error) {
+	r, resp, err := s.client.Releases.GetRelease(s.project, version, gitlab.WithContext(ctx))
+	// Servers before 13 answer 403 for a release that is not there; that making it is refused says the rest.
+	if resp != nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusForbidden) {
+		return nil, nil
+	}
+	return r, s.failure("looking for the release "+version+" of the project", resp, err)
+}
+
+// PlanPage implements store.Pager.
+func (s *Store) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, error) {
+	if !s.opts.Pages {
+		return nil, nil
+	}
+	there, err := s.page(ctx, w.Number)
+	if err != nil {
+		return nil, err
+	}
+	plan := &store.Page{Place: s.pagePlace(w.Number), New: there == nil}
+	links, err := s.pageLinks(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if there != nil {
+		if links, err = s.lacks(there, w.Number, links); err != nil {
+			return nil, err
+		}
+		plan.Lacked = len(links) > 0
+	}
+	for _, l := range links {
+		plan.Links = append(plan.Links, *l.Name)
+	}
+	return plan, nil
+}
+
+// pagePlace returns what stands for the project's release of a version.
+func (s *Store) pagePlace(version string) string {
+	return "https://" + s.host + projectsPath + strings.ReplaceAll(s.project, "/", "%2F") + "/releases/" + version
+}
+
+// checkPage refuses a release that is of another commit than the user's.
+func (s *Store) checkPage(there *gitlab.Release, version string) error {
+	if commit := there.Commit.ID; commitForm.MatchString(s.opts.Commit) && commit != "" && !strings.EqualFold(commit, s.opts.Commit) {
+		return fmt.Errorf("the release %s of the project is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, commit, s.opts.Commit)
+	}
+	return nil
+}
+
+// missingLinks returns the links that a release lacks. It is an error if a link of that name leads
+// elsewhere; others are somebody's own.
+func (s *Store) missingLinks(there *gitlab.Release, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+	var missing []*gitlab.ReleaseAssetLinkOptions
+	for _, want := range wanted {
+		i := slices.IndexFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.URL == *want.URL })
+		j := slices.IndexFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.Name == *want.Name })
+		switch {
+		case i >= 0: // under whatever name
+		case j >= 0:
+			return nil, fmt.Errorf("the release %s of the project has a link %s to %s, and not to %s: remove it, and run this again", there.TagName, *want.Name, there.Assets.Links[j].URL, *want.URL)
+		default:
+			missing = append(missing, want)
+		}
+	}
+	return missing, nil
+}
+
+// MakePage implements store.Pager. Whatever a step was answered, what is there is looked at after it.
+func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
+	if !s.opts.Pages {
+		return nil, nil
+	}
+	plan := &store.Page{Place: s.pagePlace(w.Number)}
+	wanted, err := s.pageLinks(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	refused := false
+	for try := 1; ; try++ {
+		there, err := s.page(ctx, w.Number)
+		if err != nil {
+			return nil, err
+		}
+		var last error
+		if there == nil {
+			plan.New = true
+			last = s.createPage(ctx, w, text(), wanted)
+		} else {
+			missing, err := s.lacks(there, w.Number, wanted)
+			if err != nil || len(missing) == 0 {
+				return plan, err
+			}
+			plan.Lacked = true
+			last = s.addLinks(ctx, w.Number, missing)
+		}
+		if ctx.Err() != nil || isPageRefusal(last) {
+			return nil, last
+		}
+		// What is there already is refused so, and a request that the server does not understand too: the
+		// next look tells one from the other.
+		if transport.HasStatus(last, http.StatusBadRequest) && refused {
+			return nil, last
+		}
+		refused = transport.HasStatus(last, http.StatusBadRequest)
+		if last != nil {
+			if err := s.Client.Again(ctx, try, fmt.Errorf("%w; the package itself is published", last)); err != nil {
+				return nil, err
+			}
+		}
+		if try >= 8 {
+			return nil, fmt.Errorf("the release %s of the project does not have what was put into it: run this again; the package itself is published", w.Number)
+		}
+	}
+}
+
+// lacks returns the links that a release of a version lacks.
+func (s *Store) lacks(there *gitlab.Release, version string, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+	if err := s.checkPage(there, version); err != nil {
+		return nil, err
+	}
+	return s.missingLinks(there, wanted)
+}
+
+// createPage asks for the release with all of its links.
+// Source: GitLab docs, "Project release API", "Create a release".
+func (s *Store) createPage(ctx context.Context, w *store.Wanted, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
+	s.opts.Say("making the release " + w.Number + " of the project")
+	wanted := &gitlab.CreateReleaseOptions{
+		Name: gitlab.Ptr(w.Number), TagName: gitlab.Ptr(w.Number), Description: gitlab.Ptr(text),
+		Assets: &gitlab.ReleaseAssetsOptions{Links: links},
+	}
+	if from, err := s.Source(ctx, w.Number); err == nil && from.Commit != "" {
+		wanted.Ref = gitlab.Ptr(from.Commit)
+	}
+	_, resp, err := s.client.Releases.CreateRelease(s.project, wanted, gitlab.WithContext(ctx))
+	err = s.failure("making the release "+w.Number+" of the project", resp, err)
+	if transport.HasStatus(err, http.StatusUnprocessableEntity) {
+		return fmt.Errorf("%w: if the project has no tag %s, push it first, or name the commit to tag (--commit)", err, w.Number)
+	}
+	return err
+}
+
+// addLinks adds links, one after the other.
+// Source: GitLab docs, "Release links API", "Create a release link".
+func (s *Store) addLinks(ctx context.Context, version string, links []*gitlab.ReleaseAssetLinkOptions) error {
+	for _, link := range links {
+		_, resp, err := s.client.ReleaseLinks.CreateReleaseLink(s.project, version, &gitlab.CreateReleaseLinkOptions{
+			Name: link.Name, URL: link.URL, LinkType: link.LinkType,
+		}, gitlab.WithContext(ctx))
+		if err != nil {
+			return s.failure("adding the link "+*link.Name+" to the release "+version, resp, err)
+		}
+	}
+	return nil
+}
+
+// isPageRefusal says whether an error is one that another try does not help with. That something is
+// there already (409 for a release, 400 for a link) is looked into.
+func isPageRefusal(err error) bool {
+	var service *transport.ServiceError
+	return errors.As(err, &service) && service.Status >= 400 && service.Status < 500 &&
+		!slices.Contains([]int{http.StatusConflict, http.StatusBadRequest, http.StatusRequestTimeout}, service.Status)
+}

@@ -1,0 +1,310 @@
+// Package gitlab publishes to generic packages of a project on GitLab.
+//
+// A package has no drafts: each file is there for everybody once it has come. How a version becomes
+// whole all the same is store.Claims'. A project's release, a page for people, is made beside it.
+package gitlab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/xanzy/go-gitlab"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Kind is a generic package of a project on GitLab.
+// Source: clusterctl provider contract, "Creating a provider repository on GitLab".
+var Kind = store.Kind{
+	Form:     "https://HOST/api/v4/projects/ID/packages/generic/NAME, for a generic package on GitLab",
+	ReadForm: "/VERSION/COMPONENTS-FILE as in clusterctl's configuration",
+	Texts:    true,
+	Pages:    true,
+	Matches:  matches,
+	Open: func(text string, o store.Options) (store.Store, store.At, error) {
+		s, at, err := open(text, o)
+		return s, at, err
+	},
+}
+
+const (
+	projectsPath = "/api/v4/projects/"
+	// clusterctlsHosts begins the hosts that clusterctl takes for a GitLab.
+	clusterctlsHosts = "gitlab."
+	// pageSize is how many entries a page of a list has.
+	pageSize = 100
+)
+
+// Store is one generic package.
+type Store struct {
+	*store.Claims
+
+	host, project, name string
+	client              *gitlab.Client //nolint:staticcheck // the module has another name since; its version is pinned here
+	credential          transport.Credential
+	opts                store.Options
+}
+
+// matches says whether a text is a URL of GitLab's API of packages.
+func matches(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && strings.HasPrefix(u.EscapedPath(), projectsPath)
+}
+
+// packageName are the names of generic packages.
+// Source: GitLab docs, "GitLab generic packages repository", "Publish a package".
+var packageName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// open returns the package that a URL begins with, and the version and file behind it.
+func open(text string, opts store.Options) (*Store, store.At, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
+	}
+	if u.User != nil {
+		return nil, store.At{}, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for --token-file")
+	}
+	form := fmt.Errorf("%q is no package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), projectsPath), "/"), "/")
+	if len(parts) < 4 || parts[1] != "packages" || parts[2] != "generic" || !packageName.MatchString(parts[3]) || u.RawQuery != "" || u.Fragment != "" {
+		return nil, store.At{}, form
+	}
+	project, err := url.PathUnescape(parts[0])
+	if err != nil || project == "" {
+		return nil, store.At{}, form
+	}
+	s := &Store{host: u.Host, project: project, name: parts[3], opts: opts}
+	if s.credential, err = credentialFor(u.Host, opts); err != nil {
+		return nil, store.At{}, err
+	}
+	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
+	s.Claims = &store.Claims{Server: flat{s}, Client: client, Tell: opts.Tell}
+	// The credential is set, and requests are tried again, below this client.
+	s.client, err = gitlab.NewClient("", //nolint:staticcheck // as above
+		gitlab.WithBaseURL("https://"+u.Host+"/api/v4"), gitlab.WithHTTPClient(client.HTTP),
+		gitlab.WithoutRetries(), gitlab.WithCustomLimiter(unlimited{}))
+	if err != nil {
+		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
+	}
+	s.client.UserAgent = "clusterctl-release"
+	at := store.At{}
+	switch rest := parts[4:]; len(rest) {
+	case 0:
+	case 1:
+		at.Version = rest[0]
+	case 2:
+		at = store.At{Version: rest[0], File: rest[1]}
+	default:
+		return nil, store.At{}, form
+	}
+	return s, at, nil
+}
+
+// The headers of tokens. A token's kind is told by its prefix.
+// Source: GitLab docs, "Token overview", "Token prefixes".
+const (
+	accessHeader, jobHeader, deployHeader = "Private-Token", "Job-Token", "Deploy-Token"
+	jobPrefix, deployPrefix               = "glcbt-", "gldt-"
+)
+
+// deployAdvice says what a deploy token is good for.
+// Source: GitLab docs, "Deploy tokens", "GitLab public API".
+const deployAdvice = "a deploy token sends and reads files of packages, and lists or removes nothing: publish with an access token, or a job's, and name the version to read"
+
+// credentialFor returns the token of the user's, or that of the job that runs.
+// Source: GitLab docs, "GitLab CI/CD job token"; "Predefined CI/CD variables", CI_SERVER_HOST.
+func credentialFor(host string, opts store.Options) (transport.Credential, error) {
+	c := transport.Credential{Header: accessHeader, Hosts: []string{host}}
+	var err error
+	if c.Secret, err = transport.ReadToken(opts.TokenFile, "GITLAB_TOKEN"); err != nil {
+		return c, err
+	}
+	switch {
+	case strings.HasPrefix(c.Secret, deployPrefix):
+		c.Header = deployHeader
+	case strings.HasPrefix(c.Secret, jobPrefix):
+		c.Header = jobHeader
+	case c.Secret == "":
+		c.Header = jobHeader
+		if own := os.Getenv("CI_SERVER_HOST"); own != "" && strings.EqualFold(strings.Split(host, ":")[0], own) {
+			c.Secret, err = transport.ReadToken("", "CI_JOB_TOKEN")
+		}
+	}
+	return c, err
+}
+
+// unlimited does not slow requests down; a limit is seen to where requests are tried again.
+type unlimited struct{}
+
+// Wait implements gitlab.RateLimiter.
+func (unlimited) Wait(ctx context.Context) error { return ctx.Err() }
+
+// URL implements store.Store: the base of clusterctl's URLs of the package.
+func (s *Store) URL() string {
+	return "https://" + s.host + projectsPath + url.PathEscape(s.project) + "/packages/generic/" + s.name
+}
+
+// Place implements store.Store.
+func (s *Store) Place(version string) string { return s.URL() + "/" + version }
+
+// entryURL returns clusterctl's URL of a file in a version.
+func (s *Store) entryURL(version, file string) string { return s.Place(version) + "/" + file }
+
+// failure says what an error of the API means to the user; nil stays nil.
+func (s *Store) failure(doing string, resp *gitlab.Response, err error) error {
+	var answer *http.Response
+	if resp != nil {
+		answer = resp.Response
+	}
+	advice := map[int]string{
+		http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?",
+		http.StatusForbidden:    "the token has no right to do this: it needs the scope api and the role of a developer; a job of another project has to be allowed in the project's settings",
+		http.StatusNotFound:     "there is no such project, or the token may not see it; or its package registry is turned off",
+	}
+	if s.credential.Header == deployHeader {
+		advice[http.StatusUnauthorized] = deployAdvice
+		advice[http.StatusNotFound] += "; " + deployAdvice
+	}
+	return transport.Answered(doing, answer, err, advice)
+}
+
+// Fits implements store.Store.
+func (s *Store) Fits(v *store.Version) error {
+	var problems []error
+	for _, f := range v.Files {
+		if !fileName.MatchString(f.Name) {
+			problems = append(problems, fmt.Errorf("%s: GitLab takes no file %q: use letters, digits, '.', '-', '_' and '+' only", v.Owner(f.Name), f.Name))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// fileName are the names of files in a package.
+var fileName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
+
+// Ready implements store.Store.
+func (s *Store) Ready() error {
+	if s.credential.Secret == "" {
+		return fmt.Errorf("there is no token to publish to %s with: give --token-file, set GITLAB_TOKEN, or run it in a job there, which has CI_JOB_TOKEN", s.host)
+	}
+	return nil
+}
+
+// Survey implements store.Store.
+func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) {
+	var warnings []string
+	if warning := s.hostWarning(); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return warnings, nil
+}
+
+// hostWarning says that clusterctl does not know this host for a GitLab; it is empty where it does.
+func (s *Store) hostWarning() string {
+	if strings.HasPrefix(s.host, clusterctlsHosts) {
+		return ""
+	}
+	return fmt.Sprintf("clusterctl takes only hosts that begin with %q for a GitLab: it will not read from %s", clusterctlsHosts, s.host)
+}
+
+// Source implements store.Store: the commit of the user's, or that of the job that runs.
+func (s *Store) Source(context.Context, string) (store.Source, error) {
+	from := store.Source{Repository: os.Getenv("CI_PROJECT_URL"), Commit: s.opts.Commit}
+	if from.Commit == "" {
+		from.Commit = os.Getenv("CI_COMMIT_SHA")
+	}
+	if from.Repository == "" && strings.Contains(s.project, "/") {
+		from.Repository = "https://" + s.host + "/" + s.project
+	}
+	return from, nil
+}
+
+// Aim implements store.Store.
+func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
+	return nil, nil
+}
+
+// Use implements store.Store. Clusterctl knows no latest version of a package, so that an entry names
+// the highest.
+func (s *Store) Use(all []*store.Version) store.Use {
+	releases := store.Releases(all)
+	highest := slices.DeleteFunc(slices.Clone(releases), func(r *release.Release) bool {
+		return slices.ContainsFunc(releases, func(other *release.Release) bool {
+			return other.Provider == r.Provider && store.Newer(other.Version, r.Version)
+		})
+	})
+	return store.Use{Entries: store.Entries(highest, func(r *release.Release) string {
+		return s.entryURL(r.Version, r.Provider.ComponentsFile())
+	})}
+}
+
+// Look implements store.Store. A deploy token lists nothing: what it can read is looked for.
+func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
+	if s.credential.Header == deployHeader {
+		return store.Unlisted(ctx, version, func(ctx context.Context, name string) ([]byte, error) { return s.download(ctx, version, name) })
+	}
+	there, err := s.Claims.Look(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := s.packages(ctx, version, "hidden")
+	if len(hidden) > 0 {
+		there.Warnings = append(there.Warnings, fmt.Sprintf("the package of %s is hidden: clusterctl reads it, and people do not find it", version))
+	}
+	return there, err
+}
+
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	return s.download(ctx, there.Version, name)
+}
+
+// Versions implements store.Store.
+func (s *Store) Versions(ctx context.Context) ([]string, error) {
+	packages, err := s.packages(ctx, "", "default")
+	var versions []string
+	for _, p := range packages {
+		if _, err := release.ParseVersion(p.Version); err == nil {
+			versions = append(versions, p.Version)
+		}
+	}
+	return versions, err
+}
+
+// LatestVersion implements store.Store. Clusterctl knows no latest version of a package, so that this
+// is the highest stable one.
+func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
+	versions, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	if highest := store.HighestStable(versions); highest != "" {
+		return highest, nil
+	}
+	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+}
+
+// Reader implements store.Store.
+func (s *Store) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
+	if read := s.opts.Network.ReadFile; read != nil {
+		return func(ctx context.Context, name string) ([]byte, error) {
+			return read(ctx, s.entryURL(version, name), name)
+		}, s.hostWarning(), nil
+	}
+	client, err := store.ClusterctlClient(ctx, repository.NewGitLabRepository, s.entryURL(version, release.MetadataFile), config.GitLabAccessTokenVariable, s.credential)
+	if err != nil {
+		return nil, "", err
+	}
+	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, s.hostWarning(), nil
+}

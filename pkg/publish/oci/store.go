@@ -1,0 +1,307 @@
+// Package oci publishes to repositories of OCI registries, which the Cluster API operator reads.
+//
+// Each version is a manifest with a layer for each file, whose title is the file's name. What is pushed
+// is not seen before its tag is set, which is one request, so that a version is there as a whole or not
+// at all.
+//
+// A registry has no request by which only one of two publishers can set a tag. A tag that is there
+// is never set again; a look and the setting that follows it take at most so long together, see
+// tagTime; and who has set a tag waits for longer than that before he looks whether it is still his.
+// So of two publishers at the same moment one finds the other's bytes there and says so. Where a
+// registry is slower than that, publishing goes on with more time for each of the two, and a warning
+// says that two publishers at the same moment may not notice each other. Only a registry with immutable
+// tags keeps the first of the two for sure.
+package oci
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+	orasremote "oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/github"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Kind is a repository of an OCI registry.
+// Source: Cluster API operator, spec.fetchConfig.oci and internal/controller/oci_source.go.
+var Kind = store.Kind{
+	Form:     "oci://HOST/REPOSITORY, for an OCI registry that the Cluster API operator reads",
+	ReadForm: ":VERSION",
+	Matches:  func(text string) bool { return strings.HasPrefix(text, scheme) },
+	Open: func(text string, o store.Options) (store.Store, store.At, error) {
+		s, at, err := open(text, o)
+		return s, at, err
+	},
+}
+
+const (
+	scheme = "oci://"
+	// artifactType is the type of a release's manifest.
+	artifactType = "application/vnd.clusterctl-release.release.v1"
+	// created stands for the time of a manifest, so that the same files make the same manifest.
+	created = "1970-01-01T00:00:00Z"
+	// maxManifest is how many bytes of a manifest are read.
+	maxManifest = 4 << 20
+)
+
+// Store is one repository.
+type Store struct {
+	repository *orasremote.Repository
+	http       *transport.Client
+	opts       store.Options
+}
+
+// open returns the repository that a URL names, and the version behind its colon, if any.
+func open(text string, opts store.Options) (*Store, store.At, error) {
+	name, version := strings.TrimPrefix(text, scheme), ""
+	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") && strings.Contains(name, "/") {
+		name, version = name[:i], name[i+1:]
+	}
+	if strings.Contains(name, "@") {
+		return nil, store.At{}, errors.New("the URL of a registry has an @ in it: take a user or a digest out; credentials are read from OCI_USERNAME and OCI_PASSWORD")
+	}
+	repository, err := orasremote.NewRepository(name)
+	if err != nil || repository.Reference.Reference != "" {
+		return nil, store.At{}, fmt.Errorf("%q is no repository of a registry: write %sHOST/REPOSITORY, in lower case", text, scheme)
+	}
+	host := repository.Reference.Host()
+	login, err := credentialFor(host, opts)
+	if err != nil {
+		return nil, store.At{}, err
+	}
+	repository.PlainHTTP = transport.IsLoopback((&url.URL{Host: host}).Hostname())
+	client := transport.New(transport.Options{KeepHeaders: true, Network: opts.Network, Report: opts.Report})
+	repository.Client = &auth.Client{
+		Client: client.HTTP, Cache: auth.NewCache(), Credential: login,
+		Header: http.Header{"User-Agent": {"clusterctl-release"}},
+	}
+	return &Store{repository: repository, http: client, opts: opts}, store.At{Version: version}, nil
+}
+
+// credentialFor returns what to log in to a registry with: that of --token-file or of the variables, which
+// have the operator's names, else that of `docker login`. Other hosts get nothing.
+func credentialFor(host string, opts store.Options) (auth.CredentialFunc, error) {
+	password, err := transport.ReadToken(opts.TokenFile, "OCI_PASSWORD")
+	if err != nil {
+		return nil, err
+	}
+	token, err := transport.ReadToken("", "OCI_ACCESS_TOKEN")
+	if err != nil {
+		return nil, err
+	}
+	login := auth.Credential{AccessToken: token}
+	if password != "" {
+		// Registries that take a token ignore the user's name.
+		login = auth.Credential{Username: cmp.Or(os.Getenv("OCI_USERNAME"), "token"), Password: password}
+	}
+	if login != auth.EmptyCredential {
+		return auth.StaticCredential(host, login), nil
+	}
+	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of docker login: %w: correct the file, or set OCI_USERNAME and OCI_PASSWORD", err)
+	}
+	ofDocker := credentials.Credential(store)
+	return func(ctx context.Context, hostport string) (auth.Credential, error) {
+		if hostport != host {
+			return auth.EmptyCredential, nil
+		}
+		return ofDocker(ctx, hostport)
+	}, nil
+}
+
+// URL implements store.Store.
+func (s *Store) URL() string {
+	return scheme + s.repository.Reference.Registry + "/" + s.repository.Reference.Repository
+}
+
+// Place implements store.Store.
+func (s *Store) Place(version string) string { return s.URL() + ":" + version }
+
+// operatorURL returns the repository as the operator's fetchConfig.oci names it. It has no tag, which would
+// hold the operator to one version whatever its spec.version says.
+// Source: Cluster API operator, internal/controller/oci_source.go, parseOCISource.
+func (s *Store) operatorURL() string {
+	name := strings.TrimPrefix(s.URL(), scheme)
+	if s.repository.PlainHTTP {
+		return "http://" + name
+	}
+	return name
+}
+
+// Aliases implements store.Aliaser: the components and metadata of a version by the names that the operator looks for. It
+// prefers names with the provider and version, and has a word of its own for some types of providers.
+// Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore, and GetType of the
+// providers in api/v1alpha2; older operators write controlplane for control-plane.
+func (s *Store) Aliases(v *store.Version) []release.File {
+	var files []release.File
+	for _, r := range v.Releases {
+		for _, kind := range operatorTypes(r.Provider) {
+			full := fmt.Sprintf("%s-%s-%s-", kind, r.Provider.Name, r.Version)
+			if f, ok := r.Components(); ok {
+				files = append(files, release.File{Name: kind + "-components.yaml", Data: f.Data}, release.File{Name: full + "components.yaml", Data: f.Data})
+			}
+			if f, ok := r.File(release.MetadataFile); ok {
+				files = append(files, release.File{Name: full + release.MetadataFile, Data: f.Data})
+			}
+		}
+	}
+	return files
+}
+
+// operatorTypes returns the operator's words for the type of a provider, the present one first.
+func operatorTypes(p release.Provider) []string {
+	word := strings.ReplaceAll(p.ClusterctlFlag(), "-", "")
+	if p.Type == clusterctlv1.ControlPlaneProviderType {
+		return []string{p.ClusterctlFlag(), word}
+	}
+	return []string{word}
+}
+
+// failure says what an error of the registry means to the user; nil stays nil.
+func (s *Store) failure(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var answer *errcode.ErrorResponse
+	status := 0
+	if errors.As(err, &answer) {
+		status = answer.StatusCode
+	}
+	return &transport.ServiceError{Doing: doing, Status: status, Err: err, Advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or --token-file), from OCI_ACCESS_TOKEN, or from docker login"}
+}
+
+// Fits implements store.Store.
+func (s *Store) Fits(v *store.Version) error {
+	if strings.Contains(v.Number, "+") {
+		return fmt.Errorf("the version %s can't be a tag of a registry: a tag has no '+'", v.Number)
+	}
+	return nil
+}
+
+// Ready implements store.Store. A registry may take what comes from anybody.
+func (s *Store) Ready() error { return nil }
+
+// Survey implements store.Store.
+func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) { return nil, nil }
+
+// Aim implements store.Store.
+func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
+	return nil, nil
+}
+
+// Use implements store.Store.
+func (s *Store) Use([]*store.Version) store.Use {
+	return store.Use{Text: fmt.Sprintf("for the Cluster API operator, as clusterctl reads nothing from registries:\n  spec: {version: VERSION, fetchConfig: {oci: %q}}\n", s.operatorURL())}
+}
+
+// Source implements store.Store: the commit of the user's, or that of the pipeline that runs.
+func (s *Store) Source(context.Context, string) (store.Source, error) {
+	from := store.Source{Repository: os.Getenv("CI_PROJECT_URL"), Commit: cmp.Or(s.opts.Commit, os.Getenv("GITHUB_SHA"), os.Getenv("CI_COMMIT_SHA"))}
+	if name := os.Getenv("GITHUB_REPOSITORY"); name != "" {
+		from.Repository = github.WebURL() + "/" + name
+	}
+	return from, nil
+}
+
+// Reader implements store.Store.
+func (s *Store) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
+	return nil, "clusterctl reads nothing from registries; the Cluster API operator does", nil
+}
+
+// Look implements store.Store.
+func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
+	there := &store.Snapshot{Version: version, Files: map[string]store.File{}}
+	m, isThere, err := s.manifest(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	there.Public, there.Complete, there.Own = isThere, isThere, m
+	for _, l := range m.Layers {
+		if title := l.Annotations[ocispec.AnnotationTitle]; title != "" {
+			there.Files[title] = store.File{Size: -1, SHA256: l.Digest.Encoded()}
+		}
+	}
+	return there, nil
+}
+
+// manifest returns what a version's tag stands for, or false where there is no such tag.
+func (s *Store) manifest(ctx context.Context, version string) (ocispec.Manifest, bool, error) {
+	var m ocispec.Manifest
+	doing := "looking at " + s.Place(version)
+	desc, err := s.repository.Resolve(ctx, version)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, s.failure(doing, err)
+	}
+	if desc.Size > maxManifest {
+		return m, false, fmt.Errorf("%s: its manifest has %d bytes: it is none of a release", doing, desc.Size)
+	}
+	data, err := content.FetchAll(ctx, s.repository, desc)
+	if err != nil {
+		return m, false, s.failure(doing, err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, false, fmt.Errorf("%s: its manifest can't be read: %w", doing, err)
+	}
+	return m, true, nil
+}
+
+// Read implements store.Store.
+func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	m, _ := there.Own.(ocispec.Manifest) // Look made it
+	i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Annotations[ocispec.AnnotationTitle] == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no layer %s", name)
+	}
+	l := m.Layers[i]
+	if l.Size > transport.MaxBody {
+		return nil, fmt.Errorf("%s has %d MiB, and at most %d are read", name, l.Size>>20, transport.MaxBody>>20)
+	}
+	data, err := content.FetchAll(ctx, s.repository, ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size})
+	return data, s.failure("downloading "+name, err)
+}
+
+// Versions implements store.Store: all tags of the repository, none where there is no repository yet.
+func (s *Store) Versions(ctx context.Context) ([]string, error) {
+	var tags []string
+	err := s.repository.Tags(ctx, "", func(some []string) error { tags = append(tags, some...); return nil })
+	var answer *errcode.ErrorResponse
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+		return nil, nil
+	}
+	return tags, s.failure("listing the tags of "+s.URL(), err)
+}
+
+// LatestVersion implements store.Store. The operator knows no latest version, so that this is the
+// highest stable one.
+func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
+	tags, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	if highest := store.HighestStable(tags); highest != "" {
+		return highest, nil
+	}
+	return "", fmt.Errorf("%w in %s: it has the tags %s", release.ErrNoRelease, s.URL(), strings.Join(tags, ", "))
+}

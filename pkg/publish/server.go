@@ -1,0 +1,439 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+const (
+	// publishTime is how long publishing may take as a whole, waiting for rate limits included.
+	publishTime = 45 * time.Minute
+	// rounds is how often publishing a version begins anew as another publisher got in between.
+	rounds = 5
+)
+
+// server publishes to a store: the same order of things whatever server it is on.
+type server struct {
+	store store.Store
+	// texts says that a version has a text there, and not only a page beside it.
+	texts bool
+	opts  Options
+}
+
+// prepare checks releases, before anything is asked of the server.
+func (s *server) prepare(releases []*release.Release) ([]*store.Version, error) {
+	checked, err := candidates(releases)
+	if err != nil {
+		return nil, err
+	}
+	all, err := store.Versions(checked)
+	if err != nil {
+		return nil, err
+	}
+	problems := []error{s.opts.checkNotes()}
+	for _, v := range all {
+		problems = append(problems, s.store.Fits(v))
+	}
+	return all, errors.Join(problems...)
+}
+
+// Plan implements Publisher.
+func (s *server) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
+	all, err := s.prepare(releases)
+	if err == nil {
+		err = s.store.Ready()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.plan(ctx, all)
+}
+
+func (s *server) plan(ctx context.Context, all []*store.Version) (*Plan, error) {
+	s.opts.tell("looking at " + s.store.URL())
+	warnings, err := s.store.Survey(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Target: s.store.URL(), Warnings: warnings}
+	for _, v := range all {
+		there, err := s.store.Look(ctx, v.Number)
+		if err != nil {
+			return nil, err
+		}
+		plans, err := s.compare(ctx, v, there)
+		if err != nil {
+			return nil, err
+		}
+		plan.Warnings = append(plan.Warnings, there.Warnings...)
+		for _, problem := range doubles(v.Number, there) {
+			plan.Warnings = append(plan.Warnings, problem.Error())
+		}
+		if plans[0].Action == Create || plans[0].Action == Replace {
+			if plans[0].Details, err = s.store.Aim(ctx, v, there); err != nil {
+				return nil, err
+			}
+		}
+		plan.Releases = append(plan.Releases, plans...)
+		page, err := s.planPage(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		if page != nil {
+			plan.Pages = append(plan.Pages, *page)
+		}
+	}
+	return plan, nil
+}
+
+// doubles says that a version is public more than once.
+func doubles(version string, there *store.Snapshot) []error {
+	if len(there.Doubles) == 0 {
+		return nil
+	}
+	return []error{fmt.Errorf("%s is public more than once, and users get one or the other: compare them and remove all but one: %s", version, strings.Join(there.Doubles, ", "))}
+}
+
+// compare says what is to be done about a version. One that is not complete and claimed with the same
+// bytes is one that a run before this one began.
+func (s *server) compare(ctx context.Context, v *store.Version, there *store.Snapshot) ([]ReleasePlan, error) {
+	own := there.Claim != "" && there.Claim == store.Digest(v.Checksums().Data)
+	if !there.Public && !there.Begun || own && !there.Complete {
+		return s.plans(v, there, false, nil), nil
+	}
+	var differences []release.Difference
+	known := map[string]bool{}
+	differs := func(f release.File, isAlias bool) error {
+		known[f.Name] = true
+		listed, ok := there.Files[f.Name]
+		if !ok && isAlias { // a reader that is newer than the version looks for other names
+			return nil
+		}
+		if !ok {
+			differences = append(differences, release.Difference{File: f.Name, Kind: "extra"})
+			return nil
+		}
+		same, err := s.same(ctx, there, listed, f)
+		if err == nil && !same {
+			differences = append(differences, release.Difference{File: f.Name, Kind: "differs"})
+		}
+		return err
+	}
+	for _, f := range v.Files {
+		if err := differs(f, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range s.aliases(v) {
+		if err := differs(f, true); !known[f.Name] || err != nil {
+			return nil, err
+		}
+	}
+	for name := range there.Files {
+		if !known[name] && v.Reads(name) { // others, such as binaries, come from elsewhere and bother nobody
+			differences = append(differences, release.Difference{File: name, Kind: "missing"})
+		}
+	}
+	return s.plans(v, there, !own || len(differences) == 0, differences), nil
+}
+
+// aliases returns the files of a version under further names, where the store has such.
+func (s *server) aliases(v *store.Version) []release.File {
+	a, ok := s.store.(store.Aliaser)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(a.Aliases(v), func(f release.File) bool { _, own := v.File(f.Name); return own })
+}
+
+// same says whether a file has these bytes: by its digest, or, where there is none, by reading it.
+func (s *server) same(ctx context.Context, there *store.Snapshot, listed store.File, f release.File) (bool, error) {
+	if listed.Size >= 0 && listed.Size != int64(len(f.Data)) {
+		return false, nil
+	}
+	if listed.SHA256 != "" {
+		return strings.EqualFold(listed.SHA256, store.Digest(f.Data)), nil
+	}
+	data, err := s.store.Read(ctx, there, f.Name)
+	return err == nil && bytes.Equal(data, f.Data), err
+}
+
+// plans returns the plan for each release of a version, by whether another one is there, and how the
+// whole version differs from that.
+func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, differences []release.Difference) []ReleasePlan {
+	slices.SortFunc(differences, func(x, y release.Difference) int { return strings.Compare(x.File, y.File) })
+	plans := make([]ReleasePlan, 0, len(v.Releases))
+	for _, r := range v.Releases {
+		plan := ReleasePlan{Release: r, Place: s.store.Place(v.Number), Differences: differences}
+		switch {
+		case !another:
+			plan.Action, plan.Differences = Create, nil
+		case len(differences) == 0:
+			plan.Action = Unchanged
+		case s.opts.Replace && store.Replaceable(v.Number) && !there.Immutable:
+			plan.Action = Replace
+		default:
+			plan.refuse(there.Immutable && store.Replaceable(v.Number))
+			if there.Hint != "" {
+				plan.Err = fmt.Errorf("%w; %s", plan.Err, there.Hint)
+			}
+		}
+		plans = append(plans, plan)
+	}
+	return plans
+}
+
+// Publish implements Publisher.
+func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
+	all, err := s.prepare(releases)
+	if err == nil {
+		err = s.store.Ready()
+	}
+	use := s.store.Use(all)
+	if err == nil && len(use.Entries) > 0 {
+		err = clientReady()
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, publishTime, fmt.Errorf("publishing took more than %s", publishTime))
+	defer cancel()
+	plan, err := s.plan(ctx, all)
+	if err == nil {
+		err = plan.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	result := &Result{Plan: *plan, Entry: entryText(use.Entries), Usage: use.Text}
+	result.Warnings = append(result.Warnings, use.Warnings...)
+	if len(use.Entries) > 0 {
+		result.Commands = clusterctlCommands("", store.Releases(all))
+	}
+	result.Releases, result.Pages = nil, nil
+	published := make([]*published, len(all))
+	for i, v := range all {
+		if published[i], err = s.publishVersion(ctx, v); err != nil {
+			return nil, err
+		}
+		result.Releases = append(result.Releases, published[i].plans...)
+		result.Warnings = append(result.Warnings, published[i].warnings...)
+	}
+	for i, v := range all {
+		if s.opts.Draft {
+			break // nobody but the repository's own people can read it yet
+		}
+		if err := s.readBack(ctx, v, published[i].files); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range all {
+		if err := s.makePage(ctx, v, result); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// published is what was done about a version.
+type published struct {
+	plans []ReleasePlan
+	// files have to be there now.
+	files    []release.File
+	warnings []string
+}
+
+// publishVersion makes a version public, and returns what was done about it.
+func (s *server) publishVersion(ctx context.Context, v *store.Version) (*published, error) {
+	var last error
+	for round := range rounds {
+		if round > 0 {
+			s.opts.tell(fmt.Sprintf("%v; looking again", last))
+			if err := s.opts.Network.Wait(ctx, transport.Pause(round)); err != nil {
+				return nil, err
+			}
+		}
+		there, err := s.store.Look(ctx, v.Number)
+		if err != nil {
+			return nil, err
+		}
+		plans, err := s.compare(ctx, v, there)
+		if err == nil {
+			err = (&Plan{Releases: plans}).Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		done := &published{plans: plans, files: v.Files} // what lies beside them may be of more providers
+		var staged store.Staged
+		if plans[0].Action != Unchanged {
+			staged, last = s.put(ctx, v, there, done)
+		} else {
+			last = nil
+		}
+		if last == nil {
+			warnings, err := s.store.Settle(ctx, v, staged)
+			done.warnings = append(done.warnings, warnings...)
+			if errors.Is(err, store.ErrTaken) {
+				return done, s.lost(ctx, v)
+			}
+			return done, err
+		}
+		if !errors.Is(last, store.ErrTaken) {
+			return nil, last
+		}
+	}
+	return nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", v.Number, last, rounds)
+}
+
+// lost returns the error of a publisher whose version was overwritten by another one's: none where that
+// has the same bytes.
+func (s *server) lost(ctx context.Context, v *store.Version) error {
+	there, err := s.store.Look(ctx, v.Number)
+	if err != nil {
+		return err
+	}
+	strict := *s
+	strict.opts.Replace = false // what is there now has to be this
+	plans, err := strict.compare(ctx, v, there)
+	if err != nil {
+		return err
+	}
+	return (&Plan{Releases: plans}).Err()
+}
+
+// put stages a version and commits it.
+func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapshot, done *published) (store.Staged, error) {
+	wanted, err := s.wanted(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	wanted.Text = store.Text{Title: v.Number, Body: s.opts.Notes}
+	if wanted.Text.Body == "" {
+		if there.Text.Title != "" {
+			wanted.Text.Title = there.Text.Title
+		}
+		wanted.Text.Body = there.Text.Body
+	}
+	if wanted.Text.Body == "" && s.texts {
+		wanted.Text.Body = s.text(ctx, v, &done.warnings)
+	}
+	staged, err := s.store.Stage(ctx, wanted, there)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.store.Commit(ctx, staged); err != nil {
+		return nil, err
+	}
+	done.files = wanted.All
+	return staged, nil
+}
+
+// text makes the text of a version: what changed since the release before. What went wrong is a warning.
+func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string) string {
+	text, warning := s.opts.notes(ctx, v, s.history())
+	if warning != "" {
+		*warnings = append(*warnings, warning)
+	}
+	return text
+}
+
+// wanted returns a version with the files that lie beside it.
+func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, error) {
+	from, err := s.store.Source(ctx, v.Number)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := madeFiles(v, from, s.opts)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Wanted{Version: v, All: slices.Concat(beside[:1], v.Files, beside[1:])}, nil
+}
+
+// planPage says what would be done about the page of a version; nil where there is to be none.
+func (s *server) planPage(ctx context.Context, v *store.Version) (*PagePlan, error) {
+	pager, ok := s.store.(store.Pager)
+	if !ok {
+		return nil, nil
+	}
+	wanted, err := s.wanted(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	page, err := pager.PlanPage(ctx, wanted)
+	return pagePlan(page), err
+}
+
+// makePage makes the page of a version, and notes it in the result.
+func (s *server) makePage(ctx context.Context, v *store.Version, result *Result) error {
+	pager, ok := s.store.(store.Pager)
+	if !ok {
+		return nil
+	}
+	wanted, err := s.wanted(ctx, v)
+	if err != nil {
+		return err
+	}
+	page, err := pager.MakePage(ctx, wanted, sync.OnceValue(func() string { return s.text(ctx, v, &result.Warnings) }))
+	if page != nil {
+		result.Pages = append(result.Pages, *pagePlan(page))
+	}
+	return err
+}
+
+func pagePlan(page *store.Page) *PagePlan {
+	if page == nil {
+		return nil
+	}
+	plan := &PagePlan{Place: page.Place, Action: Unchanged, Links: page.Links}
+	switch {
+	case page.New:
+		plan.Action = Create
+	case page.Lacked:
+		plan.Action = Update
+	}
+	return plan
+}
+
+// readBack compares what is public with what was published: through clusterctl's own client where
+// that reads from here, or as the server gives it.
+func (s *server) readBack(ctx context.Context, v *store.Version, files []release.File) error {
+	read, _, err := s.store.Reader(ctx, v.Number)
+	atOnce := clusterctlReadsAtOnce
+	if err == nil && read == nil {
+		atOnce = transport.AtOnce
+		var there *store.Snapshot
+		if there, err = s.store.Look(ctx, v.Number); err == nil {
+			read = func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) }
+		}
+	}
+	if err != nil {
+		return &ReadBackError{Release: v.Releases[0], Err: err}
+	}
+	return readBackFiles(ctx, v, files, s.opts, atOnce, read)
+}
+
+// Previous implements Publisher.
+func (s *server) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	return s.opts.checkedAgainst(ctx, releases, s.history())
+}
+
+// history returns the public releases of the store.
+func (s *server) history() history {
+	return history{
+		place:    s.store.URL(),
+		versions: func(ctx context.Context, _ release.Provider) ([]string, error) { return s.store.Versions(ctx) },
+		fetch:    s.Fetch,
+	}
+}

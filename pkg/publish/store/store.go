@@ -1,0 +1,225 @@
+// Package store says what a server has to do so that releases can be published to it and read from
+// it. The order of things - look, compare, stage, commit, read back, sweep - is pkg/publish's; a store
+// only translates one step into the requests of one server. Each store is a folder beside this one.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Latest stands for the version that clusterctl takes when it is asked for none.
+const Latest = "latest"
+
+// Store is a repository on a server: for each version, a flat set of files.
+type Store interface {
+	// URL names the repository, and Place what stands for a version there.
+	URL() string
+	Place(version string) string
+
+	// Fits returns what the server would refuse or change of a version, such as names of files.
+	// Nothing is asked of the server.
+	Fits(v *Version) error
+	// Ready returns why nothing can be published, such as a missing token. Nothing is asked of the
+	// server.
+	Ready() error
+	// Survey looks at the repository as a whole. It returns what users should know, and an error where
+	// it takes no releases.
+	Survey(ctx context.Context, all []*Version) (warnings []string, err error)
+
+	// Look returns what is there for a version.
+	Look(ctx context.Context, version string) (*Snapshot, error)
+	// Aim returns what publishing a version means for the server beside its files, such as a tag, a
+	// line each, and an error where that can't be done.
+	Aim(ctx context.Context, v *Version, there *Snapshot) ([]string, error)
+	// Stage puts the files of a version there, as far as nobody sees a part of it. The error is
+	// ErrTaken where another publisher got in between. On an error nothing of this run is left, as far
+	// as that can be done.
+	Stage(ctx context.Context, w *Wanted, there *Snapshot) (Staged, error)
+	// Commit makes public what was staged, in place of what was there. Where that is refused, what was
+	// there is public again. The error is ErrTaken where another publisher got in between.
+	Commit(ctx context.Context, s Staged) error
+	// Settle waits until everybody sees the version and removes what runs before this one left. Staged
+	// is nil where the version was there already.
+	Settle(ctx context.Context, v *Version, s Staged) (warnings []string, err error)
+
+	// Read returns the bytes of a file of a snapshot.
+	Read(ctx context.Context, there *Snapshot, name string) ([]byte, error)
+	// Versions returns the versions that are public, in any order.
+	Versions(ctx context.Context) ([]string, error)
+	// LatestVersion returns the version that clusterctl takes when it is asked for none; it is
+	// release.ErrNoRelease where there is none. The file is the one that is wanted of it.
+	LatestVersion(ctx context.Context, file string) (string, error)
+	// Reader returns what reads the files of a version as clusterctl does, by its own client. It is nil
+	// where clusterctl does not read from here; the note says so.
+	Reader(ctx context.Context, version string) (read func(ctx context.Context, name string) ([]byte, error), note string, err error)
+
+	// Use says how published versions are used.
+	Use(all []*Version) Use
+	// Source returns where the server knows a version to be built from.
+	Source(ctx context.Context, version string) (Source, error)
+}
+
+// Kind is a kind of stores.
+type Kind struct {
+	// Form shows the user how such a repository is written, and ReadForm what follows it where releases
+	// are read.
+	Form, ReadForm string
+	// Texts says that a version has a text, Drafts that it can be left to a person to make it public,
+	// and Pages that there are pages for people.
+	Texts, Drafts, Pages bool
+	// Matches says whether a text names a repository of this kind.
+	Matches func(text string) bool
+	// Open returns the repository that a text begins with, and what the text names in it.
+	Open func(text string, o Options) (Store, At, error)
+}
+
+// At is what a text names in a repository; the zero value is the repository itself.
+type At struct{ Version, File string }
+
+// Pager is a store with pages for people: releases beside what clusterctl reads.
+type Pager interface {
+	// PlanPage says what MakePage would do; nil where there are to be no pages.
+	PlanPage(ctx context.Context, w *Wanted) (*Page, error)
+	// MakePage makes the page of a version, and returns what was done. Text makes the text of a new page.
+	MakePage(ctx context.Context, w *Wanted, text func() string) (*Page, error)
+}
+
+// Aliaser is a store that offers files under further names, for other readers than clusterctl.
+type Aliaser interface {
+	// Aliases returns the files by these names.
+	Aliases(v *Version) []release.File
+}
+
+// Options are what stores are opened with.
+type Options struct {
+	// TokenFile is a file with the token; empty takes it from the environment.
+	TokenFile string
+	// Commit is the commit that a version is tagged at where it has no tag.
+	Commit string
+	// Draft leaves it to a person to make a version public.
+	Draft bool
+	// Pages makes pages for people where the server has them beside what clusterctl reads.
+	Pages bool
+	// Tell is told what takes time, and Report what is waited for; both may be nil.
+	Tell, Report func(string)
+	// Network is for tests.
+	Network transport.Network
+}
+
+// Say tells what is being done.
+func (o Options) Say(line string) {
+	if o.Tell != nil {
+		o.Tell(line)
+	}
+}
+
+// ErrTaken says that another publisher got in between: looking again says what to do.
+var ErrTaken = errors.New("another publisher is at work on the version")
+
+// File is a file as the server describes it.
+type File struct {
+	// Size is its number of bytes; -1 where the server does not say.
+	Size int64
+	// SHA256 is its digest in hexadecimal, or empty where the server does not say.
+	SHA256 string
+}
+
+// Snapshot is what was there for a version.
+type Snapshot struct {
+	Version string
+	// Files are those that anybody can read, by their names.
+	Files map[string]File
+	// Public says that the version is there for clusterctl's users, whole or not, and Begun that a
+	// publisher has put files there that are not public.
+	Public, Begun bool
+	// Complete says that it has what makes it a version: on servers without drafts its metadata.yaml,
+	// which comes last.
+	Complete bool
+	// Claim is the digest of the checksums that a publisher put there before the files, on servers
+	// without drafts; empty where nobody did.
+	Claim string
+	// Immutable says that the server lets nothing take the place of the version.
+	Immutable bool
+	// Text is the title and text that people have prepared for the version.
+	Text Text
+	// Hint is what to do about a version that can't be gone on with.
+	Hint string
+	// Warnings are what users should know of it.
+	Warnings []string
+	// Doubles are further places where the same version is public, which should not be.
+	Doubles []string
+	// Own is the store's.
+	Own any
+}
+
+// Text is what a release says of itself.
+type Text struct{ Title, Body string }
+
+// Wanted is a version as it has to be.
+type Wanted struct {
+	*Version
+	// All are its files, and those that publishing makes beside them; the first is SHA256SUMS.
+	All []release.File
+	// Text is its title and text.
+	Text Text
+}
+
+// Staged is what a store has staged.
+type Staged any
+
+// Source is where a version was built from; fields are empty where that is not known.
+type Source struct {
+	// Repository is the URL of the repository, and Commit the commit there.
+	Repository, Commit string
+}
+
+// Use says how published versions are used.
+type Use struct {
+	// Entries are those of clusterctl's configuration; none where clusterctl does not read from here.
+	Entries []Entry
+	// Text says how something other than clusterctl reads the versions.
+	Text string
+	// Warnings are what users should know.
+	Warnings []string
+}
+
+// Entry is an entry of the list "providers" in clusterctl's configuration.
+// Source: clusterctl configuration, "Provider repositories".
+type Entry struct {
+	Name string
+	URL  string
+	Type clusterctlv1.ProviderType
+}
+
+// Page is what was, or would be, done about a page for people.
+type Page struct {
+	// Place is its URL.
+	Place string
+	// New says that there was none, and Links are the names of the links that it gets.
+	New   bool
+	Links []string
+	// Lacked says that it lacked something.
+	Lacked bool
+}
+
+// Entries returns an entry for each provider of versions, with the URL of its components, each once.
+func Entries(releases []*release.Release, url func(r *release.Release) string) []Entry {
+	var entries []Entry
+	for _, r := range releases {
+		entry := Entry{Name: r.Provider.Name, Type: r.Provider.Type, URL: url(r)}
+		if !slices.Contains(entries, entry) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+func (e Entry) String() string { return fmt.Sprintf("%s (%s)", e.Name, e.Type) }
