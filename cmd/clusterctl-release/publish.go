@@ -25,6 +25,7 @@ type publishFlags struct {
 	notes            string
 	notesFrom        string
 	gitlabRelease    bool
+	draft            bool
 	signKey          string
 	gate             gateFlags
 }
@@ -52,8 +53,11 @@ PLACE is one of
   https://HOST/api/v4/projects/ID/packages/generic/NAME
                                 a generic package on GitLab; the token is read from --token-file,
                                 GITLAB_TOKEN or, in a job, CI_JOB_TOKEN
+  https://HOST/api/packages/OWNER/generic/NAME
+                                a generic package on Gitea or Forgejo; the token is read from
+                                GITEA_TOKEN or --token-file
   oci://HOST/REPOSITORY         an OCI registry, for the Cluster API operator; credentials are read
-                                from OCI_USERNAME and OCI_PASSWORD`,
+                                from OCI_USERNAME and OCI_PASSWORD, or what docker login stored`,
 		Example: `  # A local repository of what was built
   clusterctl release publish out/release --to out/repository
 
@@ -76,6 +80,7 @@ PLACE is one of
 	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
 	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: what changed since the release before)")
 	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest published version below)")
+	cmd.Flags().BoolVar(&flags.draft, "draft", false, "on GitHub: leave it to a person to make the release public, e.g. after other files were added")
 	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: make a release of the project with links to the files, too")
 	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
 	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest published version below; none for overrides")
@@ -94,9 +99,9 @@ func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
 // publishTo publishes, or plans to, and returns the report.
 func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
 	options := publish.Options{
-		Replace: flags.replace, Progress: progress.show, ClusterctlConfig: flags.clusterctlConfig,
+		Replace: flags.replace, Progress: progress.show, Report: progress.report, ClusterctlConfig: flags.clusterctlConfig,
 		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, ToolVersion: toolVersion(),
-		NotesFrom: flags.notesFrom, Previous: flags.gate.previous, GitLabRelease: flags.gitlabRelease,
+		NotesFrom: flags.notesFrom, Previous: flags.gate.previous, GitLabRelease: flags.gitlabRelease, Draft: flags.draft,
 	}
 	if flags.notes != "" {
 		notes, err := os.ReadFile(flags.notes)

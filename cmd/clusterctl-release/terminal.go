@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -42,8 +43,10 @@ func errorPrefix(w io.Writer) string {
 var patience = time.Second
 
 // progress shows what is being done once it takes longer than patience. On anything but a terminal
-// it is silent.
+// it says only what is waited for.
 type progress struct {
+	// out is where lines are written that nobody may miss; nil where the bar shows them.
+	out   io.Writer
 	mu    sync.Mutex
 	doing string
 	bar   *progressbar.ProgressBar
@@ -55,6 +58,7 @@ type progress struct {
 func newProgress(w io.Writer) *progress {
 	p := &progress{stop: make(chan struct{})}
 	if !isTerminal(w) {
+		p.out = w
 		return p
 	}
 	p.done.Go(func() { p.run(w) })
@@ -69,6 +73,18 @@ func (p *progress) show(doing string) {
 	if p.bar != nil {
 		p.bar.Describe(doing)
 	}
+}
+
+// report tells what is waited for. In a log, where no bar is, it is a line of its own: a pipeline that
+// waits for a server says so.
+func (p *progress) report(waiting string) {
+	if p.out == nil {
+		p.show(waiting)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintln(p.out, waiting)
 }
 
 // run draws until close is called.

@@ -56,7 +56,7 @@ func verify(cmd *cobra.Command, location, key string, options publish.Options) (
 
 func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
 	progress := newProgress(cmd.ErrOrStderr())
-	v, found, err := verify(cmd, location, key, publish.Options{TokenFile: tokenFile, Progress: progress.show})
+	v, found, err := verify(cmd, location, key, publish.Options{TokenFile: tokenFile, Progress: progress.show, Report: progress.report})
 	progress.close()
 	if err != nil {
 		return err
