@@ -292,6 +292,9 @@ func TestGitHubReplaceKilled(t *testing.T) {
 			if _, public := w.server.Public("v0.2.0-rc.0"); !public {
 				t.Errorf("%s at %d: none is public after the re-run", kill, number)
 			}
+			if body := w.body(t, "v0.2.0-rc.0"); strings.Contains(body, "<!--") {
+				t.Errorf("%s at %d: the text is %q", kill, number, body)
+			}
 			for _, r := range w.server.Releases() {
 				if r.Draft && strings.Contains(r.Body, "replaced") {
 					t.Errorf("%s at %d: the old one is left as a draft", kill, number)
@@ -342,5 +345,62 @@ func TestGitHubDoubles(t *testing.T) {
 	v, err := Verify(t.Context(), githubURL+"/releases/v0.1.0/infrastructure-components.yaml", "", opts)
 	if err != nil || !strings.Contains(errors.Join(v.Problems...).Error(), "v0.1.0 is public more than once") {
 		t.Errorf("verified: %v, %v", v.Problems, err)
+	}
+}
+
+// TestGitHubReplaceKilledAndRefused: a run that is killed while none is public, and another one that is
+// refused: the old release is public again.
+func TestGitHubReplaceKilledAndRefused(t *testing.T) {
+	w, replace, _ := replaceWorld(t)
+	before, _ := w.server.Public("v0.2.0-rc.0")
+	edits := func(kill wire.Fault, number int) func(int, *http.Request) wire.Fault {
+		seen := 0
+		return func(_ int, r *http.Request) wire.Fault {
+			if r.Method == http.MethodPatch {
+				seen++
+				if seen == number {
+					return kill
+				}
+			}
+			return wire.None
+		}
+	}
+	n, opts := w.process(edits(wire.KilledAfter, 1))
+	if err := replace(n, opts); err == nil || !n.Dead() {
+		t.Fatalf("it was not killed: %v", err)
+	}
+	if _, public := w.server.Public("v0.2.0-rc.0"); public {
+		t.Fatal("a release is public")
+	}
+	n, opts = w.process(nil)
+	inner := n.Hosts[githubserver.APIHost]
+	refused := false
+	n.Hosts[githubserver.APIHost] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch && !refused {
+			refused = true
+			out.WriteHeader(http.StatusForbidden)
+			return
+		}
+		inner.ServeHTTP(out, r)
+	})
+	if err := replace(n, opts); err == nil || !strings.Contains(err.Error(), "is public again") {
+		t.Errorf("got %v", err)
+	}
+	if after, public := w.server.Public("v0.2.0-rc.0"); !public || !maps.EqualFunc(before, after, func(a, b []byte) bool { return string(a) == string(b) }) {
+		t.Errorf("there is %v", slices.Sorted(maps.Keys(after)))
+	}
+}
+
+// TestGitHubPreparedNotReplaced: --replace takes no files out of a draft of others.
+func TestGitHubPreparedNotReplaced(t *testing.T) {
+	w := newGitHubWorld(t)
+	w.server.Add(githubserver.Release{Tag: "v0.1.0-rc.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})})
+	n, opts := w.process(nil)
+	opts.Replace = true
+	if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "")); err == nil || !strings.Contains(err.Error(), "has files of another build of v0.1.0-rc.0") {
+		t.Errorf("got %v", err)
+	}
+	if len(changesOf(n)) > 0 {
+		t.Errorf("something was changed: %v", changesOf(n))
 	}
 }

@@ -72,7 +72,7 @@ type answer func(*http.Request) (status int, headers map[string]string, body str
 // RoundTrip implements http.RoundTripper.
 func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, headers, body := a(r)
-	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
+	resp := &http.Response{StatusCode: status, Status: strconv.Itoa(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r, ProtoMajor: 1, ProtoMinor: 1}
 	for k, v := range headers {
 		resp.Header.Set(k, v)
 	}
@@ -240,5 +240,43 @@ func TestOnce(t *testing.T) {
 	defer cancel()
 	if _, bounded := ctx.Deadline(); !bounded || ctx.Value(onceKey{}) == nil {
 		t.Error("the context of requests that are sent once has no end")
+	}
+}
+
+// TestAgain: no step is begun anew while the server does not answer at all, nor more often than it helps.
+func TestAgain(t *testing.T) {
+	status := http.StatusInternalServerError
+	server := answer(func(*http.Request) (int, map[string]string, string) { return status, nil, "" })
+	var told []string
+	client := New(Options{Network: Network{Transport: server, Sleep: wire.NewClock().Sleep}, Report: func(line string) { told = append(told, line) }})
+	ask := func() {
+		resp, err := client.HTTP.Get("https://registry.example.com/")
+		if err == nil {
+			_ = resp.Body.Close() // it is in memory
+		}
+	}
+	failed := errors.New("uploading x: cut off")
+	if err := client.Again(t.Context(), 1, failed); err != nil || told[0] != "uploading x: cut off; trying again in 1s" {
+		t.Errorf("a first failure: %v, %q", err, told)
+	}
+	ask()
+	if len(told) != requestTries || !strings.HasPrefix(told[1], "registry.example.com answers 500; trying again in ") {
+		t.Errorf("%q was told", told)
+	}
+	if err := client.Again(t.Context(), 1, failed); !errors.Is(err, failed) {
+		t.Errorf("after a request that was given up on: %v", err)
+	}
+	status = http.StatusOK
+	ask()
+	if err := client.Again(t.Context(), 1, failed); err != nil {
+		t.Errorf("once the server answers: %v", err)
+	}
+	if err := client.Again(t.Context(), stepTries, failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), "given up after 8 tries") {
+		t.Errorf("after all tries: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := client.Again(ctx, 1, failed); !errors.Is(err, context.Canceled) {
+		t.Errorf("after an interrupt: %v", err)
 	}
 }
