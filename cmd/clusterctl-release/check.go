@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
-	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -230,8 +230,8 @@ func newSources(ctx context.Context, config *release.Config) sources {
 	}
 	s := sources{source: &checks.Source{Tree: t, Config: config}}
 	// Where there is no repository to ask, the tree is the only one there is.
-	if s.tags, err = metadata.Tags(ctx, t.Root()); err == nil {
-		if s.here, err = metadata.TagsHere(ctx, t.Root()); err != nil {
+	if s.tags, err = git.Tags(ctx, t.Root()); err == nil {
+		if s.here, err = git.TagsHere(ctx, t.Root()); err != nil {
 			s.here = nil
 		}
 	}

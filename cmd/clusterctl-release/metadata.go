@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -50,7 +51,7 @@ func newMetadataShowCommand() *cobra.Command {
 					return err
 				}
 				// Shown where there are any; a tree without git has none, and show asks nothing of it.
-				tags, err := metadata.Tags(cmd.Context(), filepath.Dir(path))
+				tags, err := git.Tags(cmd.Context(), filepath.Dir(path))
 				if err != nil {
 					tags = nil
 				}
@@ -180,7 +181,7 @@ func checkMetadata(cmd *cobra.Command, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	tags, err := metadata.Tags(cmd.Context(), filepath.Dir(path))
+	tags, err := git.Tags(cmd.Context(), filepath.Dir(path))
 	if err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is not checked against git tags: %v\n", path, err)
 	}

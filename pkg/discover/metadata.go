@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -104,7 +105,7 @@ func (f metadataFile) fitsBetter(other metadataFile, tag string) bool {
 
 // newestTag returns the newest git tag of the tree that is a version, or "" where there is none.
 func (l *look) newestTag(ctx context.Context) string {
-	tags, err := metadata.Tags(ctx, l.tree.Root())
+	tags, err := git.Tags(ctx, l.tree.Root())
 	if err != nil {
 		return "" // a tree without git, or a clone without tags
 	}

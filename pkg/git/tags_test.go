@@ -1,4 +1,4 @@
-package metadata_test
+package git_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
-	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 )
 
 // run runs git in a folder, with a configuration of its own.
@@ -57,7 +57,7 @@ func TestTags(t *testing.T) {
 	other := tagged(t, "v9.9.9")
 	t.Setenv("GIT_DIR", filepath.Join(other, ".git"))
 	for _, at := range []string{dir, below} {
-		if tags, err := metadata.Tags(t.Context(), at); err != nil || !slices.Equal(tags, want) {
+		if tags, err := git.Tags(t.Context(), at); err != nil || !slices.Equal(tags, want) {
 			t.Errorf("tags of %s are %v, %v", at, tags, err)
 		}
 	}
@@ -65,12 +65,12 @@ func TestTags(t *testing.T) {
 
 func TestTagsOfARepositoryWithoutAny(t *testing.T) {
 	dir := tagged(t)
-	if tags, err := metadata.Tags(t.Context(), dir); err != nil || len(tags) > 0 || tags == nil {
+	if tags, err := git.Tags(t.Context(), dir); err != nil || len(tags) > 0 || tags == nil {
 		t.Errorf("tags are %#v, %v", tags, err)
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
 	run(t, dir, "clone", "-q", "--depth", "1", "--no-tags", "file://"+filepath.ToSlash(dir), clone)
-	if _, err := metadata.Tags(t.Context(), clone); !errors.Is(err, metadata.ErrNoTagsFetched) {
+	if _, err := git.Tags(t.Context(), clone); !errors.Is(err, git.ErrNoTagsFetched) {
 		t.Errorf("a shallow clone without tags: %v", err)
 	}
 }
@@ -78,15 +78,15 @@ func TestTagsOfARepositoryWithoutAny(t *testing.T) {
 func TestTagsHere(t *testing.T) {
 	dir := tagged(t, "v0.1.0")
 	run(t, dir, "commit", "-q", "--allow-empty", "-m", "more")
-	if tags, err := metadata.TagsHere(t.Context(), dir); err != nil || len(tags) > 0 {
+	if tags, err := git.TagsHere(t.Context(), dir); err != nil || len(tags) > 0 {
 		t.Errorf("after the tag there are %v, %v", tags, err)
 	}
 	run(t, dir, "tag", "v0.2.0")
 	run(t, dir, "tag", "api/v0.2.0")
-	if tags, err := metadata.TagsHere(t.Context(), dir); err != nil || !slices.Equal(tags, []string{"api/v0.2.0", "v0.2.0"}) {
+	if tags, err := git.TagsHere(t.Context(), dir); err != nil || !slices.Equal(tags, []string{"api/v0.2.0", "v0.2.0"}) {
 		t.Errorf("at the tags there are %v, %v", tags, err)
 	}
-	if _, err := metadata.TagsHere(t.Context(), t.TempDir()); err == nil {
+	if _, err := git.TagsHere(t.Context(), t.TempDir()); err == nil {
 		t.Error("a folder outside of a repository has tags")
 	}
 }
@@ -94,34 +94,34 @@ func TestTagsHere(t *testing.T) {
 func TestTagsRefuses(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := exec.LookPath("git"); err == nil {
-		if _, err := metadata.Tags(t.Context(), dir); !errors.Is(err, metadata.ErrNoRepository) {
+		if _, err := git.Tags(t.Context(), dir); !errors.Is(err, git.ErrNoRepository) {
 			t.Errorf("outside of a repository: %v", err)
 		}
 		broken := t.TempDir()
 		if err := os.WriteFile(filepath.Join(broken, ".git"), []byte("gitdir: nowhere\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := metadata.Tags(t.Context(), broken); err == nil || errors.Is(err, metadata.ErrNoRepository) {
+		if _, err := git.Tags(t.Context(), broken); err == nil || errors.Is(err, git.ErrNoRepository) {
 			t.Errorf("a broken repository: %v", err)
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if _, err := metadata.Tags(stopped, dir); !errors.Is(err, context.Canceled) {
+		if _, err := git.Tags(stopped, dir); !errors.Is(err, context.Canceled) {
 			t.Errorf("a context that is done: %v", err)
 		}
 	}
-	if _, err := metadata.Tags(t.Context(), filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := git.Tags(t.Context(), filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := metadata.Tags(t.Context(), file); err == nil {
+	if _, err := git.Tags(t.Context(), file); err == nil {
 		t.Error("a file was taken for a folder")
 	}
 	t.Setenv("PATH", dir)
-	if _, err := metadata.Tags(t.Context(), dir); !errors.Is(err, metadata.ErrNoGit) {
+	if _, err := git.Tags(t.Context(), dir); !errors.Is(err, git.ErrNoGit) {
 		t.Errorf("without git: %v", err)
 	}
 }

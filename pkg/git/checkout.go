@@ -1,0 +1,133 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// ErrNotTracked says that git does not know a file: what it says about the repository that the file
+// is in says nothing about the file.
+var ErrNotTracked = errors.New("the file is not tracked by git")
+
+// Checkout is what is checked out of a repository.
+type Checkout struct {
+	// Commit is the full hash.
+	Commit string
+	// Repository is the URL of the remote origin, without credentials, or "" where there is no
+	// such remote or it is no server. An SSH address becomes the https URL of the same host and path.
+	Repository string
+	// MergeRef is the ref of a pull or merge request's merge, e.g. "refs/pull/12/merge", where the
+	// commit is such a merge; a server makes it for a pipeline, and no branch keeps it.
+	MergeRef string
+	// Changes are the paths below the file's folder, as git status lists them, that differ from the
+	// commit or are not in it. Files that git ignores are not among them.
+	Changes []string
+}
+
+// CheckedOut returns what is checked out in the folder of a file, which has to be tracked. The paths
+// in except, relative to that folder, are not looked at for changes. The error is ErrNoGit,
+// ErrNoRepository or ErrNotTracked where that is the reason.
+func CheckedOut(ctx context.Context, file string, except ...string) (*Checkout, error) {
+	dir, name := filepath.Split(file)
+	if dir == "" {
+		dir = "."
+	}
+	commit, err := run(ctx, dir, "rev-parse", "--verify", "HEAD^{commit}")
+	if err != nil {
+		return nil, fmt.Errorf("finding the commit of %s: %w", dir, reason(ctx, dir, err))
+	}
+	if _, err := run(ctx, dir, "ls-files", "--error-unmatch", "--", ":(literal)"+name); err != nil {
+		if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil {
+			err = ErrNotTracked
+		}
+		return nil, fmt.Errorf("finding the commit of %s: %w", file, err)
+	}
+	c := &Checkout{Commit: strings.TrimSpace(commit)}
+	if c.Changes, err = changes(ctx, dir, except); err != nil {
+		return nil, err
+	}
+	// The configured URL, and not what the user's insteadOf makes of it: that may have a token in it.
+	if origin, err := run(ctx, dir, "config", "--get", "remote.origin.url"); err == nil {
+		c.Repository = webURL(strings.TrimSpace(origin))
+	} else if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	refs, err := run(ctx, dir, "for-each-ref", "--points-at=HEAD", "--format=%(refname)")
+	if err != nil {
+		return nil, fmt.Errorf("listing the refs of %s: %w", c.Commit, err)
+	}
+	for ref := range strings.Lines(refs) {
+		ref = strings.Replace(strings.TrimSpace(ref), "refs/remotes/", "refs/", 1) // as actions/checkout names it
+		if IsMergeRef(ref) {
+			c.MergeRef = ref
+		}
+	}
+	return c, nil
+}
+
+// changes returns the paths below a folder that differ from the commit or are not in it.
+func changes(ctx context.Context, dir string, except []string) ([]string, error) {
+	// The options are there because a user's configuration may set them otherwise.
+	args := []string{"status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=none", "--", "."}
+	for _, path := range except {
+		if path != "." && filepath.IsLocal(path) {
+			args = append(args, ":(exclude,literal)"+filepath.ToSlash(path))
+		}
+	}
+	out, err := run(ctx, dir, args...)
+	if err != nil {
+		return nil, fmt.Errorf("looking for changes in %s: %w", dir, err)
+	}
+	var paths []string
+	for _, entry := range strings.Split(out, "\x00") {
+		if len(entry) > 3 { // two letters of state, a space, the path
+			paths = append(paths, entry[3:])
+		}
+	}
+	return paths, nil
+}
+
+// mergeRef matches the refs that GitHub and GitLab make for a pipeline of a request.
+// Source: GitHub docs, "Events that trigger workflows", pull_request; GitLab docs, "Merged results
+// pipelines" and "Merge trains".
+var mergeRef = regexp.MustCompile(`^refs/(pull/[0-9]+/merge|merge-requests/[0-9]+/(merge|train))$`)
+
+// IsMergeRef says whether a ref is the merge of a pull or merge request that a server made.
+func IsMergeRef(ref string) bool { return mergeRef.MatchString(ref) }
+
+// scpLike matches git's short form of an SSH address, USER@HOST:PATH.
+var scpLike = regexp.MustCompile(`^(?:[^@/:]+@)?([A-Za-z0-9.-]+):/?([^/:].*)$`)
+
+// webURL returns the https URL of a remote without credentials, or "" where it is no server.
+func webURL(remote string) string {
+	if !strings.Contains(remote, "://") {
+		match := scpLike.FindStringSubmatch(remote)
+		if match == nil || len(match[1]) == 1 { // a path, or one on a drive of Windows
+			return ""
+		}
+		remote = "ssh://" + match[1] + "/" + match[2]
+	}
+	u, err := url.Parse(remote)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	scheme, host := u.Scheme, u.Host
+	switch u.Scheme {
+	case "https", "http":
+	case "ssh", "git+ssh", "ssh+git", "git":
+		scheme, host = "https", u.Hostname() // the port is that of another protocol
+	default:
+		return ""
+	}
+	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	if path == "" {
+		return ""
+	}
+	return (&url.URL{Scheme: scheme, Host: host, Path: "/" + path}).String()
+}

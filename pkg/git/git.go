@@ -1,0 +1,80 @@
+// Package git asks git about the repository that holds a folder, by running the program.
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// The reasons for which git can't be asked.
+var (
+	// ErrNoGit says that there is no git to ask.
+	ErrNoGit = errors.New("git is not installed or not in the PATH")
+	// ErrNoRepository says that a folder is in no git repository.
+	ErrNoRepository = errors.New("not in a git repository")
+)
+
+// run runs git in a folder and returns its output. The error is ErrNoGit where there is no git.
+func run(ctx context.Context, dir string, args ...string) (string, error) {
+	path, err := exec.LookPath("git")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoGit, err)
+	}
+	command := exec.CommandContext(ctx, path, args...) //nolint:gosec // the arguments are this file's
+	command.Dir = dir
+	command.Env = append(gitEnvironment(os.Environ()), "GIT_OPTIONAL_LOCKS=0") // nothing in the tree is changed
+	var out, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaint
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("running git %s: %w: %s", args[0], err, strings.TrimSpace(complaint.String()))
+	}
+	return out.String(), nil
+}
+
+// reason returns ErrNoRepository for the error of a git that ran in a folder without a repository, and
+// any other error as it is. Git has one exit status for all that goes wrong, so the folder has to tell.
+func reason(ctx context.Context, dir string, err error) error {
+	if exit := new(exec.ExitError); errors.As(err, &exit) && ctx.Err() == nil && !gitAbove(dir) {
+		return ErrNoRepository
+	}
+	return err
+}
+
+// repositoryVariables tie git to a repository other than that of the folder it runs in.
+var repositoryVariables = []string{
+	"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE",
+}
+
+// gitEnvironment returns an environment without the variables that name a repository.
+func gitEnvironment(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(repositoryVariables, name)
+	})
+}
+
+// gitAbove says whether a folder or one above it holds what git takes for a repository.
+func gitAbove(dir string) bool {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	for {
+		if _, err := os.Lstat(filepath.Join(abs, ".git")); err == nil {
+			return true
+		}
+		parent := filepath.Dir(abs)
+		if parent == abs {
+			return false
+		}
+		abs = parent
+	}
+}
