@@ -65,10 +65,12 @@ func ReadVersion(dir string) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r, err = New(r.Provider, r.Version, r.Files); err != nil {
+	checked, err := New(r.Provider, r.Version, r.Files)
+	if err != nil {
 		return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
 	}
-	return r, nil
+	checked.Source = r.Source
+	return checked, nil
 }
 
 // readVersion returns the release in a version folder, whatever the version and the provider's name are.
@@ -85,6 +87,7 @@ func readVersion(dir string) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
 	}
+	var source *Source
 	files := make([]File, 0, len(entries))
 	for _, entry := range entries {
 		path := filepath.Join(abs, entry.Name())
@@ -102,12 +105,18 @@ func readVersion(dir string) (*Release, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
 		}
+		if entry.Name() == SourceFile {
+			if source, err = parseSource(data); err != nil {
+				return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
+			}
+			continue
+		}
 		files = append(files, File{Name: entry.Name(), Data: data})
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w in %s: the folder is empty", ErrNoRelease, dir)
 	}
-	return &Release{Provider: provider, Version: filepath.Base(abs), Files: files}, nil
+	return &Release{Provider: provider, Version: filepath.Base(abs), Files: files, Source: source}, nil
 }
 
 // readProvider returns every version in a provider's folder.

@@ -44,6 +44,9 @@ type Release struct {
 	Version string
 	// Files are sorted by name and unique.
 	Files []File
+	// Source is what its build recorded; nil for a release without a record, such as one that somebody
+	// else built or that was read from a server.
+	Source *Source
 }
 
 // New returns a release with its files in order. It is an error if the version is no semantic

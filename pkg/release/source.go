@@ -1,0 +1,97 @@
+package release
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+)
+
+// SourceFile is the file in a version folder in which a build records what the release was built
+// from. It is no file of the release: nothing of a release compares, checks or publishes it.
+const SourceFile = "clusterctl-release.source.json"
+
+// Source is what a release was built from.
+type Source struct {
+	// Repository is the URL of the repository, or "" where git knows none.
+	Repository string `json:"repository,omitempty"`
+	// Commit is the full hash of the commit that was checked out.
+	Commit string `json:"commit"`
+	// Modified says that the tree was not as in the commit: files were changed, added or removed.
+	Modified bool `json:"modified,omitempty"`
+	// MergeRef is the ref of a pull or merge request's merge where the commit is one, which no branch
+	// keeps.
+	MergeRef string `json:"mergeRef,omitempty"`
+	// Tool is the version of clusterctl-release that built the release.
+	Tool string `json:"tool,omitempty"`
+	// Files are the SHA-256 of the files that were built, by name.
+	Files map[string]string `json:"files"`
+}
+
+// commitName is the full hash of a commit.
+var commitName = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// parseSource reads the record in a version folder.
+func parseSource(data []byte) (*Source, error) {
+	s := &Source{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("%s is not what a build writes: %w: build the release again, or remove the file", SourceFile, err)
+	}
+	if !commitName.MatchString(s.Commit) {
+		return nil, fmt.Errorf("%s: commit is %q, which is not the full hash of a commit: build the release again, or remove the file", SourceFile, s.Commit)
+	}
+	return s, nil
+}
+
+// File returns the record as the file SourceFile.
+func (s *Source) File() (File, error) {
+	data, err := json.MarshalIndent(s, "", "  ")
+	return File{Name: SourceFile, Data: append(data, '\n')}, err
+}
+
+// SameCommit says whether two records name the same commit of the same repository, and the same tool.
+func (s *Source) SameCommit(other *Source) bool {
+	return s.Repository == other.Repository && s.Commit == other.Commit && s.Modified == other.Modified &&
+		s.MergeRef == other.MergeRef && s.Tool == other.Tool
+}
+
+// Record says what the release was built from, with its files as they are now.
+func (r *Release) Record(source Source) {
+	source.Files = make(map[string]string, len(r.Files))
+	for _, f := range r.Files {
+		source.Files[f.Name] = Digest(f.Data)
+	}
+	r.Source = &source
+}
+
+// ChangedSinceBuild compares the files that were built (first) with those of the release (second).
+// There are no differences where the release has no Source.
+func (r *Release) ChangedSinceBuild() []Difference {
+	if r.Source == nil {
+		return nil
+	}
+	var differences []Difference
+	for _, f := range r.Files {
+		switch sum, ok := r.Source.Files[f.Name]; {
+		case !ok:
+			differences = append(differences, Difference{f.Name, "extra"})
+		case sum != Digest(f.Data):
+			differences = append(differences, Difference{f.Name, "differs"})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Source.Files)) {
+		if _, ok := r.File(name); !ok {
+			differences = append(differences, Difference{name, "missing"})
+		}
+	}
+	return differences
+}
+
+// Digest returns the SHA-256 of bytes in hexadecimal.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
