@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
@@ -39,7 +40,10 @@ that earlier builds left next to it in DIR/<provider label>/, for a version with
 one of these; a fresh DIR has none, and then the upgrade is checked by publish.
 
 Nothing in the tree is changed, and the same tree gives the same bytes. What was in the version's
-folder before is replaced as a whole.`,
+folder before is replaced as a whole.
+
+In a git repository the commit and the repository are recorded next to the files, in
+` + release.SourceFile + `, which publish makes the provenance of.`,
 		Example: `  # Every provider of the tree
   clusterctl release build --version v0.1.0
 
@@ -77,9 +81,10 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	if err != nil {
 		return err
 	}
+	source := buildSource(cmd, flags)
 	progress := newProgress(cmd.ErrOrStderr())
 	result, err := build.Build(cmd.Context(), t, build.Options{
-		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Progress: progress.show,
+		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Source: source, Progress: progress.show,
 	})
 	progress.close()
 	noteDeprecations(cmd, t)
@@ -109,6 +114,42 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 		printRelease(cmd, "built", filepath.Join(flags.output, r.Provider.Label(), r.Version), r)
 	}
 	return nil
+}
+
+// buildSource returns what is built, as far as git knows, to be recorded in the releases. What publish
+// will refuse, or not claim, is said already here.
+func buildSource(cmd *cobra.Command, flags buildFlags) *release.Source {
+	root, rootErr := filepath.Abs(filepath.Dir(flags.config))
+	output, outputErr := filepath.Abs(flags.output)
+	output, relErr := filepath.Rel(root, output)
+	if errors.Join(rootErr, outputErr, relErr) != nil {
+		output = "." // no path within the tree
+	}
+	checkout, err := git.CheckedOut(cmd.Context(), flags.config, output)
+	if err != nil {
+		if cmd.Context().Err() == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: the source is not recorded: %v; publish will make no provenance\n", err)
+		}
+		return nil
+	}
+	if n := len(checkout.Changes); n > 0 {
+		shown := checkout.Changes[:min(n, 3)]
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has changes that are not in the commit %s (%s): publish refuses this build for servers; commit them, or let git ignore them, and build again\n",
+			checkout.Commit, listed(shown, n))
+	}
+	return &release.Source{
+		Repository: checkout.Repository, Commit: checkout.Commit, Modified: len(checkout.Changes) > 0,
+		MergeRef: checkout.MergeRef, Tool: toolVersion(),
+	}
+}
+
+// listed lists the first of n texts.
+func listed(first []string, n int) string {
+	text := strings.Join(first, ", ")
+	if n > len(first) {
+		text += fmt.Sprintf(" and %d more", n-len(first))
+	}
+	return text
 }
 
 // parseImages reads NAME=REFERENCE pairs.

@@ -39,6 +39,7 @@ func TestGitHubByClusterctl(t *testing.T) {
 		name := map[bool]string{false: "public", true: "private"}[private]
 		t.Run(name, func(t *testing.T) {
 			dir := inDemo(t)
+			commit := committed(t, dir)
 			c := newClusterctl(t, dir)
 			c.run("release", "build", "--version", "v0.1.0")
 			c.run("release", "publish", "out/release", "--to", "repository")
@@ -49,11 +50,14 @@ func TestGitHubByClusterctl(t *testing.T) {
 			without := c.environ
 			c.environ = append(c.environ, "GITHUB_TOKEN="+githubToken)
 
-			plan := c.run("release", "publish", "out/release", "--to", githubRepository, "--plan", "--commit", aCommit)
+			plan := c.run("release", "publish", "out/release", "--to", githubRepository, "--plan", "--commit", commit)
 			if !strings.Contains(plan, "create     infrastructure-demo v0.1.0, 7 files") || len(server.Releases()) > 0 {
 				t.Errorf("the plan is %q, and made %v", plan, server.Releases())
 			}
-			out, errs, err := c.tryRun("release", "publish", "out/release", "--to", githubRepository, "--commit", aCommit)
+			out, errs, err := c.tryRun("release", "publish", "out/release", "--to", githubRepository)
+			if server.Commit("v0.1.0") != commit {
+				t.Errorf("tagged at %s, built from %s", server.Commit("v0.1.0"), commit)
+			}
 			if err != nil || !strings.HasPrefix(out, "published infrastructure-demo v0.1.0 in "+githubRepository+"/releases/tag/v0.1.0\n") {
 				t.Fatalf("publish: %v\n%s%s", err, out, errs)
 			}
@@ -64,7 +68,7 @@ func TestGitHubByClusterctl(t *testing.T) {
 				t.Errorf("publishing again prints %q", again)
 			}
 			copied := c.run("release", "fetch", githubRepository+"/releases/latest/infrastructure-components.yaml", "--output", "copy")
-			if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
+			if got := listing(t, "copy/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "repository/infrastructure-demo/v0.1.0")) {
 				t.Errorf("fetched other bytes: %s, %v", copied, got)
 			}
 			before := len(proxy.Requests())
@@ -78,7 +82,7 @@ func TestGitHubByClusterctl(t *testing.T) {
 				}
 			}
 			verified, errs, err := c.tryRun("release", "verify", githubRepository+"/releases/v0.1.0/infrastructure-components.yaml")
-			if err != nil || !strings.Contains(verified, "was built from the commit "+aCommit) || !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
+			if err != nil || !strings.Contains(verified, "was built from the commit "+commit) || !strings.Contains(verified, "verified infrastructure-demo v0.1.0: 7 files\n") {
 				t.Errorf("verify: %v: %s%s", err, verified, errs)
 			}
 			if private {

@@ -66,6 +66,9 @@ func TestPipelines(t *testing.T) {
 	if err := yaml.Unmarshal(action, &parsed); err != nil {
 		t.Fatal(err)
 	}
+	if _, ok := parsed.Inputs["commit"]; !ok {
+		t.Error("there is no input commit")
+	}
 	for _, used := range regexp.MustCompile(`inputs\.([a-z-]+)`).FindAllStringSubmatch(string(action), -1) {
 		if _, ok := parsed.Inputs[used[1]]; !ok {
 			t.Errorf("there is no input %s", used[1])

@@ -27,6 +27,7 @@ type publishFlags struct {
 	gitlabRelease    bool
 	draft            bool
 	signKey          string
+	noProvenance     bool
 	gate             gateFlags
 }
 
@@ -41,6 +42,10 @@ them, or clusterctl's own URL of a provider.
 
 The releases are checked first, also as upgrades from the release before: that of --previous, of
 --notes-from or, without these, the highest published version below. One with errors is refused.
+
+On servers the provenance says what build recorded of the source: the commit, which the version's tag
+has to be of, and the repository. Without a record there is none; what was built with uncommitted
+changes is refused (--no-provenance publishes it without).
 
 A version is visible as a whole or not at all. Publishing the same bytes again does nothing; a
 version that is published with other bytes is refused.
@@ -77,12 +82,13 @@ PLACE is one of
 	cmd.Flags().BoolVar(&flags.replace, "replace", false, "replace a published pre-release or 0.0.0 version that has other bytes")
 	cmd.Flags().StringVar(&flags.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration, for the place \"overrides\" (default: clusterctl's own)")
 	addTokenFileFlag(cmd, &flags.tokenFile)
-	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that the pipeline runs for)")
+	cmd.Flags().StringVar(&flags.commit, "commit", "", "commit to tag where the version has no tag yet (default: the one that build recorded or, without a record, that the pipeline runs for)")
 	cmd.Flags().StringVar(&flags.notes, "notes", "", "file with the text of the release, in Markdown (default: what changed since the release before)")
 	cmd.Flags().StringVar(&flags.notesFrom, "notes-from", "", "release that the text is made against, or \""+publish.NoNotes+"\" (default: that of --previous, or the highest published version below)")
 	cmd.Flags().BoolVar(&flags.draft, "draft", false, "on GitHub: leave it to a person to make the release public, e.g. after other files were added")
 	cmd.Flags().BoolVar(&flags.gitlabRelease, "gitlab-release", false, "on GitLab: make a release of the project with links to the files, too")
 	cmd.Flags().StringVar(&flags.signKey, "sign-key", "", "file with the private key (PEM, Ed25519 or ECDSA) to sign the provenance with, on servers")
+	cmd.Flags().BoolVar(&flags.noProvenance, "no-provenance", false, "on servers: publish without provenance, also what was built with uncommitted changes; nobody can tell then which commit it comes from")
 	addGateFlags(cmd, &flags.gate, "that of --notes-from, or the highest published version below; none for overrides")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
@@ -100,7 +106,7 @@ func runPublish(cmd *cobra.Command, args []string, flags publishFlags) error {
 func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *progress) (string, error) {
 	options := publish.Options{
 		Replace: flags.replace, Progress: progress.show, Report: progress.report, ClusterctlConfig: flags.clusterctlConfig,
-		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, ToolVersion: toolVersion(),
+		TokenFile: flags.tokenFile, Commit: flags.commit, SignKey: flags.signKey, NoProvenance: flags.noProvenance,
 		NotesFrom: flags.notesFrom, Previous: flags.gate.previous, GitLabRelease: flags.gitlabRelease, Draft: flags.draft,
 	}
 	if flags.notes != "" {

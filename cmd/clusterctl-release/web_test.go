@@ -14,6 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/tlsproxy"
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 // withoutServers takes the variables away that name servers and their tokens.
@@ -62,6 +63,7 @@ func TestTokenFiles(t *testing.T) {
 		token = "glpat-TopSecretOfTheTests"
 	)
 	dir := inDemo(t)
+	commit := committed(t, dir)
 	c := newClusterctl(t, dir)
 	c.run("release", "build", "--version", "v0.1.0")
 	github := githubserver.New("acme", "cluster-api-provider-demo", time.Now)
@@ -75,8 +77,8 @@ func TestTokenFiles(t *testing.T) {
 	proxy := tlsproxy.Start(t, hosts)
 	c.environ = append(withoutServers(c.environ), proxy.Environ()...)
 	treetest.Write(t, dir, map[string]string{"github-token": githubToken + "\n", "gitlab-token": token + "\n"})
-	c.run("release", "publish", "out/release", "--to", githubRepository, "--commit", aCommit, "--token-file", "github-token")
-	out := c.run("release", "publish", "out/release", "--to", place, "--commit", aCommit, "--token-file", "gitlab-token", "--gitlab-release")
+	c.run("release", "publish", "out/release", "--to", githubRepository, "--commit", commit, "--token-file", "github-token")
+	out := c.run("release", "publish", "out/release", "--to", place, "--commit", commit, "--token-file", "gitlab-token", "--gitlab-release")
 	if all := gitlab.Releases(); !strings.Contains(out, "published https://gitlab.example.com/api/v4/projects/acme%2Fdemo/releases/v0.1.0\n") || len(all) != 1 || len(all[0].Links) != 9 {
 		t.Errorf("publish prints %q, and the releases are %+v", out, all)
 	}
@@ -101,7 +103,9 @@ func TestTokenFiles(t *testing.T) {
 				t.Errorf("%v reads what is private without a token", command)
 			}
 		}
-		if got := listing(t, "copy-"+file+"/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, listing(t, "out/release/infrastructure-demo/v0.1.0")) {
+		built := listing(t, "out/release/infrastructure-demo/v0.1.0")
+		delete(built, release.SourceFile)
+		if got := listing(t, "copy-"+file+"/infrastructure-demo/v0.1.0"); !reflect.DeepEqual(got, built) {
 			t.Errorf("%s: fetched other bytes: %v", location, got)
 		}
 	}

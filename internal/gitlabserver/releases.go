@@ -80,6 +80,20 @@ func (s *Server) routeReleases(w http.ResponseWriter, r *http.Request, parts []s
 	}
 }
 
+// routeTags answers requests below repository. The tokens of jobs read no tags.
+// Source: GitLab docs, "Tags API", "Get a single repository tag"; "CI/CD job token", "Job token access".
+func (s *Server) routeTags(w http.ResponseWriter, r *http.Request, parts []string) {
+	commit := ""
+	if len(parts) == 2 && parts[0] == "tags" && r.Method == http.MethodGet && r.Header.Get("Job-Token") == "" {
+		commit = s.tags[parts[1]]
+	}
+	if commit == "" {
+		fail(w, http.StatusNotFound, "404 Tag Not Found")
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{"name": parts[1], "commit": map[string]any{"id": commit}})
+}
+
 // createRelease makes a release with its links, all or nothing, and its tag where there is none.
 // Source: app/services/releases/create_service.rb of GitLab.
 func (s *Server) createRelease(w http.ResponseWriter, body []byte) {

@@ -149,6 +149,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, parts []string, b
 		s.routePackages(w, r, parts, body)
 	case "releases":
 		s.routeReleases(w, r, parts[1:], body)
+	case "repository":
+		s.routeTags(w, r, parts[1:])
 	default:
 		fail(w, http.StatusNotFound, "404 Not Found")
 	}

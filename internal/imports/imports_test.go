@@ -22,10 +22,10 @@ const module = "github.com/clusterctl-release/clusterctl-release"
 // layers are the packages below pkg, the lowest first. A package imports packages of lower layers,
 // and none of its own layer or a higher one. A package that is not here yet needs a place.
 var layers = [][]string{
-	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest"},
+	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest", "pkg/publish/transport"},
 	{"pkg/crdupdate", "pkg/provenance", "pkg/schemas", "pkg/tree"},
-	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/templates"},
-	{"pkg/compare", "pkg/topology"},
+	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/publish/store", "pkg/templates"},
+	{"pkg/compare", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
 	{"pkg/ownership"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/publish"},
 	{"pkg/report"},
@@ -49,7 +49,7 @@ var areas = []struct {
 
 // forTests are packages that, with all that is below them, only tests and hack import.
 var forTests = []string{
-	"internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
+	"internal/giteaserver", "internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
 	"internal/testbed",
 	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/libvirtd", "provider/internal/world",
 }
@@ -151,11 +151,18 @@ func isForTests(pkg string) bool {
 	return slices.ContainsFunc(forTests, func(prefix string) bool { return within(pkg, prefix) })
 }
 
-// layer returns the layer of a package below pkg, or -1 where it has none.
+// layer returns the layer of a package below pkg, which is that of the longest name in the table that it
+// is within, or -1 where it has none.
 func layer(pkg string) int {
-	return slices.IndexFunc(layers, func(packages []string) bool {
-		return slices.ContainsFunc(packages, func(p string) bool { return within(pkg, p) })
-	})
+	longest, found := "", -1
+	for i, packages := range layers {
+		for _, p := range packages {
+			if within(pkg, p) && len(p) > len(longest) {
+				longest, found = p, i
+			}
+		}
+	}
+	return found
 }
 
 // within says whether a package is the one that a prefix names, or below it.
@@ -170,6 +177,9 @@ func TestJudge(t *testing.T) {
 		allowed        bool
 	}{
 		{"cmd/clusterctl-release/main.go", "pkg/build", true},
+		{"pkg/publish/server.go", "pkg/publish/store", true},
+		{"pkg/publish/github/store.go", "pkg/publish/gitlab", false},
+		{"pkg/publish/store/store.go", "pkg/publish", false},
 		{"cmd/clusterctl-release/main.go", "provider/api/v1alpha1", false},
 		{"cmd/clusterctl-release/main.go", "internal/pinned", false},
 		{"cmd/clusterctl-release/main_test.go", "internal/pinned", true},

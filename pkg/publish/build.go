@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -12,7 +13,8 @@ import (
 // WriteFolder writes a release to dir/<label>/<version>/, as the output of a build or of a fetch.
 // The folders above are made. The version is there whole or not at all; one that is there already
 // is replaced whatever its version, as nothing is published here, and where it has the same bytes
-// nothing is written. There is no clusterctl.yaml.
+// nothing is written. There is no clusterctl.yaml. The release's Source is written next to its files,
+// as release.SourceFile.
 func WriteFolder(dir string, r *release.Release) error {
 	return writeFolder(disk{}, dir, r)
 }
@@ -25,11 +27,15 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 	if len(r.Files) == 0 {
 		return fmt.Errorf("%s has no files", r)
 	}
+	if _, ok := r.File(release.SourceFile); ok {
+		return fmt.Errorf("%s has a file %s: a build writes a file of that name itself; give the release's file another name", r, release.SourceFile)
+	}
+	r.Source = given.Source
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", dir, err)
 	}
-	f := &folder{root: root, disk: d, lockTimeout: time.Minute, tell: func(string) {}}
+	f := &folder{root: root, disk: d, lockTimeout: time.Minute, tell: func(string) {}, records: true}
 	ctx := context.Background() // a build is not cut off here: it is short, and whole or nothing
 	_, err = f.publish(ctx, func() (*Plan, error) {
 		there, err := f.published(r)
@@ -37,8 +43,8 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 			return nil, err
 		}
 		plan := planRelease(r, there, f.versionFolder(r), true)
-		if plan.Action == Refused { // of a final version, which is no matter before it is published
-			plan.Action, plan.Err = Replace, nil
+		if plan.Action == Refused || plan.Action == Unchanged && !reflect.DeepEqual(there.Source, r.Source) {
+			plan.Action, plan.Err = Replace, nil // of a final version too, which is no matter before it is published
 		}
 		return &Plan{Target: root, Releases: []ReleasePlan{plan}}, nil
 	}, func() error { return nil })

@@ -43,6 +43,7 @@ func candidate(given *release.Release) (*release.Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checking the release: %w", err)
 	}
+	r.Source = given.Source
 	var missing []error
 	for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
 		if _, ok := r.File(name); !ok {

@@ -21,6 +21,9 @@ var (
 	micro   = release.Provider{Name: "micro", Type: clusterctlv1.BootstrapProviderType}
 )
 
+// someSource is what the tests' releases were built from.
+var someSource = release.Source{Repository: githubURL, Commit: someCommit, Tool: "v0.0.1"}
+
 // metadata knows every series that the tests publish.
 const metadata = `apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
 kind: Metadata
@@ -40,6 +43,7 @@ func someRelease(provider release.Provider, version, note string) *release.Relea
 	if err != nil {
 		panic(err)
 	}
+	r.Record(someSource)
 	return r
 }
 

@@ -41,6 +41,8 @@ type folder struct {
 	disk        disk
 	lockTimeout time.Duration
 	tell        func(string)
+	// records says that the source of a release is written next to its files.
+	records bool
 }
 
 // changes is what is to be put into a folder.
@@ -209,7 +211,15 @@ func (f *folder) stageVersion(r *release.Release) error {
 	if err := f.disk.mkdir(version); err != nil {
 		return err
 	}
-	for _, file := range r.Files {
+	files := slices.Clone(r.Files)
+	if f.records && r.Source != nil {
+		record, err := r.Source.File()
+		if err != nil {
+			return err
+		}
+		files = append(files, record)
+	}
+	for _, file := range files {
 		if err := f.disk.writeFile(filepath.Join(version, file.Name), file.Data, fileMode); err != nil {
 			return err
 		}

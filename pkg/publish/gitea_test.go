@@ -91,7 +91,7 @@ func (w *giteaWorld) complete() error {
 		return errors.New("the observer saw nothing")
 	}
 	files, _ := w.public(w.want.Version)
-	if len(files) != len(w.want.Files)+1 {
+	if len(files) != len(w.want.Files)+2 { // checksums and provenance
 		return errors.Join(w.whole(), fmt.Errorf("there is %v", slices.Sorted(maps.Keys(files))))
 	}
 	return w.whole()

@@ -54,12 +54,11 @@ func TestGitHubPrepared(t *testing.T) {
 		},
 		"made public too early": {
 			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first", Body: "Words of ours", Assets: program()}},
-			options:  func(o *Options) { o.Commit = "" },
 			assets:   "program", title: "The first", body: "Words of ours", detail: "the files are added to",
 		},
 		"made public too early, and empty": {
 			prepared: []githubserver.Release{{Tag: "v0.1.0", Name: "The first"}},
-			options:  func(o *Options) { o.Commit = "" }, title: "The first",
+			title:    "The first",
 		},
 		"left as a draft": {
 			options: func(o *Options) { o.Draft, o.Notes = true, "Words of ours" },
@@ -74,6 +73,9 @@ func TestGitHubPrepared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
 			for _, r := range test.prepared {
+				if !r.Draft {
+					w.server.Tag(r.Tag, someCommit)
+				}
 				w.server.Add(r)
 			}
 			r := someRelease(libvirt, "v0.1.0", "")
@@ -134,14 +136,12 @@ func TestGitHubPreparedRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
+			w.server.Tag("v0.1.0", someCommit)
 			for _, r := range test.prepared {
 				w.server.Add(r)
 			}
 			before := w.server.Releases()
 			n, opts := w.process(nil)
-			if w.server.Commit("v0.1.0") != "" {
-				opts.Commit = ""
-			}
 			if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "")); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("want %q, got %v", test.want, err)
 			}

@@ -229,6 +229,8 @@ func TestGitHubErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	foreign := someRelease(libvirt, "v0.1.0", "")
+	foreign.Source = nil
 	for name, test := range map[string]struct {
 		prepare func(*githubWorld, *Options)
 		release *release.Release
@@ -240,7 +242,7 @@ func TestGitHubErrors(t *testing.T) {
 		"private, no right": {func(w *githubWorld, o *Options) { w.server.Private = true; w.server.Name = "other" }, r, "there is no such repository"},
 		"archived":          {func(w *githubWorld, _ *Options) { w.server.Archived = true }, r, "is archived"},
 		"moved":             {func(w *githubWorld, _ *Options) { w.server.MovedTo = "acme/renamed" }, r, "publish to https://github.com/acme/renamed"},
-		"no tag, no commit": {func(_ *githubWorld, o *Options) { o.Commit = "" }, r, "push the tag first"},
+		"no tag, no commit": {func(_ *githubWorld, o *Options) { o.Commit = "" }, foreign, "push the tag first"},
 		"tag elsewhere":     {func(w *githubWorld, _ *Options) { w.server.Tag("v0.1.0", strings.Repeat("b", 40)) }, r, "is of the commit bbb"},
 		"names and sizes":   {nil, odd, `GitHub changes the name "a b.txt"`},
 		"an empty file":     {nil, odd, "empty.txt is empty"},
@@ -338,6 +340,7 @@ func someLabelled(version string) *release.Release {
 	if err != nil {
 		panic(err)
 	}
+	r.Record(someSource)
 	return r
 }
 

@@ -53,7 +53,7 @@ func (w *githubWorld) expect(releases ...*release.Release) {
 	}
 	for _, b := range all {
 		w.want[b.Number] = map[string]string{}
-		beside, err := madeFiles(b, store.Source{Repository: githubURL, Commit: someCommit}, Options{})
+		beside, err := madeFiles(context.Background(), b, Options{})
 		if err != nil {
 			panic(err)
 		}

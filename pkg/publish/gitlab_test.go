@@ -97,7 +97,7 @@ func (w *gitlabWorld) complete() error {
 	if err != nil {
 		return err
 	}
-	beside, err := madeFiles(all[0], store.Source{Repository: "https://gitlab.example.com/acme/capl", Commit: someCommit}, Options{})
+	beside, err := madeFiles(context.Background(), all[0], Options{})
 	if err != nil {
 		return err
 	}

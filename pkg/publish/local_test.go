@@ -18,6 +18,7 @@ func TestPublishAndReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), name, "deep")
 			r := someRelease(libvirt, "v0.1.0", "one")
+			r.Source = nil // it is no part of what is published
 			result := publish(t, root, Options{}, r)
 			if got := result.Releases[0].Action; got != Create {
 				t.Errorf("action %s, want create", got)
@@ -67,6 +68,7 @@ func TestPublishOddFileNames(t *testing.T) {
 func TestPublishAgainWritesNothing(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "repo")
 	r := someRelease(libvirt, "v0.1.0", "one")
+	r.Source = nil // WriteFolder would write its record
 	publish(t, root, Options{}, r)
 	before := tree(t, root)
 	counted := 0
@@ -383,7 +385,7 @@ func TestOpenLooksLikeServer(t *testing.T) {
 // TestOpenRefusesServerOptions gives folders what only servers use.
 func TestOpenRefusesServerOptions(t *testing.T) {
 	for _, to := range []string{t.TempDir(), "overrides"} {
-		for part, opts := range map[string]Options{"--token-file": {TokenFile: "none"}, "--commit": {Commit: someCommit}, "--sign-key": {SignKey: "none"}} {
+		for part, opts := range map[string]Options{"--token-file": {TokenFile: "none"}, "--commit": {Commit: someCommit}, "--sign-key": {SignKey: "none"}, "--no-provenance": {NoProvenance: true}} {
 			if _, err := Open(to, opts); err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s with %s: %v", to, part, err)
 			}

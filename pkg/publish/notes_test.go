@@ -25,6 +25,7 @@ func noted(version string) *release.Release {
 			r.Files[i].Data = []byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: ${CLUSTER_NAME}\n  labels: {x: \"${IN_" + name + "}\"}\n")
 		}
 	}
+	r.Record(someSource)
 	return r
 }
 
@@ -162,6 +163,7 @@ func TestGitHubNotesSize(t *testing.T) {
 			}
 		}
 	}
+	after.Record(someSource)
 	w.published(t, nil, before)
 	w.published(t, nil, after)
 	if got := w.body(t, "v0.2.0"); len(got) < maxNotes/2 || len([]rune(got)) > maxNotes || !strings.HasSuffix(got, "`clusterctl release diff` shows the rest.\n") {

@@ -96,7 +96,7 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	beside, err := madeFiles(all[0], store.Source{}, Options{})
+	beside, err := madeFiles(context.Background(), all[0], Options{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

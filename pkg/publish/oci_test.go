@@ -105,6 +105,7 @@ func TestOCI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	second.Record(someSource)
 	both := []*release.Release{someLabelled("v0.1.0"), second}
 	plan, err := open(t, place, quick).Plan(t.Context(), both)
 	if err != nil || !strings.Contains(plan.String(), "create     infrastructure-libvirt v0.1.0, 3 files") || strings.Contains(plan.String(), "only in") {

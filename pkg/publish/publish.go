@@ -59,7 +59,8 @@ type Options struct {
 	// variables that each target names. No token is needed to read what is public.
 	TokenFile string
 	// Commit is the commit that a version is tagged at where there is no tag yet; where there is
-	// one it has to be of this commit. Empty is the commit that a pipeline runs for.
+	// one it has to be of this commit. A release whose build recorded a commit has to be of it too.
+	// Empty is the recorded commit or, without one, the commit that a pipeline runs for.
 	Commit string
 	// Notes are the text of the release on servers that have one, in Markdown.
 	Notes string
@@ -75,8 +76,8 @@ type Options struct {
 	GitLabRelease bool
 	// SignKey is a file with the private key that the provenance is signed with; empty signs nothing.
 	SignKey string
-	// ToolVersion is this program's version, for the provenance.
-	ToolVersion string
+	// NoProvenance publishes without provenance, whatever a build recorded of the source.
+	NoProvenance bool
 
 	// reads has the releases before, once they were read.
 	reads *reads
@@ -181,7 +182,14 @@ func Open(to string, opts Options) (Publisher, error) {
 			if err := t.refuseServerOptions(to, opts); err != nil {
 				return nil, err
 			}
-			return t.open(to, opts)
+			if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
+				return nil, fmt.Errorf("%q is no commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
+			}
+			p, err := t.open(to, opts)
+			if err != nil || t.folder {
+				return p, err
+			}
+			return recorded{Publisher: p, opts: opts}, nil
 		}
 		forms = append(forms, t.form)
 	}
@@ -193,10 +201,14 @@ func (t target) refuseServerOptions(to string, opts Options) error {
 	if !t.folder {
 		return nil
 	}
-	for _, option := range []struct{ value, what string }{
-		{opts.TokenFile, "a token (--token-file)"}, {opts.Commit, "a commit (--commit)"}, {opts.SignKey, "a signature (--sign-key)"},
+	for _, option := range []struct {
+		set  bool
+		what string
+	}{
+		{opts.TokenFile != "", "a token (--token-file)"}, {opts.Commit != "", "a commit (--commit)"},
+		{opts.SignKey != "", "a signature (--sign-key)"}, {opts.NoProvenance, "--no-provenance"},
 	} {
-		if option.value != "" {
+		if option.set {
 			return fmt.Errorf("%s is for a server, and %s is a folder: leave it out", option.what, to)
 		}
 	}

@@ -350,11 +350,7 @@ func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string)
 
 // wanted returns a version with the files that lie beside it.
 func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, error) {
-	from, err := s.store.Source(ctx, v.Number)
-	if err != nil {
-		return nil, err
-	}
-	beside, err := madeFiles(v, from, s.opts)
+	beside, err := madeFiles(ctx, v, s.opts)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -55,31 +56,31 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 			}
 		}
 		v.Problems = append(v.Problems, f.problems...)
-		v.checkMade(f, key)
+		v.checkMade(ctx, f, key)
 	}
 	return v, ctx.Err()
 }
 
 // checkMade holds a release against what was made beside it.
-func (v *Verification) checkMade(f found, key string) {
+func (v *Verification) checkMade(ctx context.Context, f found, key string) {
 	r := f.release
 	problem := func(err error) {
 		if err != nil {
 			v.Problems = append(v.Problems, fmt.Errorf("%s: %w", r, err))
 		}
 	}
-	sums, provenance := madeFile(f.made, ChecksumsFile), madeFile(f.made, ProvenanceFile)
+	sums, statement := madeFile(f.made, ChecksumsFile), madeFile(f.made, ProvenanceFile)
 	if sums == nil {
 		v.Notes = append(v.Notes, fmt.Sprintf("%s has no %s beside it", r, ChecksumsFile))
 	} else {
 		problem(checkChecksums(sums, r.Files))
 	}
 	switch {
-	case provenance != nil:
-		commit, err := checkProvenance(provenance, r.Version, r.Files, key)
+	case statement != nil:
+		claim, err := provenance.Check(ctx, statement, r.Version, r.Files, key)
 		problem(err)
 		if err == nil {
-			v.Notes = append(v.Notes, fmt.Sprintf("%s says that it was built from the commit %s", r, commit))
+			v.Notes = append(v.Notes, fmt.Sprintf("%s says that it was built from %s", r, claim))
 		}
 	case key != "":
 		problem(fmt.Errorf("there is no %s to verify with the key", ProvenanceFile))

@@ -14,7 +14,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 
@@ -108,20 +107,6 @@ func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) { re
 // Aim implements store.Store.
 func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
 	return nil, nil
-}
-
-// Source implements store.Store: the commit of the user's, or that of the pipeline that runs, whose
-// variables have the names of GitHub's.
-// Source: Gitea docs, "Gitea Actions", "Variables".
-func (s *Store) Source(context.Context, string) (store.Source, error) {
-	from := store.Source{Commit: s.opts.Commit}
-	if name := os.Getenv("GITHUB_REPOSITORY"); name != "" && os.Getenv("GITHUB_SERVER_URL") == s.site {
-		from.Repository = s.site + "/" + name
-		if from.Commit == "" {
-			from.Commit = os.Getenv("GITHUB_SHA")
-		}
-	}
-	return from, nil
 }
 
 const note = "clusterctl reads nothing from Gitea: its users fetch releases (clusterctl release fetch) into a local repository"

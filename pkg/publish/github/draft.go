@@ -46,11 +46,11 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 	if _, err := s.Aim(ctx, w.Version, there); err != nil {
 		return nil, err
 	}
-	at, err := s.aim(ctx, w.Number)
+	at, err := s.aim(ctx, w.Version)
 	if err != nil {
 		return nil, err
 	}
-	st := &staged{Wanted: w, is: stateOf(there), commit: at.tag}
+	st := &staged{Wanted: w, is: stateOf(there), commit: at.commit}
 	if len(st.is.hosts) > 0 {
 		return s.stageInto(ctx, st, there)
 	}

@@ -65,9 +65,6 @@ type Store struct {
 // The names that GitHub gives to owners and repositories.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// commitForm is the full hash of a commit.
-var commitForm = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
-
 // open returns the repository that a URL begins with, and the version and file behind it.
 func open(text string, opts store.Options) (*Store, store.At, error) {
 	u, err := url.Parse(text)
@@ -80,9 +77,6 @@ func open(text string, opts store.Options) (*Store, store.At, error) {
 	path := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(path) < 2 || u.RawQuery != "" || u.Fragment != "" || !nameForm.MatchString(path[0]) || !nameForm.MatchString(path[1]) {
 		return nil, store.At{}, fmt.Errorf("%q is no GitHub repository: write https://%s/OWNER/REPO", text, u.Host)
-	}
-	if opts.Commit != "" && !commitForm.MatchString(opts.Commit) {
-		return nil, store.At{}, fmt.Errorf("%q is no commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
 	}
 	server, err := newServer(u.Host)
 	if err != nil {
@@ -199,38 +193,33 @@ func (s *Store) Survey(ctx context.Context, all []*store.Version) ([]string, err
 
 // aim is where a version is tagged.
 type aim struct {
-	// tag is the commit to tag it at, or "" where it is tagged; built is the commit that it is of.
-	tag, built string
+	// commit is the one to tag it at, or "" where its tag is of the commit tagged already.
+	commit, tagged string
 }
 
 // aim returns where a version is tagged, or is to be.
-func (s *Store) aim(ctx context.Context, version string) (aim, error) {
+func (s *Store) aim(ctx context.Context, v *store.Version) (aim, error) {
 	s.mu.Lock()
-	known, ok := s.aims[version]
+	known, ok := s.aims[v.Number]
 	s.mu.Unlock()
 	if ok {
 		return known, nil
 	}
-	tagged, err := s.tagCommit(ctx, version)
+	tagged, err := s.tagCommit(ctx, v.Number)
 	if err != nil {
 		return aim{}, err
 	}
-	commit := s.opts.Commit
-	if commit == "" && tagged == "" && strings.EqualFold(os.Getenv("GITHUB_REPOSITORY"), s.owner+"/"+s.name) {
-		commit = os.Getenv("GITHUB_SHA")
+	pipeline := ""
+	if strings.EqualFold(os.Getenv("GITHUB_REPOSITORY"), s.owner+"/"+s.name) {
+		pipeline = os.Getenv("GITHUB_SHA")
 	}
-	at := aim{built: tagged}
-	switch {
-	case tagged == "" && commit == "":
-		return aim{}, fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", s.URL(), version)
-	case tagged == "":
-		at = aim{tag: commit, built: commit}
-	case s.opts.Commit != "" && !strings.EqualFold(s.opts.Commit, tagged):
-		return aim{}, fmt.Errorf("the tag %s of %s is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, s.URL(), tagged, commit)
+	at := aim{tagged: tagged}
+	if at.commit, err = s.opts.CommitToTag(v, s.URL(), tagged, pipeline); err != nil {
+		return aim{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.aims[version] = at
+	s.aims[v.Number] = at
 	return at, nil
 }
 
@@ -255,21 +244,15 @@ func (s *Store) tagCommit(ctx context.Context, version string) (string, error) {
 	return tag.GetObject().GetSHA(), nil
 }
 
-// Source implements store.Store.
-func (s *Store) Source(ctx context.Context, version string) (store.Source, error) {
-	at, err := s.aim(ctx, version)
-	return store.Source{Repository: s.URL(), Commit: at.built}, err
-}
-
 // Aim implements store.Store.
 func (s *Store) Aim(ctx context.Context, v *store.Version, there *store.Snapshot) ([]string, error) {
-	at, err := s.aim(ctx, v.Number)
+	at, err := s.aim(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("the tag %s is of the commit %s", v.Number, at.built)}
-	if at.tag != "" {
-		lines[0] = fmt.Sprintf("the commit %s is tagged %s", at.tag, v.Number)
+	lines := []string{fmt.Sprintf("the tag %s is of the commit %s", v.Number, at.tagged)}
+	if at.commit != "" {
+		lines[0] = fmt.Sprintf("the commit %s is tagged %s", at.commit, v.Number)
 	}
 	is := stateOf(there)
 	highest := highestStable(is.listed, v.Number)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,9 +17,6 @@ import (
 // A project on GitLab has a page for each of its releases, one for a tag, with links to files. It is
 // for people: clusterctl reads the package. It is made once the package is complete, with all of its
 // links by one request; of two publishers one makes it, and both look whether it is right.
-
-// commitForm is the full hash of a commit.
-var commitForm = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
 
 // pageLinks returns the links that the release of a version has: to its files, and to those beside them
 // that the package has, or will have where it is not complete.
@@ -71,7 +67,7 @@ func (s *Store) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, err
 		return nil, err
 	}
 	if there != nil {
-		if links, err = s.lacks(there, w.Number, links); err != nil {
+		if links, err = s.lacks(there, w, links); err != nil {
 			return nil, err
 		}
 		plan.Lacked = len(links) > 0
@@ -87,12 +83,13 @@ func (s *Store) pagePlace(version string) string {
 	return "https://" + s.host + projectsPath + strings.ReplaceAll(s.project, "/", "%2F") + "/releases/" + version
 }
 
-// checkPage refuses a release that is of another commit than the user's.
-func (s *Store) checkPage(there *gitlab.Release, version string) error {
-	if commit := there.Commit.ID; commitForm.MatchString(s.opts.Commit) && commit != "" && !strings.EqualFold(commit, s.opts.Commit) {
-		return fmt.Errorf("the release %s of the project is of the commit %s, and not of %s: publish what was built from the tag, or another version", version, commit, s.opts.Commit)
+// checkPage refuses a release that is of another commit than the version.
+func (s *Store) checkPage(there *gitlab.Release, w *store.Wanted) error {
+	if there.Commit.ID == "" {
+		return nil // a release without a tag yet
 	}
-	return nil
+	_, err := s.opts.CommitToTag(w.Version, s.URL(), there.Commit.ID, "")
+	return err
 }
 
 // missingLinks returns the links that a release lacks. It is an error if a link of that name leads
@@ -134,7 +131,7 @@ func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() strin
 			plan.New = true
 			last = s.createPage(ctx, w, text(), wanted)
 		} else {
-			missing, err := s.lacks(there, w.Number, wanted)
+			missing, err := s.lacks(there, w, wanted)
 			if err != nil || len(missing) == 0 {
 				return plan, err
 			}
@@ -162,8 +159,8 @@ func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() strin
 }
 
 // lacks returns the links that a release of a version lacks.
-func (s *Store) lacks(there *gitlab.Release, version string, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
-	if err := s.checkPage(there, version); err != nil {
+func (s *Store) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+	if err := s.checkPage(there, w); err != nil {
 		return nil, err
 	}
 	return s.missingLinks(there, wanted)
@@ -177,8 +174,12 @@ func (s *Store) createPage(ctx context.Context, w *store.Wanted, text string, li
 		Name: gitlab.Ptr(w.Number), TagName: gitlab.Ptr(w.Number), Description: gitlab.Ptr(text),
 		Assets: &gitlab.ReleaseAssetsOptions{Links: links},
 	}
-	if from, err := s.Source(ctx, w.Number); err == nil && from.Commit != "" {
-		wanted.Ref = gitlab.Ptr(from.Commit)
+	commit, err := s.commitToTag(ctx, w.Version)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		wanted.Ref = gitlab.Ptr(commit)
 	}
 	_, resp, err := s.client.Releases.CreateRelease(s.project, wanted, gitlab.WithContext(ctx))
 	err = s.failure("making the release "+w.Number+" of the project", resp, err)

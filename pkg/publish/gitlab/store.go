@@ -218,21 +218,13 @@ func (s *Store) hostWarning() string {
 	return fmt.Sprintf("clusterctl takes only hosts that begin with %q for a GitLab: it will not read from %s", clusterctlsHosts, s.host)
 }
 
-// Source implements store.Store: the commit of the user's, or that of the job that runs.
-func (s *Store) Source(context.Context, string) (store.Source, error) {
-	from := store.Source{Repository: os.Getenv("CI_PROJECT_URL"), Commit: s.opts.Commit}
-	if from.Commit == "" {
-		from.Commit = os.Getenv("CI_COMMIT_SHA")
-	}
-	if from.Repository == "" && strings.Contains(s.project, "/") {
-		from.Repository = "https://" + s.host + "/" + s.project
-	}
-	return from, nil
-}
-
 // Aim implements store.Store.
-func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
-	return nil, nil
+func (s *Store) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([]string, error) {
+	commit, err := s.commitToTag(ctx, v)
+	if err != nil || commit == "" || !s.opts.Pages {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("the commit %s is tagged %s", commit, v.Number)}, nil
 }
 
 // Use implements store.Store. Clusterctl knows no latest version of a package, so that an entry names

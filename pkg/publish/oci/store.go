@@ -34,7 +34,6 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/publish/github"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -211,15 +210,6 @@ func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string,
 // Use implements store.Store.
 func (s *Store) Use([]*store.Version) store.Use {
 	return store.Use{Text: fmt.Sprintf("for the Cluster API operator, as clusterctl reads nothing from registries:\n  spec: {version: VERSION, fetchConfig: {oci: %q}}\n", s.operatorURL())}
-}
-
-// Source implements store.Store: the commit of the user's, or that of the pipeline that runs.
-func (s *Store) Source(context.Context, string) (store.Source, error) {
-	from := store.Source{Repository: os.Getenv("CI_PROJECT_URL"), Commit: cmp.Or(s.opts.Commit, os.Getenv("GITHUB_SHA"), os.Getenv("CI_COMMIT_SHA"))}
-	if name := os.Getenv("GITHUB_REPOSITORY"); name != "" {
-		from.Repository = github.WebURL() + "/" + name
-	}
-	return from, nil
 }
 
 // Reader implements store.Store.

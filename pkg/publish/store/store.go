@@ -63,8 +63,6 @@ type Store interface {
 
 	// Use says how published versions are used.
 	Use(all []*Version) Use
-	// Source returns where the server knows a version to be built from.
-	Source(ctx context.Context, version string) (Source, error)
 }
 
 // Kind is a kind of stores.
@@ -102,7 +100,7 @@ type Aliaser interface {
 type Options struct {
 	// TokenFile is a file with the token; empty takes it from the environment.
 	TokenFile string
-	// Commit is the commit that a version is tagged at where it has no tag.
+	// Commit is the commit that a version is tagged at where it has no tag and no record of its source.
 	Commit string
 	// Draft leaves it to a person to make a version public.
 	Draft bool
@@ -174,12 +172,6 @@ type Wanted struct {
 
 // Staged is what a store has staged.
 type Staged any
-
-// Source is where a version was built from; fields are empty where that is not known.
-type Source struct {
-	// Repository is the URL of the repository, and Commit the commit there.
-	Repository, Commit string
-}
 
 // Use says how published versions are used.
 type Use struct {

@@ -2,13 +2,12 @@ package store
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -16,9 +15,8 @@ const (
 	// ChecksumsFile is what lies beside the files of a release on a server: the SHA-256 of each, in the
 	// format of the program sha256sum.
 	ChecksumsFile = "SHA256SUMS"
-	// ProvenanceFile is what lies beside the files of a release where its source is known: an in-toto
-	// statement of where they come from, in an envelope with a signature where a key was given.
-	ProvenanceFile = "provenance.intoto.jsonl"
+	// ProvenanceFile says where the files come from, where their build recorded it.
+	ProvenanceFile = provenance.File
 )
 
 // Version is what one version of a server's repository holds: the files of all providers that are
@@ -122,10 +120,7 @@ func Releases(all []*Version) []*release.Release {
 }
 
 // Digest returns the SHA-256 of bytes in hexadecimal.
-func Digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func Digest(data []byte) string { return release.Digest(data) }
 
 // Made says whether publishing makes a file of that name beside those of the releases. What is
 // published is compared without these files.

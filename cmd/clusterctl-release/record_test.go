@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// committed makes a folder a git repository with all of it in a commit, and returns that.
+func committed(t *testing.T, dir string) string {
+	t.Helper()
+	prerequisite.Program(t, "git")
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	out := ""
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-q", "-m", "all"}, {"rev-parse", "HEAD"}} {
+		command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		command.Dir = dir
+		data, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, data)
+		}
+		out = strings.TrimSpace(string(data))
+	}
+	return out
+}
+
+// TestBuildRecordsSource: a build records the commit, without what it built before; and says what is not
+// in the commit, which publish refuses before it asks a server.
+func TestBuildRecordsSource(t *testing.T) {
+	dir := inDemo(t)
+	version := filepath.Join("out", "release", "infrastructure-demo", "v0.1.0")
+	record := func() string {
+		t.Helper()
+		r, err := release.ReadVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Source == nil {
+			return ""
+		}
+		if len(r.ChangedSinceBuild()) > 0 || r.Source.Tool == "" {
+			t.Errorf("the record is %+v", r.Source)
+		}
+		return strings.TrimSpace(r.Source.Commit + map[bool]string{true: " modified"}[r.Source.Modified])
+	}
+	build := func(note, want string) {
+		t.Helper()
+		got := execute(t, "build", "--version", "v0.1.0")
+		if got.status != exitFine || strings.Contains(got.stderr, "note: the ") != (note != "") || !strings.Contains(got.stderr, note) {
+			t.Errorf("want the note %q, got %q", note, got.stderr)
+		}
+		if is := record(); is != want {
+			t.Errorf("recorded %q, want %q", is, want)
+		}
+	}
+	build("the source is not recorded: finding the commit of .: not in a git repository", "")
+	if err := os.RemoveAll("out"); err != nil {
+		t.Fatal(err)
+	}
+	commit := committed(t, dir)
+	build("", commit)
+	before := listing(t, version)
+	build("", commit) // out/release itself is no change
+	if after := listing(t, version); len(before) == 0 || len(before) != len(after) || before[release.SourceFile] != after[release.SourceFile] {
+		t.Errorf("built %v, then %v", before, after)
+	}
+	treetest.Write(t, dir, map[string]string{"note.txt": ""})
+	build("changes that are not in the commit "+commit+" (note.txt)", commit+" modified")
+	if err := os.Remove("note.txt"); err != nil {
+		t.Fatal(err)
+	}
+	build("", commit) // the same files of the release, and another record
+
+	treetest.Write(t, dir, map[string]string{version + "/" + release.SourceFile: `{"commit": "main"}`})
+	requireFailure(t, execute(t, "publish", "out/release", "--to", "repository"), exitFailed, release.SourceFile, "not the full hash of a commit", "remove the file")
+}
