@@ -18,11 +18,14 @@ func newVerifyCommand() *cobra.Command {
 		Long: `Verify reads a published release, reads every file of it again through clusterctl's own client, holds
 the files against the checksums and the provenance beside them, and runs all checks. A RELEASE is
 what fetch takes, such as clusterctl's own URL of a provider. With --key the provenance has to be
-signed by the private key that belongs to it; without it nobody's signature is looked at.
+signed by the private key that belongs to it; without it nobody's signature is looked at. A folder with
+a clusterctl.yaml is also read by what that says, as its users do.
 
 It ends with status 1 where something is wrong with what is published.`,
 		Example: `  clusterctl release verify https://github.com/OWNER/REPO/releases/v0.1.0/infrastructure-components.yaml
-  clusterctl release verify https://github.com/OWNER/REPO/releases/tag/v0.1.0 --key release.pub`,
+  clusterctl release verify https://github.com/OWNER/REPO/releases/tag/v0.1.0 --key release.pub
+  clusterctl release verify out/repository
+  clusterctl release verify overrides`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return runVerify(cmd, args[0], key, tokenFile) },
 	}

@@ -19,7 +19,7 @@ import (
 var localTarget = target{
 	form:    "a folder, as a path or as file:///PATH",
 	folder:  true,
-	matches: func(text string) bool { return text != "" && (isFileURL(text) || !strings.Contains(text, "://")) },
+	matches: func(text string) bool { return text != "" && isLocalURL(text) },
 	open:    openLocal,
 	read:    readLocal,
 }
@@ -27,6 +27,9 @@ var localTarget = target{
 func isFileURL(text string) bool {
 	return strings.HasPrefix(strings.ToLower(text), "file:")
 }
+
+// isLocalURL says whether the url of clusterctl's configuration names a local repository.
+func isLocalURL(text string) bool { return isFileURL(text) || !strings.Contains(text, "://") }
 
 // localPath returns the absolute path that a path or file URL stands for.
 func localPath(text string) (string, error) {
@@ -160,16 +163,22 @@ func (l *localRepository) Fetch(ctx context.Context, provider release.Provider, 
 
 // readLocal returns the releases that a path or file URL names.
 func readLocal(ctx context.Context, text string, _ Options) ([]found, error) {
-	return asFound(readLocalReleases(ctx, text))
+	root, releases, err := readLocalReleases(ctx, text)
+	all, err := asFound(releases, err)
+	for i := range all {
+		all[i].verify = func(ctx context.Context) error { return verifyLocal(ctx, root, all[i].release) }
+	}
+	return all, err
 }
 
-func readLocalReleases(ctx context.Context, text string) ([]*release.Release, error) {
+// readLocalReleases returns the root of the repository and the releases.
+func readLocalReleases(ctx context.Context, text string) (string, []*release.Release, error) {
 	path, err := localPath(text)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return release.Read(path)
+		return release.ReadRoot(path)
 	}
 	// What is no folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
 	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
@@ -179,13 +188,13 @@ func readLocalReleases(ctx context.Context, text string) ([]*release.Release, er
 		_, err = release.ParseVersion(version)
 	}
 	if err != nil {
-		return release.Read(path) // its errors say what a release is
+		return release.ReadRoot(path) // its errors say what a release is
 	}
 	r, err := fetchLocal(ctx, &folder{root: filepath.Dir(label)}, provider, version, file)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return []*release.Release{r}, nil
+	return filepath.Dir(label), []*release.Release{r}, nil
 }
 
 // fetchLocal reads a release through clusterctl's client. That can't list the files of a version,

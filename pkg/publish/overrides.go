@@ -27,6 +27,20 @@ var overridesTarget = target{
 	open: func(_ string, opts Options) (Publisher, error) {
 		return &overrides{opts: opts}, nil
 	},
+	read: readOverrides,
+}
+
+// readOverrides returns the releases in clusterctl's overrides folder.
+func readOverrides(ctx context.Context, _ string, opts Options) ([]found, error) {
+	f, configuration, err := (&overrides{opts: opts}).open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := asFound(release.Read(f.root))
+	for i := range all {
+		all[i].verify = func(ctx context.Context) error { return unread(readBackOverrides(ctx, configuration, all[i].release)) }
+	}
+	return all, err
 }
 
 // overridesFolderKey is the key of clusterctl's configuration, and the variable, for the folder.

@@ -49,7 +49,13 @@ func publishOverrides(ctx context.Context, config string, _ disk) error {
 	if err == nil && len(r.Differences(got)) > 0 {
 		return errors.New("other bytes were fetched")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if v, err := Verify(ctx, "overrides", "", Options{ClusterctlConfig: config}); err != nil || len(v.Releases) != 1 || len(v.Problems) > 0 {
+		return fmt.Errorf("verifying: %+v: %w", v, err)
+	}
+	return nil
 }
 
 func TestPublishOverrides(t *testing.T) {

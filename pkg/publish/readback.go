@@ -3,7 +3,9 @@ package publish
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -112,12 +114,8 @@ func readBackConfig(ctx context.Context, root string, releases []*release.Releas
 				"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
 				path, err, r.Provider.Label(), release.MetadataFile)}
 		}
-		versions, err := client.GetVersions(ctx)
-		if err != nil {
+		if err := isListed(ctx, client, r); err != nil {
 			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
-		}
-		if !slices.Contains(versions, r.Version) {
-			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: clusterctl lists the versions %v", path, versions)}
 		}
 		if components, ok := r.Components(); ok {
 			if err := readBackAs(ctx, client, r, components); err != nil {
@@ -126,4 +124,71 @@ func readBackConfig(ctx context.Context, root string, releases []*release.Releas
 		}
 	}
 	return nil
+}
+
+// isListed returns an error if a client does not list the version of a release.
+func isListed(ctx context.Context, client repository.Client, r *release.Release) error {
+	versions, err := client.GetVersions(ctx)
+	if err == nil && !slices.Contains(versions, r.Version) {
+		err = fmt.Errorf("clusterctl lists the versions %v: is the version's folder a link?", versions)
+	}
+	return err
+}
+
+// verifyLocal reads a release in a local repository as its users do: each file and the versions through
+// clusterctl's client and, where the repository has a clusterctl.yaml, by what that says.
+func verifyLocal(ctx context.Context, root string, r *release.Release) error {
+	err := clientReady()
+	if err == nil {
+		err = readBackLocal(ctx, root, r)
+	}
+	if err == nil {
+		err = listedLocal(ctx, root, r)
+	}
+	path := filepath.Join(root, configFile)
+	if _, missing := os.Lstat(path); err == nil && missing == nil {
+		err = verifyConfig(ctx, root, r)
+	}
+	return unread(err)
+}
+
+// unread says of what was not published just now that clusterctl can't read it; other errors stay.
+func unread(err error) error {
+	var back *ReadBackError
+	if !errors.As(err, &back) {
+		return err
+	}
+	what := back.Release.String()
+	if back.File != "" {
+		what += ": " + back.File
+	}
+	if back.Err == nil {
+		return fmt.Errorf("%s: clusterctl reads other bytes: something changes the folder; run this again", what)
+	}
+	return fmt.Errorf("%s: clusterctl can't read it: %w", what, back.Err)
+}
+
+// listedLocal returns an error if clusterctl does not list the version of a release in a local repository.
+func listedLocal(ctx context.Context, root string, r *release.Release) error {
+	client, err := localClient(ctx, root, r.Provider, r.Version, r.Provider.ComponentsFile())
+	if err == nil {
+		err = isListed(ctx, client, r)
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, Err: err}
+	}
+	return nil
+}
+
+// verifyConfig reads a release by the clusterctl.yaml of its repository.
+func verifyConfig(ctx context.Context, root string, r *release.Release) error {
+	path := filepath.Join(root, configFile)
+	entry, err := configuredProvider(path, r.Provider)
+	if err == nil && !isLocalURL(entry.URL) {
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, Err: err}
+	}
+	return readBackConfig(ctx, root, []*release.Release{r})
 }

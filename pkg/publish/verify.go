@@ -21,6 +21,8 @@ type found struct {
 	read func(ctx context.Context, name string) ([]byte, error)
 	// problems are what is wrong with the place, whatever the files are.
 	problems []error
+	// verify reads the release as clusterctl does, in another way than file by file; it may be nil.
+	verify func(ctx context.Context) error
 	// note says what can't be verified at this place; it may be empty.
 	note string
 }
@@ -56,6 +58,11 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 			}
 		}
 		v.Problems = append(v.Problems, f.problems...)
+		if f.verify != nil {
+			if err := f.verify(ctx); err != nil {
+				v.Problems = append(v.Problems, err)
+			}
+		}
 		v.checkMade(ctx, f, key)
 	}
 	return v, ctx.Err()

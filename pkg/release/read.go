@@ -20,31 +20,39 @@ var ErrNoRelease = errors.New("no release")
 // version clusterctl refuses is returned too: the checks say what is wrong. The error is ErrNoRelease where nothing is found.
 // Source: clusterctl provider contract, "Creating a local provider repository".
 func Read(dir string) ([]*Release, error) {
+	_, releases, err := ReadRoot(dir)
+	return releases, err
+}
+
+// ReadRoot is Read, and also returns the absolute path of the repository's root, the folder in which the
+// providers' folders are.
+func ReadRoot(dir string) (root string, releases []*Release, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("finding %s: %w", dir, err)
+		return "", nil, fmt.Errorf("finding %s: %w", dir, err)
 	}
 	info, err := os.Stat(abs)
 	if err != nil {
-		return nil, fmt.Errorf("reading a release: %w", err)
+		return "", nil, fmt.Errorf("reading a release: %w", err)
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("reading a release: %s is a file: name its version folder, <label>/<version>", dir)
+		return "", nil, fmt.Errorf("reading a release: %s is a file: name its version folder, <label>/<version>", dir)
 	}
 	if isVersion(filepath.Base(abs)) {
 		r, err := readVersion(abs)
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
-		return []*Release{r}, nil
+		return filepath.Dir(filepath.Dir(abs)), []*Release{r}, nil
 	}
 	if isLabel(filepath.Base(abs)) {
 		releases, err := readProvider(abs)
 		if err != nil || len(releases) > 0 {
-			return releases, err
+			return filepath.Dir(abs), releases, err
 		}
 	}
-	return readRepository(dir, abs)
+	releases, err = readRepository(dir, abs)
+	return abs, releases, err
 }
 
 // isVersion says whether the name of a folder is a semantic version, with or without the leading v.
