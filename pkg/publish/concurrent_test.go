@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -260,24 +261,46 @@ func TestLockHeldByAnotherProcess(t *testing.T) {
 }
 
 // The lock file of a publisher that was killed may be another user's, and readable only.
-func TestSignLockOfAnotherUser(t *testing.T) {
+func TestLockOfAnotherUser(t *testing.T) {
 	for _, text := range []string{"", "old"} {
-		path := filepath.Join(t.TempDir(), lockFile)
+		root := t.TempDir()
+		path := filepath.Join(root, lockFile)
 		write(t, path, text)
-		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
+		denied := 0
+		f := &folder{root: root, disk: disk{around: func(op operation, do func() error) error {
+			if op.path == path && (op.name == "create" || op.name == "open") {
+				denied++
+				return &fs.PathError{Op: op.name, Path: path, Err: fs.ErrPermission}
+			}
+			return do()
+		}}}
+		l, err := f.acquire(t.Context())
+		if err != nil || denied != 2 {
+			t.Fatalf("%q: %v after %d refusals", text, err, denied)
 		}
-		if err := (&lock{file: file}).sign(); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
-		if held, err := tryLock(file); err != nil || !held {
-			t.Errorf("%q: not locked: %v", text, err)
+		if _, held, err := (disk{}).tryLock(path); held || err != nil {
+			t.Errorf("%q: it is not locked: %v", text, err)
 		}
 		if h := readHolder(path); h.String() != "another publisher" {
 			t.Errorf("%q: held by %s", text, h)
 		}
-		_ = file.Close()
+		if err := l.release(true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLockIsNoLink: what a link in the lock file's place leads to is not touched.
+func TestLockIsNoLink(t *testing.T) {
+	root, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
+	if err := os.Symlink(other, filepath.Join(root, lockFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&folder{root: root}).acquire(t.Context()); err == nil || !strings.Contains(err.Error(), lockFile) {
+		t.Errorf("it is locked: %v", err)
+	}
+	if _, err := os.Lstat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the link's target: %v", err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/gofrs/flock"
 )
 
 // The modes of everything that is published, whatever the process's umask.
@@ -98,19 +100,30 @@ func (d disk) truncate(f *os.File) error {
 	return d.run("truncate", f.Name(), func() error { return f.Truncate(0) })
 }
 
-// openLock opens the file that a lock is taken on, and makes it if need be. A file that another
-// user left behind can be locked as well as long as it can be read.
-func (d disk) openLock(path string) (*os.File, error) {
-	var f *os.File
-	err := d.run("create", path, func() (err error) {
-		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, fileMode) //nolint:gosec // beside what the user chose
+// tryLock takes the lock of a file, which it makes if need be, and says false where another process has
+// it. The kernel lets go of it when the process ends, however that happens. A file that another user
+// left behind can be locked as well as long as it can be read.
+func (d disk) tryLock(path string) (l *flock.Flock, locked bool, err error) {
+	l = flock.New(path, flock.SetFlag(os.O_RDWR|os.O_CREATE|noFollow), flock.SetPermissions(fileMode))
+	err = d.run("create", path, func() error {
+		locked, err = l.TryLock()
 		return err
 	})
 	if errors.Is(err, fs.ErrPermission) {
-		if readable, readErr := os.OpenFile(path, os.O_RDONLY|noFollow, 0); readErr == nil { //nolint:gosec // as above
-			return readable, nil
+		readable := flock.New(path, flock.SetFlag(os.O_RDONLY|noFollow))
+		if locked, readErr := readable.TryLock(); readErr == nil {
+			return readable, locked, nil
 		}
 	}
+	return l, locked, err
+}
+
+// openLocked opens the file of a lock that is held, to write to it.
+func (d disk) openLocked(path string) (f *os.File, err error) {
+	err = d.run("open", path, func() error {
+		f, err = os.OpenFile(path, os.O_WRONLY|noFollow, 0) //nolint:gosec // beside what the user chose
+		return err
+	})
 	return f, err
 }
 

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"runtime"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // lockFile is the file at a repository's root that the lock is taken on. It is there only while a
@@ -25,7 +27,7 @@ const (
 // lock is the lock of a repository, held.
 type lock struct {
 	disk disk
-	file *os.File
+	file *flock.Flock
 	// made are the folders that were made to take it: the root and those above it.
 	made []string
 }
@@ -65,20 +67,20 @@ func (f *folder) tryAcquire() (*lock, error) {
 		return nil, err
 	}
 	path := filepath.Join(f.root, lockFile)
-	l.file, err = f.disk.openLock(path)
+	var held bool
+	l.file, held, err = f.disk.tryLock(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the publisher before took the root away again, which it had made
 	}
 	if err != nil {
 		l.removeMade()
-		return nil, fmt.Errorf("making the lock file: %w", err)
+		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	held, err := tryLock(l.file)
-	if err == nil && held {
+	if held {
 		held, err = l.current(path)
 	}
 	if err != nil || !held {
-		_ = l.file.Close()
+		_ = l.file.Unlock()
 		return nil, err
 	}
 	if err := l.sign(); err != nil {
@@ -101,35 +103,35 @@ func (l *lock) current(path string) (bool, error) {
 	return err == nil && os.SameFile(locked, there), err
 }
 
-// sign writes into the lock file who holds it, for those who wait.
+// sign writes into the lock file who holds it, for those who wait. It leaves a file of another user as
+// it is: the lock holds, and only the message of those who wait is poorer. On Windows nobody reads a
+// file that is locked.
 func (l *lock) sign() error {
-	info, err := l.file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() > 0 {
-		if err := l.disk.truncate(l.file); err != nil {
-			return notOurs(err)
-		}
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "this host"
-	}
-	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC()})
-	if err != nil {
-		return err
-	}
-	return notOurs(l.disk.write(l.file, append(text, '\n')))
-}
-
-// notOurs drops the error of writing to a file that was opened for reading only, as it is another
-// user's: the lock holds, and only the waiters' message is poorer.
-func notOurs(err error) error {
-	if errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EINVAL) {
+	if runtime.GOOS == "windows" {
 		return nil
 	}
-	return err
+	file, err := l.disk.openLocked(l.file.Path())
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() > 0 {
+		err = l.disk.truncate(file)
+	}
+	if err == nil {
+		host, hostErr := os.Hostname()
+		if hostErr != nil {
+			host = "this host"
+		}
+		var text []byte
+		if text, err = json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC()}); err == nil {
+			err = l.disk.write(file, append(text, '\n'))
+		}
+	}
+	return also(err, file.Close())
 }
 
 // readHolder returns who wrote the lock file; the zero Holder where that can't be told.
@@ -143,16 +145,24 @@ func readHolder(path string) Holder {
 }
 
 // release removes the lock file and lets go of the lock, in this order: nobody takes the lock of a
-// file that is gone. Where nothing was published, the folders that were made for it go as well.
+// file that is gone. Windows removes no file that is open, so that it is removed after the lock there,
+// unless somebody else has it by then. Where nothing was published, the folders that were made for it
+// go as well.
 func (l *lock) release(published bool) error {
-	err := l.disk.remove(l.file.Name())
-	if err != nil {
+	if runtime.GOOS == "windows" {
+		_ = l.file.Unlock()
+	}
+	err := l.disk.remove(l.file.Path())
+	switch {
+	case runtime.GOOS == "windows":
+		err = nil
+	case err != nil:
 		err = fmt.Errorf("removing the lock file: %w", err)
 	}
 	if !published {
 		l.removeMade()
 	}
-	_ = l.file.Close() // nothing is buffered; closing can't lose anything
+	_ = l.file.Unlock() // nothing is buffered; closing can't lose anything
 	return err
 }
 
