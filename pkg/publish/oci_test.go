@@ -25,6 +25,8 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -100,6 +102,8 @@ func TestOCI(t *testing.T) {
 	host := startRegistry(t)
 	place := "oci://" + host + "/acme/capl"
 	quick := Options{Commit: someCommit, Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	t.Setenv("GITHUB_REPOSITORY", "someone/else") // the provenance is that of the build
+	t.Setenv("GITHUB_SHA", otherCommit)
 	kubeadm := release.Provider{Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}
 	second, err := release.New(kubeadm, "v0.1.0", []release.File{{Name: "control-plane-components.yaml", Data: []byte("kind: Namespace\n")}, {Name: release.MetadataFile, Data: []byte(metadata)}})
 	if err != nil {
@@ -126,6 +130,13 @@ func TestOCI(t *testing.T) {
 	}
 	if files["control-plane-kubeadm-v0.1.0-components.yaml"] != string(components.Data) {
 		t.Error("the operator reads other components")
+	}
+	all, err := store.Versions(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claim, err := provenance.Check(t.Context(), []byte(files[ProvenanceFile]), "v0.1.0", all[0].Files, ""); err != nil || claim != (provenance.Claim{Repository: githubURL, Commit: someCommit}) {
+		t.Errorf("the provenance claims %v: %v", claim, err)
 	}
 	if again := publish(t, place, quick, both...); again.Releases[0].Action != Unchanged {
 		t.Errorf("publishing again: %s", again)
