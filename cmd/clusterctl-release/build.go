@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,15 +82,18 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	if err != nil {
 		return err
 	}
-	source := buildSource(cmd, flags)
+	checkout := checkedOut(cmd, flags)
 	progress := newProgress(cmd.ErrOrStderr())
 	result, err := build.Build(cmd.Context(), t, build.Options{
-		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Source: source, Progress: progress.show,
+		Config: config, Version: flags.version, Images: images, Providers: flags.providers, Progress: progress.show,
 	})
 	progress.close()
 	noteDeprecations(cmd, t)
 	if err != nil {
 		return err
+	}
+	if checkout != nil {
+		recordSource(cmd, t, checkout, result.Releases)
 	}
 	for _, note := range result.Notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: %s\n", note.Provider, note.Message)
@@ -116,9 +120,8 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	return nil
 }
 
-// buildSource returns what is built, as far as git knows, to be recorded in the releases. What publish
-// will refuse, or not claim, is said already here.
-func buildSource(cmd *cobra.Command, flags buildFlags) *release.Source {
+// checkedOut returns what is built, or nil where git does not know it.
+func checkedOut(cmd *cobra.Command, flags buildFlags) *git.Checkout {
 	root, rootErr := filepath.Abs(filepath.Dir(flags.config))
 	output, outputErr := filepath.Abs(flags.output)
 	output, relErr := filepath.Rel(root, output)
@@ -127,19 +130,36 @@ func buildSource(cmd *cobra.Command, flags buildFlags) *release.Source {
 	}
 	checkout, err := git.CheckedOut(cmd.Context(), flags.config, output)
 	if err != nil {
-		if cmd.Context().Err() == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: the source is not recorded: %v; publish will make no provenance\n", err)
-		}
+		noteNotRecorded(cmd, err)
 		return nil
 	}
-	if n := len(checkout.Changes); n > 0 {
-		shown := checkout.Changes[:min(n, 3)]
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has changes that are not in the commit %s (%s): publish refuses this build for servers; commit them, or let git ignore them, and build again\n",
-			checkout.Commit, listed(shown, n))
+	return checkout
+}
+
+func noteNotRecorded(cmd *cobra.Command, err error) {
+	if cmd.Context().Err() == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the source is not recorded: %v; publish will make no provenance\n", err)
 	}
-	return &release.Source{
-		Repository: checkout.Repository, Commit: checkout.Commit, Modified: len(checkout.Changes) > 0,
-		MergeRef: checkout.MergeRef, Tool: toolVersion(),
+}
+
+// recordSource records in releases what they were built from. It says already here what publish will refuse:
+// changes that are not in the commit, and files that went into the build and that git does not track.
+func recordSource(cmd *cobra.Command, t *tree.Tree, checkout *git.Checkout, releases []*release.Release) {
+	untracked, err := git.Untracked(cmd.Context(), t.Root(), t.FilesRead())
+	if err != nil {
+		noteNotRecorded(cmd, err)
+		return
+	}
+	changes := slices.Concat(checkout.Changes, untracked)
+	if n := len(changes); n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the tree has files that are not as in the commit %s (%s): publish refuses this build for servers; commit them and build again\n",
+			checkout.Commit, listed(changes[:min(n, 3)], n))
+	}
+	for _, r := range releases {
+		r.Record(release.Source{
+			Repository: checkout.Repository, Commit: checkout.Commit, Modified: len(changes) > 0,
+			MergeRef: checkout.MergeRef, Tool: toolVersion(),
+		})
 	}
 }
 

@@ -72,11 +72,23 @@ func TestBuildRecordsSource(t *testing.T) {
 		t.Errorf("built %v, then %v", before, after)
 	}
 	treetest.Write(t, dir, map[string]string{"note.txt": ""})
-	build("changes that are not in the commit "+commit+" (note.txt)", commit+" modified")
+	build("files that are not as in the commit "+commit+" (note.txt)", commit+" modified")
 	if err := os.Remove("note.txt"); err != nil {
 		t.Fatal(err)
 	}
 	build("", commit) // the same files of the release, and another record
+	// What git ignores is no change, unless the build is made of it.
+	treetest.Write(t, dir, map[string]string{".git/info/exclude": "/note.txt\n/templates/cluster-template-ignored.yaml\n", "note.txt": ""})
+	build("", commit)
+	data, err := os.ReadFile(filepath.Join("templates", "cluster-template.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	treetest.Write(t, dir, map[string]string{"templates/cluster-template-ignored.yaml": string(data)})
+	build("(templates/cluster-template-ignored.yaml)", commit+" modified")
+	if err := os.Remove(filepath.Join("templates", "cluster-template-ignored.yaml")); err != nil {
+		t.Fatal(err)
+	}
 
 	treetest.Write(t, dir, map[string]string{version + "/" + release.SourceFile: `{"commit": "main"}`})
 	requireFailure(t, execute(t, "publish", "out/release", "--to", "repository"), exitFailed, release.SourceFile, "not the full hash of a commit", "remove the file")

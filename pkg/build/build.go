@@ -28,8 +28,6 @@ type Options struct {
 	Providers []string
 	// Images are references by image name that win over those of the release file.
 	Images map[string]string
-	// Source is what the tree is, to be recorded in each release; nil records nothing.
-	Source *release.Source
 	// Progress is told what is being done; it may be nil.
 	Progress func(doing string)
 }
@@ -155,9 +153,6 @@ func buildProvider(t *tree.Tree, options Options, provider release.ProviderConfi
 	r, err := release.New(provider.Provider(), options.Version, files)
 	if err != nil {
 		return nil, err
-	}
-	if options.Source != nil {
-		r.Record(*options.Source)
 	}
 	return &built{release: r, components: c}, nil
 }

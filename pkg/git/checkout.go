@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +92,20 @@ func changes(ctx context.Context, dir string, except []string) ([]string, error)
 		}
 	}
 	return paths, nil
+}
+
+// Untracked returns those of some files, relative to a folder and with forward slashes, that git does not
+// track, such as files that it ignores.
+func Untracked(ctx context.Context, dir string, files []string) ([]string, error) {
+	out, err := run(ctx, dir, "ls-files", "-z", "--cached", "--recurse-submodules")
+	if err != nil {
+		return nil, fmt.Errorf("listing the files of %s: %w", dir, err)
+	}
+	tracked := map[string]bool{}
+	for _, file := range strings.Split(out, "\x00") {
+		tracked[file] = true
+	}
+	return slices.DeleteFunc(slices.Clone(files), func(file string) bool { return tracked[file] }), nil
 }
 
 // mergeRef matches the refs that GitHub and GitLab make for a pipeline of a request.

@@ -98,3 +98,23 @@ func TestCheckedOutRefuses(t *testing.T) {
 		t.Errorf("no commit: %v", err)
 	}
 }
+
+// TestUntracked: files of submodules are tracked; what is ignored or new is not.
+func TestUntracked(t *testing.T) {
+	module := tagged(t)
+	put(t, module, "base/a.yaml", "")
+	run(t, module, "add", ".")
+	run(t, module, "commit", "-q", "-m", "base")
+	dir := tagged(t)
+	put(t, dir, ".gitignore", "*.tmp\n")
+	put(t, dir, "tree/a ü.yaml", "")
+	run(t, dir, "submodule", "--quiet", "add", module, "tree/module")
+	run(t, dir, "add", ".")
+	run(t, dir, "commit", "-q", "-m", "third")
+	put(t, dir, "tree/b.tmp", "")
+	put(t, dir, "tree/new", "")
+	got, err := git.Untracked(t.Context(), filepath.Join(dir, "tree"), []string{"a ü.yaml", "b.tmp", "module/base/a.yaml", "new"})
+	if err != nil || !slices.Equal(got, []string{"b.tmp", "new"}) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

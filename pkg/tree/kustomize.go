@@ -125,7 +125,11 @@ func (d *guardedDisk) ReadFile(name string) ([]byte, error) {
 	if err := d.check(name); err != nil {
 		return nil, err
 	}
-	return d.FileSystem.ReadFile(name)
+	data, err := d.FileSystem.ReadFile(name)
+	if err == nil { // kustomize looks for files of several names
+		d.tree.noteRead(name)
+	}
+	return data, err
 }
 
 // Open implements filesys.FileSystem.

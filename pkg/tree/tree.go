@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -26,6 +28,10 @@ type Tree struct {
 	name string
 	// deprecated counts kustomize's warnings by the field that they are about.
 	deprecated map[string]int
+
+	mu sync.Mutex
+	// read are the files that were read, relative to the root.
+	read map[string]bool
 }
 
 // Open returns the tree below a folder.
@@ -43,7 +49,7 @@ func Open(dir string) (*Tree, error) {
 	} else if !info.IsDir() {
 		return nil, fmt.Errorf("opening the source tree: %s is a file, not a folder", dir)
 	}
-	return &Tree{root: root, name: dir, deprecated: map[string]int{}}, nil
+	return &Tree{root: root, name: dir, deprecated: map[string]int{}, read: map[string]bool{}}, nil
 }
 
 // Root returns the tree's folder, absolute and free of symbolic links.
@@ -75,7 +81,30 @@ func (t *Tree) ReadFile(rel string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", t.Display(rel), err)
 	}
+	t.noteRead(resolved)
 	return data, nil
+}
+
+// noteRead notes that a file was read, as the file that its links lead to.
+func (t *Tree) noteRead(name string) {
+	abs, err := filepath.Abs(name)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil || !t.holds(abs) {
+		return // it was in a clone of kustomize's
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.read[filepath.ToSlash(strings.TrimPrefix(abs, t.root+string(filepath.Separator)))] = true
+}
+
+// FilesRead returns the files of the tree that were read so far, sorted, relative to the root, with
+// forward slashes.
+func (t *Tree) FilesRead() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.read))
 }
 
 // resolve returns where a path of the tree is on disk, or why it can't be used.
