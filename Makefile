@@ -65,6 +65,10 @@ verify: ## Check lint, generated files and go.mod
 mutants: ## Plant each check's defects into the provider's release and print what finds them
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants
 
+.PHONY: gitea
+gitea: ## Build a real Gitea and publish to its packages and its registry, with all faults
+	go test ./pkg/publish -run 'TestRealGitea' -count=1 -v -timeout 60m -publish.gitea=$$($(TOOL) gitea) -publish.gitea-files=$$(cd hack/tools/gitea && go list -m -f '{{.Dir}}' code.gitea.io/gitea)
+
 .PHONY: bench
 bench: ## Time builds, publishes, checks and plans of moves beside kustomize and clusterctl, publishing to a server, machines, and pools of them
 	go run ./hack/bench

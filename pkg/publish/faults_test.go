@@ -6,14 +6,19 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
@@ -92,25 +97,39 @@ var worlds = []worldKind{
 		},
 	},
 	{
-		name: "OCI", gap: 1, start: startRegistry,
-		open: func(t testing.TB, shared string, _ uint64) world {
-			return newOCIWorld(t, shared, "faults/"+strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-", ",", "-", "#", "-").Replace(t.Name())), nil)
-		},
-		pair: func(i int, w world, n *wire.Network, opts *Options, taking *turns) {
-			inner := n.Pace
-			n.Pace = func() {
-				taking.change(func() { taking.count[i]++ })
-				inner()
-			}
-			sleep := opts.Network.Sleep
-			opts.Network.Sleep = func(ctx context.Context, d time.Duration) error {
-				if d == ociWait {
-					taking.await(i, 5) // a look is two requests and the setting one; each may ask for the login first
-				}
-				return sleep(ctx, d)
-			}
+		name: "OCI", gap: 1, start: startRegistry, open: openOCI,
+		pair: takeTurns,
+	},
+	{
+		name: "OCI, go-containerregistry", gap: 1, open: openOCI, pair: takeTurns,
+		start: func(t *testing.T) string {
+			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+			t.Cleanup(server.Close)
+			return strings.TrimPrefix(server.URL, "http://")
 		},
 	},
+}
+
+// openOCI returns a repository of its own in a registry.
+func openOCI(t testing.TB, shared string, _ uint64) world {
+	name := strings.NewReplacer("/", "-", "_", "-", " ", "-", ",", "", "#", "-").Replace(t.Name())
+	return newOCIWorld(t, shared, "faults/"+strings.ToLower(name), nil)
+}
+
+// takeTurns gives the other one of two publishers the time for a look and the setting of a tag.
+func takeTurns(i int, _ world, n *wire.Network, opts *Options, taking *turns) {
+	inner := n.Pace
+	n.Pace = func() {
+		taking.change(func() { taking.count[i]++ })
+		inner()
+	}
+	sleep := opts.Network.Sleep
+	opts.Network.Sleep = func(ctx context.Context, d time.Duration) error {
+		if d == ociWait {
+			taking.await(i, 5) // a look is two requests and the setting one; each may ask for the login first
+		}
+		return sleep(ctx, d)
+	}
 }
 
 // commonFaults are those that any server's requests may have; the last three kill the publisher.
@@ -121,8 +140,9 @@ var commonFaults = []wire.Fault{
 
 var kills = commonFaults[len(commonFaults)-3:]
 
-// eachWorld runs a test for each store.
-func eachWorld(t *testing.T, test func(t *testing.T, kind worldKind, shared string)) {
+// inWorlds runs a test for each store.
+func inWorlds(t *testing.T, worlds []worldKind, test func(t *testing.T, kind worldKind, shared string)) {
+	t.Helper()
 	for _, kind := range worlds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -167,9 +187,12 @@ func atRandom(seed uint64, share int, faults []wire.Fault) func(int, *http.Reque
 
 // TestKilledAtEachRequest kills the publisher before and after each request that it makes and in the
 // middle of each body, and runs it again.
-func TestKilledAtEachRequest(t *testing.T) {
+func TestKilledAtEachRequest(t *testing.T) { killedAtEachRequest(t, worlds) }
+
+func killedAtEachRequest(t *testing.T, in []worldKind) {
+	t.Helper()
 	r := someRelease(libvirt, "v0.1.0", "")
-	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+	inWorlds(t, in, func(t *testing.T, kind worldKind, shared string) {
 		clean := kind.open(t, shared, 0)
 		n, opts := clean.process(nil)
 		if _, err := clean.do(t.Context(), n, opts, r); err != nil || len(n.Requests()) < 15 {
@@ -201,9 +224,12 @@ func TestKilledAtEachRequest(t *testing.T) {
 
 // TestRandomFaults injects all faults at random. Whatever happens, nobody sees a part of a release,
 // and in the end a run without faults makes it whole.
-func TestRandomFaults(t *testing.T) {
+func TestRandomFaults(t *testing.T) { randomFaults(t, worlds) }
+
+func randomFaults(t *testing.T, in []worldKind) {
+	t.Helper()
 	r := someRelease(libvirt, "v0.1.0", "")
-	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+	inWorlds(t, in, func(t *testing.T, kind worldKind, shared string) {
 		var mu sync.Mutex
 		failed, killed := 0, 0
 		t.Run("seeds", func(t *testing.T) {
@@ -248,8 +274,11 @@ func TestRandomFaults(t *testing.T) {
 }
 
 // TestTwoPublishers: with the same bytes both succeed; with other bytes one does, and the other says so.
-func TestTwoPublishers(t *testing.T) {
-	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+func TestTwoPublishers(t *testing.T) { twoPublishers(t, worlds) }
+
+func twoPublishers(t *testing.T, in []worldKind) {
+	t.Helper()
+	inWorlds(t, in, func(t *testing.T, kind worldKind, shared string) {
 		for seed := range uint64(200) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
@@ -315,10 +344,13 @@ func publishAtOnce(t *testing.T, kind worldKind, w world, seed uint64, releases 
 
 // TestReplaceKilled kills the publisher at each request while it replaces a version: nobody sees a
 // part of either, and at the latest after a re-run the new one is there.
-func TestReplaceKilled(t *testing.T) {
+func TestReplaceKilled(t *testing.T) { replaceKilled(t, worlds) }
+
+func replaceKilled(t *testing.T, in []worldKind) {
+	t.Helper()
 	const version = "v0.1.0-rc.0"
 	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
-	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+	inWorlds(t, in, func(t *testing.T, kind worldKind, shared string) {
 		replace := func(t *testing.T, seed uint64, fault func(int, *http.Request) wire.Fault) (w world, n *wire.Network, gap int) {
 			w = kind.open(t, shared, seed)
 			n, opts := w.process(nil)
@@ -368,10 +400,13 @@ func TestReplaceKilled(t *testing.T) {
 
 // TestReplaceRefused refuses each change in turn while a version is replaced, for good: the version that
 // was there is public again, or the new one.
-func TestReplaceRefused(t *testing.T) {
+func TestReplaceRefused(t *testing.T) { replaceRefused(t, worlds) }
+
+func replaceRefused(t *testing.T, in []worldKind) {
+	t.Helper()
 	const version = "v0.1.0-rc.0"
 	old, changed := someRelease(libvirt, version, "old"), someRelease(libvirt, version, "new")
-	eachWorld(t, func(t *testing.T, kind worldKind, shared string) {
+	inWorlds(t, in, func(t *testing.T, kind worldKind, shared string) {
 		refused := 0
 		for number := range 20 {
 			t.Run(fmt.Sprint(number), func(t *testing.T) {
