@@ -138,25 +138,38 @@ func (w *ociWorld) observe() {
 	w.sees(problems...)
 }
 
-// get asks the registry itself, and says whether there is what was asked for.
+// get asks the registry itself, and says whether there is what was asked for. The registry answers 500
+// for a moment while it writes what two publishers push, and is asked again then.
 func (w *ociWorld) get(method, what string) ([]byte, bool) {
+	for range 100 {
+		body, status := w.ask(method, what)
+		if status < http.StatusInternalServerError {
+			return body, status == http.StatusOK
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.t.Errorf("the registry does not give %s", what)
+	return nil, false
+}
+
+// ask asks the registry once.
+func (w *ociWorld) ask(method, what string) (body []byte, status int) {
 	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.host+"/v2/"+w.name+"/"+what, nil)
 	if err != nil {
 		w.t.Error(err)
-		return nil, false
+		return nil, 0
 	}
 	req.Header.Set("Accept", ocispec.MediaTypeImageManifest)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		w.t.Error(err)
-		return nil, false
+		return nil, 0
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if body, err = io.ReadAll(resp.Body); err != nil {
 		w.t.Error(err)
 	}
-	return body, resp.StatusCode == http.StatusOK
+	return body, resp.StatusCode
 }
 
 // process returns a process's network and options.

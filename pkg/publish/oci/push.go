@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/content/memory"
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
@@ -26,7 +27,7 @@ import (
 // registry that is too slow for it.
 const tagTime, slowTime = 2 * time.Second, time.Minute
 
-// staged is a version whose manifest was pushed, and has no tag yet.
+// staged is a version whose files were pushed, and which has no tag yet.
 type staged struct {
 	*store.Wanted
 	there    *store.Snapshot
@@ -38,9 +39,14 @@ type staged struct {
 	tagged bool
 }
 
-// Stage implements store.Store: it pushes files and their manifest, which nobody sees yet.
+// Stage implements store.Store: it pushes the files, which nobody sees yet, and makes their manifest.
 func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
-	byDigest := map[ocidigest.Digest][]byte{}
+	st := &staged{Wanted: w, there: there, time: tagTime}
+	var err error
+	if st.desc, st.manifest, err = s.pack(ctx, w); err != nil {
+		return nil, err
+	}
+	byDigest := map[ocidigest.Digest][]byte{ocispec.DescriptorEmptyJSON.Digest: ocispec.DescriptorEmptyJSON.Data}
 	for _, f := range w.All {
 		byDigest[ocidigest.FromBytes(f.Data)] = f.Data
 	}
@@ -60,18 +66,22 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	st := &staged{Wanted: w, there: there, time: tagTime}
-	err := s.push(ctx, "uploading the manifest of "+w.Number, func() (err error) {
-		st.desc, err = oras.PackManifest(ctx, s.repository, oras.PackManifestVersion1_1, artifactType, oras.PackManifestOptions{
-			Layers: layers(slices.Concat(w.Files, w.All, s.Aliases(w.Version))), ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: w.Number},
-		})
-		return err
+	return st, nil
+}
+
+// pack makes the manifest of a version, whose bytes are the same for the same files.
+func (s *Store) pack(ctx context.Context, w *store.Wanted) (desc ocispec.Descriptor, manifest []byte, err error) {
+	local := memory.New()
+	desc, err = oras.PackManifest(ctx, local, oras.PackManifestVersion1_1, artifactType, oras.PackManifestOptions{
+		Layers: layers(slices.Concat(w.Files, w.All, s.Aliases(w.Version))), ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: w.Number},
 	})
 	if err == nil {
-		st.manifest, err = content.FetchAll(ctx, s.repository, st.desc)
-		err = s.failure("reading the manifest of "+w.Number+" back", err)
+		manifest, err = content.FetchAll(ctx, local, desc)
 	}
-	return st, err
+	if err != nil {
+		return desc, nil, fmt.Errorf("making the manifest of %s: %w", w.Number, err)
+	}
+	return desc, manifest, nil
 }
 
 // layers returns the layers of files, each name once.
