@@ -25,11 +25,7 @@ import (
 // Source: cert-manager, CA Injector; Kubernetes, apiextensions-apiserver, registry/customresourcedefinition,
 // PrepareForCreate, and controller/establish.
 func Installed(crd *apiextensionsv1.CustomResourceDefinition, injected bool) *apiextensionsv1.CustomResourceDefinition {
-	shallow := *crd // schemas are large, and nothing writes to them
-	installed := &shallow
-	crd.Spec.Names.DeepCopyInto(&installed.Spec.Names)
-	installed.Spec.Conversion = crd.Spec.Conversion.DeepCopy()
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(installed)
+	installed := withDefaults(crd)
 	if conversion := installed.Spec.Conversion; injected && conversion.Strategy == apiextensionsv1.WebhookConverter {
 		if conversion.Webhook == nil {
 			conversion.Webhook = &apiextensionsv1.WebhookConversion{}
@@ -132,12 +128,21 @@ func Refusals(installed, next *apiextensionsv1.CustomResourceDefinition) (field.
 
 // Internal returns a definition as the API server validates it, with its defaults.
 func Internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
-	defaulted, internal := crd.DeepCopy(), &apiextensions.CustomResourceDefinition{}
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(defaulted)
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(defaulted, internal, nil); err != nil {
+	internal := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(withDefaults(crd), internal, nil); err != nil {
 		return nil, fmt.Errorf("reading the definition of %s: %w", crd.Name, err)
 	}
 	return internal, nil
+}
+
+// withDefaults returns a copy of a definition with the API server's defaults. It shares the schemas, which
+// are large and which nothing writes to.
+func withDefaults(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	defaulted := *crd
+	crd.Spec.Names.DeepCopyInto(&defaulted.Spec.Names)
+	defaulted.Spec.Conversion = crd.Spec.Conversion.DeepCopy()
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&defaulted)
+	return &defaulted
 }
 
 // withoutSchemas returns a definition whose versions take anything: to compile schemas takes longest.
