@@ -3,7 +3,6 @@ package templates
 import (
 	"bytes"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"regexp"
 	"slices"
@@ -13,51 +12,49 @@ import (
 )
 
 // processor is clusterctl's own processor, asked only of the lines of a file in which there is a
-// dollar: its search for variables with spaces costs more than all else that is done with a file,
-// and each caller asks several times over.
+// dollar, and once for each line: its search for variables with spaces costs more than all else that is
+// done with a file, each caller asks several times over, and a provider's templates have most lines in common.
 type processor struct {
 	yamlprocessor.Processor
 }
 
-// splitFile is a file in parts, known by a hash of its text.
-type splitFile struct {
-	hash  uint64
-	parts []part
-	ok    bool
-}
+// The limits of the lines whose variables are kept.
+const (
+	// maxKnownLines is how many lines are kept.
+	maxKnownLines = 1 << 14
+	// maxKnownLine is how long a kept line may be, in bytes.
+	maxKnownLine = 1 << 10
+)
 
-// recentFiles are the files that were split last. Names, defaults and text of a file are asked for in
-// turn, by several processors, and several releases may be read at once.
-type recentFiles struct {
+// lineVariables are the variables, with their defaults, of lines at whose end no variable is open.
+// Several releases may be read at once.
+type lineVariables struct {
 	mu    sync.Mutex
-	files [32]*splitFile
-	next  int
+	lines map[string]map[string]*string
 }
 
-var recent recentFiles
+var known = lineVariables{lines: map[string]map[string]*string{}}
 
-// find returns the file with a hash, or nil.
-func (r *recentFiles) find(hash uint64) *splitFile {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.files {
-		if f != nil && f.hash == hash {
-			return f
-		}
+// find returns the variables of a line, or false where they are not known.
+func (v *lineVariables) find(line []byte) (map[string]*string, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	variables, ok := v.lines[string(line)]
+	return variables, ok
+}
+
+// add keeps the variables of a line.
+func (v *lineVariables) add(line []byte, variables map[string]*string) {
+	if len(line) > maxKnownLine {
+		return
 	}
-	return nil
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.lines) >= maxKnownLines {
+		clear(v.lines)
+	}
+	v.lines[string(line)] = variables
 }
-
-// add puts a file in place of the oldest.
-func (r *recentFiles) add(f *splitFile) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.files[r.next] = f
-	r.next = (r.next + 1) % len(r.files)
-}
-
-// hashSeed is that of all files' hashes.
-var hashSeed = maphash.MakeSeed()
 
 // NewProcessor returns a processor that does what clusterctl's own does, in a fraction of its time on
 // files of which variables are a small part. Its error is ErrTooManyVariables for a text that
@@ -200,12 +197,7 @@ func (p processor) split(raw []byte) ([]part, bool) {
 	if bytes.IndexByte(raw, 0) >= 0 {
 		return nil, false // the processor takes it for the end of the file
 	}
-	hash := maphash.Bytes(hashSeed, raw)
-	if known := recent.find(hash); known != nil {
-		return known.parts, known.ok
-	}
 	parts, _, ok := p.cut(raw)
-	recent.add(&splitFile{hash: hash, parts: parts, ok: ok})
 	return parts, ok
 }
 
@@ -238,16 +230,24 @@ var mayGoOn = regexp.MustCompile(`\$\{[\sA-Za-z0-9_$]*$`)
 // open, and how much of it the processor can read.
 func (p processor) closed(text []byte) (lines part, readable int, ok bool) {
 	length := 0
-	for range longestVariable {
+	for n := range longestVariable {
 		line := bytes.IndexByte(text[length:], '\n') + 1
 		if line == 0 {
 			line = len(text) - length
 		}
 		length += line
+		if n == 0 {
+			if variables, ok := known.find(text[:length]); ok {
+				return part{text: text[:length], variables: variables}, length, true
+			}
+		}
 		variables, err := p.Processor.GetVariableMap(text[:length])
 		if err == nil {
 			readable = length
 			if length == len(text) || !mayGoOn.Match(text[:length]) {
+				if n == 0 {
+					known.add(text[:length], variables)
+				}
 				return part{text: text[:length], variables: variables}, readable, true
 			}
 		}

@@ -170,9 +170,12 @@ func (m *markers) add(marked *[]string, documents *[]*manifest.Document, names [
 	}
 }
 
+// markerStarts are what markers begin with: to look for these takes less than to look for the pattern.
+var markerStarts = []string{"zz", "ZZ", "Zz", "zZ"}
+
 // text returns a text with variables in place of their markers.
 func (m *markers) text(text string) string {
-	if len(m.names) == 0 || len(text) < len(m.word) {
+	if len(m.names) == 0 || len(text) < len(m.word) || !slices.ContainsFunc(markerStarts, func(start string) bool { return strings.Contains(text, start) }) {
 		return text
 	}
 	return m.pattern.ReplaceAllStringFunc(text, func(marker string) string {
