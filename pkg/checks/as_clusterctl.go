@@ -82,26 +82,35 @@ func (s *Subject) refusedBy(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	var refusal error
 	required := map[string]string{}
 	for name, fallback := range defaults {
 		if fallback == nil {
 			required[name] = ""
 		}
 	}
-	for _, standIn := range standIns {
+	with := func(standIn string) error {
 		if err := s.Context().Err(); err != nil {
 			return err
 		}
 		for name := range required {
 			required[name] = standIn
 		}
-		if _, refusal = asInstalled(s.Release, raw, "", required); refusal == nil || len(required) == 0 {
-			return refusal
-		}
+		_, err := asInstalled(s.Release, raw, "", required)
+		return err
+	}
+	refusal := with(standIns[0])
+	if refusal == nil || len(required) == 0 {
+		return refusal
 	}
 	// Each variable may need another value, so only what has none of them can be judged.
-	_, refusal = asInstalled(s.Release, withoutVariables(raw, required), "target", nil)
+	if _, refusal = asInstalled(s.Release, withoutVariables(raw, required), "target", nil); refusal == nil {
+		return nil
+	}
+	for _, standIn := range standIns[1:] {
+		if with(standIn) == nil {
+			return nil
+		}
+	}
 	return refusal
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
@@ -24,7 +26,9 @@ type template struct {
 	objects []object
 	// failures are what clusterctl says where it refuses the file, set by set.
 	failures []failure
-	values   map[string]string
+	// variables are those of the file, none where clusterctl can't read them.
+	variables []templates.Variable
+	values    map[string]string
 	// strict is why a stricter reader than clusterctl refuses the file once it is rendered, or nil.
 	strict *manifest.SyntaxError
 	// blocks are the places where more than a single value is missing, as nobody gave the variable.
@@ -44,6 +48,8 @@ type object struct {
 	raw *manifest.Document
 	// index counts the file's objects from 1.
 	index int
+	// validate holds the object against the schema of its kind, once.
+	validate func() ([]schemas.Problem, error)
 }
 
 // place returns where a field of the object is in the published file.
@@ -100,6 +106,7 @@ func (s *Subject) render(f release.File) *template {
 			t.failures = append(t.failures, failure{err: err})
 			return t
 		}
+		t.variables = samples.Variables
 		made, err := repository.NewTemplate(repository.TemplateInput{
 			RawArtifact: f.Data, ConfigVariablesClient: given(samples.Values), Processor: templates.NewProcessor(),
 			TargetNamespace: "", // what clusterctl moves to the user's namespace is to be seen as it was
@@ -115,7 +122,7 @@ func (s *Subject) render(f release.File) *template {
 				_, isGiven := set.Values[name]
 				t.common[name] = !isGiven
 			}
-			t.place(samples.Published, made.Objs())
+			t.place(s, samples.Published, made.Objs())
 		}
 	}
 	return t
@@ -170,7 +177,7 @@ func (s *Subject) valueSets(file string) []release.SampleValues {
 
 // place joins rendered objects with the documents of the published file they come from. Where that is
 // no YAML, or none for a reader that is stricter than clusterctl, the rendered file is read as well.
-func (t *template) place(published *templates.Published, made []unstructured.Unstructured) {
+func (t *template) place(s *Subject, published *templates.Published, made []unstructured.Unstructured) {
 	var documents []*manifest.Document
 	if published != nil {
 		documents = published.Documents
@@ -187,7 +194,9 @@ func (t *template) place(published *templates.Published, made []unstructured.Uns
 	}
 	t.objects = make([]object, 0, len(made))
 	for i, o := range made {
-		placed := object{Unstructured: o, file: t.Name, index: i + 1}
+		placed := object{Unstructured: o, file: t.Name, index: i + 1, validate: sync.OnceValues(func() ([]schemas.Problem, error) {
+			return s.knownKinds().Validate(s.Context(), &o)
+		})}
 		if documents != nil {
 			placed.raw = documents[i]
 		}

@@ -49,7 +49,7 @@ func (t *template) reportOpen(place manifest.Place, variables []string, report R
 // reportSchema holds an object against the schema of its kind, where that is known. What comes of a
 // made-up value says nothing of the template: the variables of such fields are returned.
 func (s *Subject) reportSchema(t *template, o object, report Report) (open []string) {
-	problems, err := s.knownKinds().Validate(s.Context(), &o.Unstructured)
+	problems, err := o.validate()
 	var notServed *schemas.VersionError
 	if errors.As(err, &notServed) {
 		if !o.variableAt("apiVersion") {

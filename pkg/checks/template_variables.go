@@ -78,7 +78,7 @@ var templateVariableDefault = Check{
 // variableUses returns the uses of variables in a template, line by line; none where clusterctl
 // can't read them.
 func (t *template) variableUses() []variableUse {
-	if known, err := templates.NewProcessor().GetVariableMap(t.Data); err != nil || len(known) == 0 {
+	if len(t.variables) == 0 {
 		return nil
 	}
 	var uses []variableUse

@@ -275,13 +275,9 @@ var templateVariableDocumented = Check{
 
 // undocumented returns the variables that a user must set and no comment of the file speaks of.
 func (t *template) undocumented() []string {
-	variables, err := templates.Variables(t.File)
-	if err != nil {
-		return nil // template-rendered says so
-	}
 	common := templates.Guess(nil)
 	var names []string
-	for _, v := range variables {
+	for _, v := range t.variables {
 		if _, isCommon := common[v.Name]; !isCommon && v.Default == nil && !v.Described {
 			names = append(names, v.Name)
 		}
