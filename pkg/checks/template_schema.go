@@ -26,6 +26,9 @@ var templateSchema = Check{
 	Source: sourceSchema,
 	Run: func(s *Subject, report Report) {
 		for _, t := range append(s.templates(), s.clusterClasses()...) {
+			if s.Context().Err() != nil {
+				return
+			}
 			var open []string
 			for _, o := range t.objects {
 				open = append(open, s.reportSchema(t, o, report)...)
