@@ -192,6 +192,9 @@ func (d *Difference) kindNotes() []note {
 			}
 			for _, change := range changes {
 				subject, field := inTemplate(kind, change.Field)
+				if change.Kind == FieldRenamed && field != change.Field {
+					_, change.Before = inTemplate(kind, change.Before)
+				}
 				all = append(all, note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change)})
 			}
 		}

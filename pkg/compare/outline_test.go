@@ -139,7 +139,25 @@ func TestMigrations(t *testing.T) {
 		{"a description with the name", "oldSize: {type: string, description: oldSize is a size.}", "size: {type: string, description: size is a size.}", "spec.size: renamed, was spec.oldSize"},
 		{"another type", "old: {type: string, description: The size.}", "new: {type: integer, description: The size.}", "spec.old: removed (was string)|spec.new: added (integer)"},
 		{"no description", "old: {type: string}", "new: {type: string}", "spec.old: removed (was string)|spec.new: added (string)"},
-		{"a moved subtree", "net: {" + three + "}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.net: removed (was object)|spec.host: added (object)"},
+		{"a moved subtree", "net: {" + three + "}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host.net: renamed, was spec.net|spec.host: added (object)"},
+		{"a field that moved into a new object", "reason: {type: string, description: reason says why. It is short.}",
+			"old: {type: object, properties: {v1beta1: {type: object, properties: {reason: {type: string, description: reason says why. Do not use it.}}}}}",
+			"spec.old.v1beta1.reason: renamed, was spec.reason|spec.old: added (object)"},
+		{"a field that moved out of an object that is gone", "new: {type: object, properties: {ready: {type: integer, description: How many are ready.}}}",
+			"ready: {type: integer, description: How many are ready.}", "spec.new: removed (was object)|spec.ready: renamed, was spec.new.ready"},
+		{"a name that became a path", "rolloutAfter: {type: string, description: rolloutAfter is a time.}",
+			"rollout: {type: object, properties: {after: {type: string, description: after is a time.}}}", "spec.rollout.after: renamed, was spec.rolloutAfter|spec.rollout: added (object)"},
+		{"a field that moved and another in its place",
+			"list: {type: array, items: {type: object, properties: {a: {type: string}, old: {type: string}}}}, next: {type: object, properties: {list: {type: array, maxItems: 32, items: {type: object, properties: {a: {type: string}, new: {type: integer}}}}}}",
+			"list: {type: array, maxItems: 32, items: {type: object, properties: {a: {type: string}, new: {type: integer}}}}, last: {type: object, properties: {list: {type: array, items: {type: object, properties: {a: {type: string}, old: {type: string}}}}}}",
+			"spec.list: renamed, was spec.next.list|spec.last.list: renamed, was spec.list|spec.next: removed (was object)|spec.last: added (object)"},
+		{"a field of another meaning in a new object", "name: {type: string, description: The name of the disk.}",
+			"image: {type: object, properties: {name: {type: string, description: The name of the image.}}}", "spec.name: removed (was string)|spec.image: added (object)"},
+		{"two candidates in new objects", "name: {type: string, description: The name.}",
+			"x: {type: object, properties: {name: {type: string, description: The name.}}}, z: {type: object, properties: {name: {type: string, description: The name.}}}",
+			"spec.name: removed (was string)|spec.x, spec.z: added (object)"},
+		{"what begins alike in two objects", "x: {type: object, properties: {n: {type: integer, description: n counts. It counts all.}}}",
+			"z: {type: object, properties: {n: {type: integer, description: n counts. It counts some.}}}", "spec.x: removed (was object)|spec.z: added (object)"},
 		{"a moved subtree in what was there", "net: {" + three + "}, host: {type: object}", "host: {type: object, properties: {net: {" + three + "}}}", "spec.host.net: renamed, was spec.net"},
 		{"a subtree without descriptions", "net: {" + three + "}", "network: {" + three + "}", "spec.network: renamed, was spec.net"},
 		{"a small subtree of another name", "net: {type: object, properties: {name: {type: string}, namespace: {type: string}}}", "disk: {type: object, properties: {name: {type: string}, namespace: {type: string}}}",
@@ -209,6 +227,22 @@ func TestSameChangeIsOneLine(t *testing.T) {
 		"Demo, DemoTemplate (spec.template) v1, v2: spec.a, spec.b: default 4, was 3",
 	}
 	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, files))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRenamedInTemplate: both names of a field are said as in the kind that is made of the template.
+func TestRenamedInTemplate(t *testing.T) {
+	both := func(name string) string {
+		definition := func(kind, fields string) string {
+			text := fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: "+fields+"}}")
+			return strings.NewReplacer("Demo", kind, "demos", strings.ToLower(kind)+"s").Replace(text)
+		}
+		spec := "{type: object, properties: {spec: {type: object, properties: {" + name + ": {type: string, description: The size.}}}}}"
+		return definition("Demo", spec) + "---\n" + definition("DemoTemplate", "{type: object, properties: {spec: {type: object, properties: {template: "+spec+"}}}}")
+	}
+	want := []string{"Upgrade notes", "Breaking: Demo, DemoTemplate (spec.template) v1: spec.new: renamed, was spec.old"}
+	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, map[string][2]string{components: {both("old"), both("new")}}))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,41 +9,47 @@ import (
 
 // Renamed returns changes in which a field that is gone and one that is new are one change, of kind
 // FieldRenamed, where their schemas say that it is the same field and no other pair is as alike: see
-// identities. Before is the old path, and After the new one. What else changed in the field follows.
+// identities and, for fields of objects that are themselves gone or new, moved. Before is the old path,
+// and After the new one. What else changed in the field follows.
 func Renamed(changes []SchemaChange) []SchemaChange {
-	pairs := renamedPairs(changes)
-	if len(pairs) == 0 {
-		return changes
-	}
-	gone := map[int]bool{}
-	for _, from := range pairs {
-		gone[from] = true
+	pairs := pairUp(changes, func(i int) []string { return identities(changes[i]) })
+	isGone := map[int]bool{}
+	for to, from := range pairs {
+		if related(changes[from], changes[to]) {
+			isGone[from] = true
+		} else {
+			delete(pairs, to)
+		}
 	}
 	var all []SchemaChange
 	for i, c := range changes {
-		from, is := pairs[i]
+		from, isNew := pairs[i]
 		switch {
-		case gone[i]:
-		case !is:
+		case isGone[i]:
+		case !isNew:
 			all = append(all, c)
 		default:
-			old := changes[from]
-			all = append(all, SchemaChange{Field: c.Field, At: c.At, Kind: FieldRenamed, Before: old.Field, After: c.Field,
-				Narrows: c.Narrows, Kept: old.Kept, Schema: c.Schema, Old: old.Old})
-			w := &schemaWalk{}
-			w.schema(old.Old, c.Schema, c.Field, c.At)
-			all = append(all, Renamed(w.changes)...)
+			all = append(all, renamed(changes[from], c)...)
 		}
 	}
-	return all
+	return moved(all)
 }
 
-// renamedPairs returns, by the indices of fields that are new, those of the fields that they were.
-func renamedPairs(changes []SchemaChange) map[int]int {
+// renamed returns the change from a field that is gone to one that is new, and what else changed in it.
+func renamed(from, to SchemaChange) []SchemaChange {
+	w := &schemaWalk{}
+	w.schema(from.Old, to.Schema, to.Field, to.At)
+	return append([]SchemaChange{{Field: to.Field, At: to.At, Kind: FieldRenamed, Before: from.Field, After: to.Field,
+		Narrows: to.Narrows, Kept: from.Kept, Schema: to.Schema, Old: from.Old}}, Renamed(w.changes)...)
+}
+
+// pairUp returns, by the indices of fields that are new, those of the fields that they were: the two
+// have a key in common, and neither has one in common with any other.
+func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 	type ends struct{ gone, come []int }
 	alike := map[string]*ends{}
 	for i, c := range changes {
-		for _, key := range identities(c) {
+		for _, key := range keys(i) {
 			if alike[key] == nil {
 				alike[key] = &ends{}
 			}
@@ -75,7 +81,7 @@ func renamedPairs(changes []SchemaChange) map[int]int {
 	}
 	pairs := map[int]int{}
 	for i, other := range partner {
-		if changes[i].Kind != FieldRemoved && !rivals[i] && !rivals[other] && related(changes[other], changes[i]) {
+		if changes[i].Kind != FieldRemoved && !rivals[i] && !rivals[other] {
 			pairs[i] = other
 		}
 	}
@@ -86,14 +92,10 @@ func renamedPairs(changes []SchemaChange) map[int]int {
 // its description; its name and the fields below it; or, where nothing is described, at least three
 // fields below it.
 func identities(c SchemaChange) []string {
-	schema := c.Schema
-	switch c.Kind {
-	case FieldAdded:
-	case FieldRemoved:
-		schema = c.Old
-	default:
+	if c.Kind != FieldAdded && c.Kind != FieldRemoved {
 		return nil
 	}
+	schema := c.is()
 	var keys []string
 	name := leaf(c.Field)
 	shape, fields := shapeOf(schema)
@@ -107,6 +109,14 @@ func identities(c SchemaChange) []string {
 		keys = append(keys, "bare "+shape)
 	}
 	return keys
+}
+
+// is returns the schema of a field that is new or gone.
+func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
+	if c.Kind == FieldRemoved {
+		return c.Old
+	}
+	return c.Schema
 }
 
 // related says whether a field may have become another: both are in one object, or one's object is

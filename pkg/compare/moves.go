@@ -1,0 +1,209 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+)
+
+// end is a field that is gone or new: by itself, or with an object that it is in.
+type end struct {
+	SchemaChange
+	// of is the index of the change that it is in, and root that change's path.
+	of   int
+	root string
+}
+
+// isNested says whether the field is gone or new with an object around it.
+func (e end) isNested() bool { return e.Field != e.root }
+
+// moved returns changes in which fields that moved into an object that is new, or out of one that is
+// gone, are changes of kind FieldRenamed. The objects stay what they are, added or removed.
+func moved(changes []SchemaChange) []SchemaChange {
+	changes, ends := replaced(changes)
+	if ends == nil {
+		return changes
+	}
+	pairs := pairUp(fieldsOf(ends), func(i int) []string { return ends[i].keys() })
+	var taken []end
+	overlaps := func(e end) bool {
+		return slices.ContainsFunc(taken, func(t end) bool {
+			return t.Kind == e.Kind && (within(t.Field, e.Field) || within(e.Field, t.Field))
+		})
+	}
+	isMoved, news := map[int]bool{}, map[int][]SchemaChange{}
+	for i, to := range ends { // objects come before their fields
+		j, ok := pairs[i]
+		if !ok || !to.isNested() && !ends[j].isNested() || overlaps(to) || overlaps(ends[j]) {
+			continue
+		}
+		from := ends[j]
+		taken = append(taken, from, to)
+		isMoved[from.of] = isMoved[from.of] || !from.isNested()
+		isMoved[to.of] = isMoved[to.of] || !to.isNested()
+		news[to.of] = append(news[to.of], renamed(from.SchemaChange, to.SchemaChange)...)
+	}
+	var all []SchemaChange
+	for i, c := range changes {
+		if !isMoved[i] {
+			all = append(all, c)
+		}
+		all = append(all, news[i]...)
+	}
+	return all
+}
+
+// replaced returns changes without those of fields that moved into an object that is new, while another
+// that moved out of one that is gone took their place: these are changes of kind FieldRenamed. It returns
+// the ends of the changes as well, nil where nothing can have moved.
+//
+// Cluster API's status.conditions became status.deprecated.v1beta1.conditions in this way, and
+// status.v1beta2.conditions became status.conditions.
+func replaced(changes []SchemaChange) ([]SchemaChange, []end) {
+	ends := endsOf(changes)
+	if ends == nil {
+		return changes, nil
+	}
+	var both []end
+	for _, e := range ends {
+		if e.isNested() {
+			both = append(both, e)
+		}
+	}
+	for i, c := range changes {
+		isFirst := i == 0 || changes[i-1].Field != c.Field
+		if isFirst && c.Old != nil && c.Schema != nil && c.Kind != FieldRenamed {
+			old, now := c, c
+			old.Kind, now.Kind = FieldRemoved, FieldAdded
+			both = append(both, end{old, i, c.Field}, end{now, i, c.Field})
+		}
+	}
+	pairs := pairUp(fieldsOf(both), func(i int) []string { return both[i].shapes() })
+	target := map[int]end{} // by the old side of what is replaced
+	for to, from := range pairs {
+		if !both[from].isNested() && both[to].isNested() {
+			target[from] = both[to]
+		}
+	}
+	var all []SchemaChange
+	var gone []string
+	for i, c := range changes {
+		if slices.ContainsFunc(gone, func(field string) bool { return within(c.Field, field) }) {
+			continue
+		}
+		old := slices.IndexFunc(both, func(e end) bool { return e.of == i && !e.isNested() })
+		if old >= 0 {
+			to, hasTarget := target[old]
+			from, hasSource := pairs[old+1]
+			if hasTarget && hasSource && both[from].isNested() {
+				gone = append(gone, c.Field)
+				all = append(all, renamed(both[from].SchemaChange, both[old+1].SchemaChange)...)
+				all = append(all, renamed(both[old].SchemaChange, to.SchemaChange)...)
+				continue
+			}
+		}
+		all = append(all, c)
+	}
+	if len(gone) == 0 {
+		return changes, ends
+	}
+	return all, endsOf(all)
+}
+
+// endsOf returns the fields that are gone or new, with all fields below them that are not in lists or
+// maps. It is nil where nothing can have moved.
+func endsOf(changes []SchemaChange) []end {
+	var ends []end
+	kinds := map[SchemaKind]bool{}
+	for i, c := range changes {
+		if c.Kind != FieldAdded && c.Kind != FieldRemoved {
+			continue
+		}
+		kinds[c.Kind] = true
+		var add func(c SchemaChange)
+		add = func(c SchemaChange) {
+			ends = append(ends, end{SchemaChange: c, of: i, root: changes[i].Field})
+			schema := c.is()
+			for _, name := range unionKeys(schema.Properties, nil) {
+				below, next := schema.Properties[name], c
+				next.Field, next.Narrows = c.Field+"."+name, Widens
+				if c.Kind == FieldAdded {
+					next.At, next.Schema = steps(c.At, "properties", name), &below
+				} else {
+					next.Old = &below
+				}
+				add(next)
+			}
+		}
+		add(c)
+	}
+	if !kinds[FieldAdded] || !kinds[FieldRemoved] {
+		return nil
+	}
+	return ends
+}
+
+// fieldsOf returns the fields of ends.
+func fieldsOf(ends []end) []SchemaChange {
+	fields := make([]SchemaChange, len(ends))
+	for i, e := range ends {
+		fields[i] = e.SchemaChange
+	}
+	return fields
+}
+
+// keys returns what tells the field from others in each object around it, see scopes: its type and
+// description; its name with several fields below it; or, where the other end is not in an object that
+// is new or gone, its name, its type and what its description begins with.
+func (e end) keys() []string {
+	schema := e.is()
+	text, kind := describedAs(schema.Description, leaf(e.Field)), summaryType(schema)
+	sentence, _, _ := strings.Cut(text, ". ")
+	sentence = strings.TrimSuffix(sentence, ".")
+	nested := FieldRemoved // the kind of the end that is nested
+	if e.isNested() == (e.Kind == FieldAdded) {
+		nested = FieldAdded
+	}
+	keys := e.shapes()
+	for _, s := range e.scopes() {
+		keys = append(keys, compact([]any{s, "named", nested, kind, sentence}))
+		if text != "" {
+			keys = append(keys, compact([]any{s.around, "described", kind, text}))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// shapes returns the keys of a field with several fields below it: its name and shape.
+func (e end) shapes() []string {
+	shape, fields := shapeOf(e.is())
+	if fields < 2 {
+		return nil
+	}
+	var keys []string
+	for _, s := range e.scopes() {
+		keys = append(keys, compact([]any{s, "shaped", shape}))
+	}
+	return keys
+}
+
+// scope is an object around a field, and how the field may be called in it.
+type scope struct{ around, called string }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s scope) MarshalText() ([]byte, error) { return []byte(s.around + "|" + s.called), nil }
+
+// scopes returns the objects around the field, up to the one that is in both releases. The field is
+// called by its name there, or by its whole path: rolloutBefore becomes rollout.before.
+func (e end) scopes() []scope {
+	var all []scope
+	for around := parentOf(e.Field); ; around = parentOf(around) {
+		spelled := strings.ReplaceAll(strings.TrimPrefix(e.Field[len(around):], "."), ".", "")
+		for _, called := range slices.Compact([]string{strings.ToLower(leaf(e.Field)), strings.ToLower(spelled)}) {
+			all = append(all, scope{around, called})
+		}
+		if around == parentOf(e.root) {
+			return all
+		}
+	}
+}
