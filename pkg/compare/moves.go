@@ -3,6 +3,7 @@ package compare
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // end is a field that is gone or new: by itself, or with an object that it is in.
@@ -115,13 +116,18 @@ func endsOf(changes []SchemaChange) []end {
 	var ends []end
 	kinds := map[SchemaKind]bool{}
 	for i, c := range changes {
-		if c.Kind != FieldAdded && c.Kind != FieldRemoved {
+		switch {
+		case c.Kind == FieldType && len(c.Schema.Properties) > 0:
+			c.Kind = FieldAdded // what is in the object is new
+		case c.Kind != FieldAdded && c.Kind != FieldRemoved:
 			continue
 		}
 		kinds[c.Kind] = true
 		var add func(c SchemaChange)
 		add = func(c SchemaChange) {
-			ends = append(ends, end{SchemaChange: c, of: i, root: changes[i].Field})
+			if c.Field != changes[i].Field || c.Kind == changes[i].Kind {
+				ends = append(ends, end{SchemaChange: c, of: i, root: changes[i].Field})
+			}
 			schema := c.is()
 			for _, name := range unionKeys(schema.Properties, nil) {
 				below, next := schema.Properties[name], c
@@ -153,10 +159,11 @@ func fieldsOf(ends []end) []SchemaChange {
 
 // keys returns what tells the field from others in each object around it, see scopes: its type and
 // description; its name with several fields below it; or, where the other end is not in an object that
-// is new or gone, its name, its type and what its description begins with.
+// is new or gone, its name and type, with what its description begins with if the name is one word: such
+// names, as name and type, are those of many fields.
 func (e end) keys() []string {
-	schema := e.is()
-	text, kind := describedAs(schema.Description, leaf(e.Field)), summaryType(schema)
+	schema, name := e.is(), leaf(e.Field)
+	text, kind := describedAs(schema.Description, name), summaryType(schema)
 	sentence, _, _ := strings.Cut(text, ". ")
 	sentence = strings.TrimSuffix(sentence, ".")
 	nested := FieldRemoved // the kind of the end that is nested
@@ -166,6 +173,9 @@ func (e end) keys() []string {
 	keys := e.shapes()
 	for _, s := range e.scopes() {
 		keys = append(keys, compact([]any{s, "named", nested, kind, sentence}))
+		if words(name) > 1 {
+			keys = append(keys, compact([]any{s, "called", nested, kind}))
+		}
 		if text != "" {
 			keys = append(keys, compact([]any{s.around, "described", kind, text}))
 		}
@@ -198,12 +208,30 @@ func (s scope) MarshalText() ([]byte, error) { return []byte(s.around + "|" + s.
 func (e end) scopes() []scope {
 	var all []scope
 	for around := parentOf(e.Field); ; around = parentOf(around) {
-		spelled := strings.ReplaceAll(strings.TrimPrefix(e.Field[len(around):], "."), ".", "")
-		for _, called := range slices.Compact([]string{strings.ToLower(leaf(e.Field)), strings.ToLower(spelled)}) {
+		for _, called := range slices.Compact([]string{spelled(leaf(e.Field)), spelled(e.Field[len(around):])}) {
 			all = append(all, scope{around, called})
 		}
 		if around == parentOf(e.root) {
 			return all
 		}
 	}
+}
+
+// spelled returns a name or path without what is only a matter of spelling: hostId is hostID, and
+// gateway_ip is gatewayIP.
+func spelled(name string) string {
+	return strings.ToLower(strings.NewReplacer(".", "", "_", "", "-", "").Replace(name))
+}
+
+// words counts the words of a name: rolloutAfter has two.
+func words(name string) int {
+	n := 0
+	before := ' '
+	for _, r := range name {
+		if r != '_' && (before == ' ' || before == '_' || unicode.IsUpper(r) && !unicode.IsUpper(before)) {
+			n++
+		}
+		before = r
+	}
+	return n
 }

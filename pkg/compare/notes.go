@@ -258,6 +258,9 @@ func (c SchemaChange) phrase() phrase {
 	case FieldRemoved:
 		return say("removed (was %s)", c.Before)
 	case FieldRenamed:
+		if from := parentOf(c.Before); leaf(c.Before) == leaf(c.After) && from != "" {
+			return say("moved, was in %s", from)
+		}
 		return say("renamed, was %s", c.Before)
 	case FieldRequired, FieldOptional:
 		return say(c.After + ", was " + c.Before)

@@ -89,15 +89,15 @@ func pairUp(changes []SchemaChange, keys func(i int) []string) map[int]int {
 }
 
 // identities returns what tells a field that is new or gone from others wherever it is: its type and
-// its description; its name and the fields below it; or, where nothing is described, at least three
-// fields below it.
+// its description; its name and the fields below it; where nothing is described, at least three fields
+// below it; or its type and its path, apart from the spelling of its name.
 func identities(c SchemaChange) []string {
 	if c.Kind != FieldAdded && c.Kind != FieldRemoved {
 		return nil
 	}
 	schema := c.is()
-	var keys []string
 	name := leaf(c.Field)
+	keys := []string{"spelled " + parentOf(c.Field) + " " + spelled(name) + " " + summaryType(schema)}
 	shape, fields := shapeOf(schema)
 	if fields > 1 {
 		keys = append(keys, "moved "+name+" "+shape)
