@@ -90,6 +90,9 @@ func crdProperties(before, after *contract.CRD) []FieldChange {
 	return w.changes
 }
 
+// generatorAnnotation is that of the version of controller-gen, which says nothing of the kind.
+const generatorAnnotation = "controller-gen.kubebuilder.io/version"
+
 // crdFields returns the fields of a definition that crdProperties compares; its versions are those
 // that another definition has too.
 func crdFields(crd, other *contract.CRD) map[string]any {
@@ -108,7 +111,9 @@ func crdFields(crd, other *contract.CRD) map[string]any {
 		return nil // a definition that was read can be written
 	}
 	delete(fields, "status")
-	fields["metadata"] = map[string]any{"labels": anyValues(crd.Labels), "annotations": anyValues(crd.Annotations)}
+	annotations := anyValues(crd.Annotations)
+	delete(annotations, generatorAnnotation)
+	fields["metadata"] = map[string]any{"labels": anyValues(crd.Labels), "annotations": annotations}
 	return fields
 }
 
@@ -129,7 +134,10 @@ func propertyBreaks(c FieldChange) Narrowing {
 		return Narrows
 	case c.Path == "spec.conversion.strategy":
 		return narrowsIf(c.After == string(apiextensionsv1.NoneConverter), Perhaps)
-	case strings.HasPrefix(c.Path, "spec.names."), strings.HasPrefix(c.Path, contractLabels),
+	case strings.HasPrefix(c.Path, contractLabels):
+		versions := func(label string) []string { return strings.Split(label, "_") }
+		return narrowsIf(gone && len(without(versions(c.Before), versions(c.After))) > 0, Perhaps)
+	case strings.HasPrefix(c.Path, "spec.names."),
 		strings.Contains(c.Path, "].subresources"), strings.Contains(c.Path, "].selectableFields"):
 		return narrowsIf(gone, Perhaps)
 	}
@@ -167,6 +175,12 @@ func VersionIndex(crd *contract.CRD, name string) int {
 // isServed says whether a version's state is that of one that is served.
 func isServed(state string) bool { return strings.HasPrefix(state, "served") }
 
+// isDeprecated says whether a version's state is that of one that is deprecated.
+func isDeprecated(state string) bool { return strings.HasSuffix(state, deprecated) }
+
+// deprecated ends the state of a version that is deprecated.
+const deprecated = ", deprecated"
+
 // versionState says in words what an API server does with a version.
 func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	state := "served"
@@ -177,7 +191,7 @@ func versionState(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 		state += ", stored"
 	}
 	if v.Deprecated {
-		state += ", deprecated"
+		state += deprecated
 	}
 	return state
 }

@@ -154,7 +154,9 @@ func (d FileDifference) what() string {
 // kindNotes tells of the definitions.
 func (d *Difference) kindNotes() []note {
 	var all []note
-	for _, c := range d.CRDs {
+	crds := slices.Clone(d.CRDs)
+	slices.SortStableFunc(crds, func(a, b CRDChange) int { return b.weight() - a.weight() })
+	for _, c := range crds {
 		kind := c.kind()
 		if slices.ContainsFunc(d.CRDs, func(o CRDChange) bool { return o.Name != c.Name && o.kind() == kind }) {
 			kind = c.Name
@@ -178,7 +180,9 @@ func (d *Difference) kindNotes() []note {
 			all = append(all, note{of: api, subject: kind, place: v.Version, text: text, breaks: v.Breaks()})
 		}
 		for _, p := range c.Properties {
-			all = append(all, propertyNote(kind, p))
+			if n := propertyNote(kind, p); n.field != "deprecationWarning" || !c.newlyDeprecated(n.place) {
+				all = append(all, n)
+			}
 		}
 		for _, fields := range slices.Concat(c.Fields, c.Migrations) {
 			place := fields.Version
@@ -195,11 +199,23 @@ func (d *Difference) kindNotes() []note {
 				if change.Kind == FieldRenamed && field != change.Field {
 					_, change.Before = inTemplate(kind, change.Before)
 				}
-				all = append(all, note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change)})
+				n := note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change)}
+				if change.limitsStatus() {
+					n.of = statusLimits
+				}
+				all = append(all, n)
 			}
 		}
 	}
 	return all
+}
+
+// weight is greater for kinds that are new: they come first.
+func (c CRDChange) weight() int {
+	if c.Before == nil {
+		return 1
+	}
+	return 0
 }
 
 // kind returns the kind that is defined.
@@ -208,6 +224,22 @@ func (c CRDChange) kind() string {
 		return c.Before.Spec.Names.Kind
 	}
 	return c.After.Spec.Names.Kind
+}
+
+// newlyDeprecated says whether a version is deprecated that was not before.
+func (c CRDChange) newlyDeprecated(version string) bool {
+	return slices.ContainsFunc(c.Versions, func(v VersionChange) bool {
+		return v.Version == version && isDeprecated(v.After) && !isDeprecated(v.Before)
+	})
+}
+
+// limitsStatus says whether a change is about the values that the manager may write into the status.
+func (c SchemaChange) limitsStatus() bool {
+	switch c.Kind {
+	case FieldLimit, FieldPattern, FieldFormat, FieldRequired, FieldOptional, FieldRule, FieldList, FieldNullable:
+		return c.Under("status") || c.Under("spec.template.status")
+	}
+	return false
 }
 
 // versionPath splits the path of a property into the version of a kind and the rest.
@@ -333,6 +365,12 @@ func objectNotes(c ObjectChange) []note {
 	var all []note
 	for _, f := range c.Fields {
 		n.field, n.text, n.breaks, n.of = f.Path, fromTo(f.Before, f.After), f.Breaks, sectionOf(c)
+		if strings.HasSuffix(c.Object.Kind, "WebhookConfiguration") {
+			if followsRules(f, c.Fields) {
+				continue
+			}
+			n.field, n.text = webhookNote(f)
+		}
 		if _, isPod := podSpecs[c.Object.Kind]; isPod {
 			if path := flagPath.FindString(f.Path); path != "" {
 				n.of, n.field = flags, path

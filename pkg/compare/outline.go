@@ -27,6 +27,7 @@ var (
 	webhooks       = &section{group: forOperators, title: "Webhooks"}
 	series         = &section{group: others, title: "Contract and release series"}
 	otherObjects   = &section{group: others, title: "Objects"}
+	statusLimits   = &section{group: others, title: "Limits of the status, which the manager writes", in: " "}
 	definitionText = &section{group: others, title: "Labels and annotations of kinds"}
 	otherFiles     = &section{group: others, title: "Files"}
 )
@@ -111,7 +112,7 @@ func (d *Difference) outline() []chapter {
 	notes := d.notes()
 	slices.SortStableFunc(notes, func(a, b note) int { return int(b.breaks) - int(a.breaks) })
 	var chapters []chapter
-	for _, s := range []*section{notCompared, upgradeNotes, variables, flavors, api, permissions, flags, imageNames, webhooks, series, otherObjects, definitionText, otherFiles} {
+	for _, s := range []*section{notCompared, upgradeNotes, variables, flavors, api, permissions, flags, imageNames, webhooks, series, otherObjects, statusLimits, definitionText, otherFiles} {
 		var own []note
 		for _, n := range notes {
 			if s == n.of && n.breaks == Widens || s == upgradeNotes && n.breaks > Widens {

@@ -112,6 +112,21 @@ func TestDefinitions(t *testing.T) {
 			[]string{"Upgrade notes", `May break: Demo v1: subresources.scale: removed, was {"specReplicasPath":".a","statusReplicasPath":".b"}`}},
 		{"names", []any{"", ", shortNames: [d, e]", none, fmt.Sprintf(version, "")}, []any{"", ", shortNames: [d], singular: thing", none, fmt.Sprintf(version, "")},
 			[]string{"Upgrade notes", "Demo:", "May break: spec.names.shortNames[]: removed, was e", "May break: spec.names.singular: thing, was demo"}},
+		{"another controller-gen", []any{"annotations: {controller-gen.kubebuilder.io/version: v1}", "", none, fmt.Sprintf(version, "")},
+			[]any{"annotations: {controller-gen.kubebuilder.io/version: v2}", "", none, fmt.Sprintf(version, "")},
+			[]string{"Other changes: Files", components + ": only its text changed"}},
+		{"a version more for a contract", []any{"labels: {cluster.x-k8s.io/v1beta1: v1}", "", none, fmt.Sprintf(version, "")},
+			[]any{"labels: {cluster.x-k8s.io/v1beta1: v1_v2}", "", none, fmt.Sprintf(version, "")},
+			[]string{"Other changes: Contract and release series", "Demo: metadata.labels[cluster.x-k8s.io/v1beta1]: v1_v2, was v1"}},
+		{"a version less for a contract", []any{"labels: {cluster.x-k8s.io/v1beta1: v1_v2}", "", none, fmt.Sprintf(version, "")},
+			[]any{"labels: {cluster.x-k8s.io/v1beta1: v2_v3}", "", none, fmt.Sprintf(version, "")},
+			[]string{"Upgrade notes", "May break: Demo: metadata.labels[cluster.x-k8s.io/v1beta1]: v2_v3, was v1_v2"}},
+		{"no version for a contract", []any{"labels: {cluster.x-k8s.io/v1beta1: v1}", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, fmt.Sprintf(version, "")},
+			[]string{"Upgrade notes", "May break: Demo: metadata.labels[cluster.x-k8s.io/v1beta1]: removed, was v1"}},
+		{"deprecated", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, fmt.Sprintf(version, ", deprecated: true, deprecationWarning: use another")},
+			[]string{"For users: API", "Demo v1: served, stored, deprecated (was served, stored)"}},
+		{"another deprecation warning", []any{"", "", none, fmt.Sprintf(version, ", deprecated: true")}, []any{"", "", none, fmt.Sprintf(version, ", deprecated: true, deprecationWarning: use another")},
+			[]string{"For users: API", "Demo v1: deprecationWarning: added: use another"}},
 		{"defaults", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", ", singular: demo, listKind: DemoList", "", fmt.Sprintf(version, "")},
 			[]string{"Other changes: Files", components + ": only its text changed"}},
 		{"no definition", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, "1"},
@@ -235,6 +250,38 @@ func TestSameChangeIsOneLine(t *testing.T) {
 		"Demo, DemoTemplate (spec.template) v1, v2: spec.a, spec.b: default 4, was 3",
 	}
 	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, files))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestStatusLimits: what limits the values that the manager writes comes after what concerns users.
+func TestStatusLimits(t *testing.T) {
+	definition := func(status string) string {
+		return fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {status: {type: object, properties: {"+status+"}}}}}}")
+	}
+	d := differenceOf(t, map[string][2]string{components: {
+		definition("reason: {type: string}, ready: {type: boolean}, phase: {type: string, enum: [a]}"),
+		definition("reason: {type: string, maxLength: 9, pattern: x}, phase: {type: string, enum: [a, b]}"),
+	}})
+	want := []string{
+		"Upgrade notes", "May break: Demo v1: status.ready: removed (was boolean)",
+		"For users: API", `Demo v1: status.phase: values added: "b"`,
+		"Other changes: Limits of the status, which the manager writes", "Demo v1:", "status.reason: added: maxLength 9", "status.reason: pattern added: x",
+	}
+	if diff := cmp.Diff(want, linesOf(t, d)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNewKindsFirst: kinds that are new come before what changed in others.
+func TestNewKindsFirst(t *testing.T) {
+	definition := func(kind string) string {
+		text := fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true}")
+		return strings.NewReplacer("Demo", kind, "demos", strings.ToLower(kind)+"s").Replace(text)
+	}
+	changed := strings.Replace(definition("Alpha"), "storage: true", "storage: true, deprecated: true", 1)
+	want := []string{"For users: API", "Zeta: kind added", "Alpha v1: served, stored, deprecated (was served, stored)"}
+	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, map[string][2]string{components: {definition("Alpha"), changed + "---\n" + definition("Zeta")}}))); diff != "" {
 		t.Error(diff)
 	}
 }
