@@ -199,7 +199,8 @@ func (d *Difference) kindNotes() []note {
 				if change.Kind == FieldRenamed && field != change.Field {
 					_, change.Before = inTemplate(kind, change.Before)
 				}
-				n := note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change)}
+				n := note{of: api, subject: subject, place: place, field: field, text: change.phrase(), breaks: c.FieldBreaks(fields, change),
+					isLimit: change.Kind == FieldLimit && change.Before == ""}
 				if change.limitsStatus() {
 					n.of = statusLimits
 				}

@@ -48,6 +48,16 @@ type note struct {
 	text  phrase
 	// breaks says whether it breaks users.
 	breaks Narrowing
+	// isLimit says that it is a new limit, which most users' values are within.
+	isLimit bool
+}
+
+// weight is greater for what comes first: what breaks users, and of that new limits last.
+func (n note) weight() int {
+	if n.isLimit && n.breaks > Widens {
+		return 1
+	}
+	return 2 * int(n.breaks)
 }
 
 // phrase is a text of this package in which each %s stands for values that a release's author wrote.
@@ -110,7 +120,7 @@ func (l line) mark() string {
 // that many subjects, places or fields share is one line.
 func (d *Difference) outline() []chapter {
 	notes := d.notes()
-	slices.SortStableFunc(notes, func(a, b note) int { return int(b.breaks) - int(a.breaks) })
+	slices.SortStableFunc(notes, func(a, b note) int { return b.weight() - a.weight() })
 	var chapters []chapter
 	for _, s := range []*section{notCompared, upgradeNotes, variables, flavors, api, permissions, flags, imageNames, webhooks, series, otherObjects, statusLimits, definitionText, otherFiles} {
 		var own []note
@@ -152,7 +162,7 @@ func entriesOf(notes []note) []entry {
 	var entries []entry
 	at := map[string]int{}
 	for _, s := range all {
-		key := fmt.Sprint(s.of.title, compact(s.subjects), compact(s.places))
+		key := fmt.Sprint(s.of.title, compact(s.subjects), compact(s.places), s.weight() == 1)
 		i, ok := at[key]
 		if !ok {
 			i = len(entries)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"slices"
 	"strings"
 	"testing"
 
@@ -270,6 +271,27 @@ func TestStatusLimits(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, linesOf(t, d)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestNewLimitsLast: of what breaks users new limits come last, as most values are within them.
+func TestNewLimitsLast(t *testing.T) {
+	definition := func(spec string) string {
+		return fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {"+spec+"}}}}}}")
+	}
+	variable := "---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: ${NAME:=x}}\n"
+	d := differenceOf(t, map[string][2]string{components: {
+		definition("a: {type: string, minLength: 1}, z: {type: string}") + variable,
+		definition("a: {type: string, minLength: 2, maxLength: 9}"),
+	}})
+	want := []string{
+		"Upgrade notes",
+		"Demo v1:", "Breaking: spec.a: minLength 2, was minLength 1", "Breaking: spec.z: removed (was string)",
+		"May break: " + components + ": NAME: removed, default was x",
+		"Breaking: Demo v1: spec.a: added: maxLength 9",
+	}
+	if lines := linesOf(t, d); !slices.Equal(lines[:min(len(lines), len(want))], want) {
+		t.Error(cmp.Diff(want, lines))
 	}
 }
 
