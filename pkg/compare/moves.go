@@ -157,8 +157,8 @@ func fieldsOf(ends []end) []SchemaChange {
 	return fields
 }
 
-// keys returns what tells the field from others in each object around it, see scopes: its type and
-// description; its name with several fields below it; or, where the other end is not in an object that
+// keys returns what tells the field from others in each object around it, see scopes: its type or its name
+// without a unit, and its description; its name with several fields below it; or, where the other end is not in an object that
 // is new or gone, its name and type, with what its description begins with if the name is one word: such
 // names, as name and type, are those of many fields.
 func (e end) keys() []string {
@@ -177,7 +177,7 @@ func (e end) keys() []string {
 			keys = append(keys, compact([]any{s, "called", nested, kind}))
 		}
 		if text != "" {
-			keys = append(keys, compact([]any{s.around, "described", kind, text}))
+			keys = append(keys, compact([]any{s.around, "described", kind, text}), compact([]any{s.around, "in units", withoutUnit(name), text}))
 		}
 	}
 	slices.Sort(keys)

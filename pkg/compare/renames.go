@@ -104,7 +104,7 @@ func identities(c SchemaChange) []string {
 	}
 	switch text := describedAs(schema.Description, name); {
 	case text != "":
-		keys = append(keys, "described "+summaryType(schema)+" "+text)
+		keys = append(keys, "described "+summaryType(schema)+" "+text, "in units "+withoutUnit(name)+" "+text)
 	case fields > 2:
 		keys = append(keys, "bare "+shape)
 	}
@@ -170,10 +170,25 @@ func shapeOf(s *apiextensionsv1.JSONSchemaProps) (string, int) {
 // describedAs returns a description without the field's own name, with which Go's comments begin.
 func describedAs(description, name string) string {
 	words := strings.Fields(description)
-	if len(words) > 0 && strings.EqualFold(words[0], name) {
-		words[0] = "…"
+	for i := range words {
+		if strings.EqualFold(words[i], name) {
+			words[i] = "…"
+		}
 	}
 	return strings.Join(words, " ")
+}
+
+// units end the names of numbers that were durations: timeoutSeconds was timeout.
+var units = []string{"Milliseconds", "Seconds", "Minutes", "Hours", "Days"}
+
+// withoutUnit returns a name without the unit that it ends with.
+func withoutUnit(name string) string {
+	for _, unit := range units {
+		if rest, ok := strings.CutSuffix(name, unit); ok {
+			return rest
+		}
+	}
+	return name
 }
 
 // leaf returns the last name of a path.
