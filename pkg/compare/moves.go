@@ -17,8 +17,8 @@ type end struct {
 // isNested says whether the field is gone or new with an object around it.
 func (e end) isNested() bool { return e.Field != e.root }
 
-// moved returns changes in which fields that moved into an object that is new, or out of one that is
-// gone, are changes of kind FieldRenamed. The objects stay what they are, added or removed.
+// moved returns changes in which fields that moved into an object, or out of one, are changes of kind
+// FieldRenamed. The objects stay what they are: added, removed, or in both releases.
 func moved(changes []SchemaChange) []SchemaChange {
 	changes, ends := replaced(changes)
 	if ends == nil {
@@ -34,7 +34,8 @@ func moved(changes []SchemaChange) []SchemaChange {
 	isMoved, news := map[int]bool{}, map[int][]SchemaChange{}
 	for i, to := range ends { // objects come before their fields
 		j, ok := pairs[i]
-		if !ok || !to.isNested() && !ends[j].isNested() || overlaps(to) || overlaps(ends[j]) {
+		isSame := ok && !to.isNested() && !ends[j].isNested() && parentOf(to.Field) == parentOf(ends[j].Field)
+		if !ok || isSame || overlaps(to) || overlaps(ends[j]) { // Renamed knows more of fields of the same object
 			continue
 		}
 		from := ends[j]
@@ -74,7 +75,7 @@ func replaced(changes []SchemaChange) ([]SchemaChange, []end) {
 		isFirst := i == 0 || changes[i-1].Field != c.Field
 		if isFirst && c.Old != nil && c.Schema != nil && c.Kind != FieldRenamed {
 			old, now := c, c
-			old.Kind, now.Kind = FieldRemoved, FieldAdded
+			old.Kind, now.Kind, now.Narrows = FieldRemoved, FieldAdded, Widens
 			both = append(both, end{old, i, c.Field}, end{now, i, c.Field})
 		}
 	}
@@ -131,7 +132,7 @@ func endsOf(changes []SchemaChange) []end {
 			schema := c.is()
 			for _, name := range unionKeys(schema.Properties, nil) {
 				below, next := schema.Properties[name], c
-				next.Field, next.Narrows = c.Field+"."+name, Widens
+				next.Field, next.Before, next.After, next.Narrows = c.Field+"."+name, "", "", Widens
 				if c.Kind == FieldAdded {
 					next.At, next.Schema = steps(c.At, "properties", name), &below
 				} else {
@@ -179,6 +180,9 @@ func (e end) keys() []string {
 		if text != "" {
 			keys = append(keys, compact([]any{s.around, "described", kind, text}), compact([]any{s.around, "in units", withoutUnit(name), text}))
 		}
+	}
+	if !e.isNested() && words(name) > 1 { // the object that it moved into, or out of, may be in both releases
+		keys = append(keys, compact([]any{scope{parentOf(parentOf(e.Field)), spelled(name)}, "called", e.Kind, kind}))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)

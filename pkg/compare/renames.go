@@ -38,6 +38,9 @@ func Renamed(changes []SchemaChange) []SchemaChange {
 // renamed returns the change from a field that is gone to one that is new, and what else changed in it.
 func renamed(from, to SchemaChange) []SchemaChange {
 	w := &schemaWalk{}
+	if to.Narrows == Narrows && !strings.HasSuffix(from.Before, isRequired) {
+		w.add(SchemaChange{Field: to.Field, At: to.At, Kind: FieldRequired, Before: "optional", After: "required", Narrows: Narrows, Schema: to.Schema, Old: from.Old})
+	}
 	w.schema(from.Old, to.Schema, to.Field, to.At)
 	return append([]SchemaChange{{Field: to.Field, At: to.At, Kind: FieldRenamed, Before: from.Field, After: to.Field,
 		Narrows: to.Narrows, Kept: from.Kept, Schema: to.Schema, Old: from.Old}}, Renamed(w.changes)...)

@@ -236,6 +236,9 @@ func summaryType(s *apiextensionsv1.JSONSchemaProps) string {
 	return typeOf(s)
 }
 
+// isRequired ends the summary of a field that is required.
+const isRequired = ", required"
+
 // summary describes a field in a few words: its type, its default, and whether it is required.
 func summary(s *apiextensionsv1.JSONSchemaProps, required bool) string {
 	text := summaryType(s)
@@ -246,7 +249,7 @@ func summary(s *apiextensionsv1.JSONSchemaProps, required bool) string {
 		return text + ", default " + value
 	}
 	if required {
-		text += ", required"
+		text += isRequired
 	}
 	return text
 }
