@@ -103,7 +103,9 @@ func (c VariableChange) phrase() phrase {
 // fileNotes tells of flavors, classes and other files.
 func (d *Difference) fileNotes() []note {
 	var all []note
-	for _, f := range d.Files {
+	files := slices.Clone(d.Files)
+	slices.SortStableFunc(files, func(a, b FileDifference) int { return b.weight() - a.weight() })
+	for _, f := range files {
 		n := note{of: flavors, subject: f.Name, breaks: f.Breaks()}
 		what := f.what()
 		switch {
@@ -136,6 +138,14 @@ func (d *Difference) fileNotes() []note {
 		}
 	}
 	return all
+}
+
+// weight is greater for files that are new: they come first.
+func (d FileDifference) weight() int {
+	if d.Kind == Added {
+		return 1
+	}
+	return 0
 }
 
 // what says what a file is.

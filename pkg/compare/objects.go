@@ -146,7 +146,11 @@ func (w *fieldWalk) texts(before, after any, path string) bool {
 	}
 	for _, was := range gone {
 		is := ""
-		if i := slices.IndexFunc(come, func(item string) bool { return flagOf(item) == flagOf(was) }); i >= 0 {
+		isSame := func(item string) bool { return flagOf(item) == flagOf(was) }
+		if len(gone) == 1 && len(come) == 1 && !strings.HasPrefix(was, "-") && !strings.HasPrefix(come[0], "-") {
+			isSame = func(string) bool { return true } // one text took the place of another
+		}
+		if i := slices.IndexFunc(come, isSame); i >= 0 {
 			is = come[i]
 			come = slices.Delete(come, i, i+1)
 		}

@@ -128,6 +128,10 @@ func TestDefinitions(t *testing.T) {
 			[]string{"For users: API", "Demo v1: served, stored, deprecated (was served, stored)"}},
 		{"another deprecation warning", []any{"", "", none, fmt.Sprintf(version, ", deprecated: true")}, []any{"", "", none, fmt.Sprintf(version, ", deprecated: true, deprecationWarning: use another")},
 			[]string{"For users: API", "Demo v1: deprecationWarning: added: use another"}},
+		{"another short name", []any{"", ", shortNames: [d, e]", none, fmt.Sprintf(version, "")}, []any{"", ", shortNames: [f, d]", none, fmt.Sprintf(version, "")},
+			[]string{"Upgrade notes", "May break: Demo: spec.names.shortNames[]: f, was e"}},
+		{"two short names for one", []any{"", ", shortNames: [d]", none, fmt.Sprintf(version, "")}, []any{"", ", shortNames: [e, f]", none, fmt.Sprintf(version, "")},
+			[]string{"Upgrade notes", "May break: Demo: spec.names.shortNames[]: removed, was d", "For users: API", "Demo:", "spec.names.shortNames[]: added: e", "spec.names.shortNames[]: added: f"}},
 		{"defaults", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", ", singular: demo, listKind: DemoList", "", fmt.Sprintf(version, "")},
 			[]string{"Other changes: Files", components + ": only its text changed"}},
 		{"no definition", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, "1"},
@@ -320,6 +324,16 @@ func TestNewKindsFirst(t *testing.T) {
 	changed := strings.Replace(definition("Alpha"), "storage: true", "storage: true, deprecated: true", 1)
 	want := []string{"For users: API", "Zeta: kind added", "Alpha v1: served, stored, deprecated (was served, stored)"}
 	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, map[string][2]string{components: {definition("Alpha"), changed + "---\n" + definition("Zeta")}}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestNewFlavorsFirst: flavors that are new come before what changed in others.
+func TestNewFlavorsFirst(t *testing.T) {
+	flavor := func(size string) string { return "kind: Demo\nmetadata: {name: x}\nspec: {size: " + size + "}\n" }
+	want := []string{"For users: Flavors and ClusterClasses", "cluster-template-z.yaml: flavor added", "Demo x in cluster-template-a.yaml: spec.size: 2, was 1"}
+	d := differenceOf(t, map[string][2]string{"cluster-template-a.yaml": {flavor("1"), flavor("2")}, "cluster-template-z.yaml": {"", flavor("1")}})
+	if diff := cmp.Diff(want, linesOf(t, d)); diff != "" {
 		t.Error(diff)
 	}
 }
