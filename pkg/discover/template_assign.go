@@ -1,0 +1,152 @@
+package discover
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// assignAll gives the chosen assets to the providers.
+func (s *selection) assignAll() {
+	if len(s.chosen) > 0 && !slices.ContainsFunc(s.found.Providers, func(p Provider) bool { return p.Type == clusterctlv1.InfrastructureProviderType }) {
+		var sources []string
+		for _, a := range s.chosen {
+			sources = append(sources, a.source())
+		}
+		s.doubt("left out, as the tree has no infrastructure provider to release templates with: %s", listed(sources))
+		return
+	}
+	s.assignFolders()
+	for _, a := range s.chosen {
+		s.assign(a.source(), func(p *Provider) {
+			if release.IsClusterClass(a.name) {
+				p.classes++
+			} else {
+				p.templates++
+			}
+			if s.decided {
+				p.templatesBy = placed(s.chosen)
+			}
+		})
+		if a.hasItsName() {
+			continue
+		}
+		s.assign(a.source(), func(p *Provider) {
+			entry := release.AssetConfig{Path: a.file, Kustomize: a.kustomize, As: a.name}
+			if release.IsClusterClass(a.name) {
+				p.ClusterClasses = append(p.ClusterClasses, entry)
+			} else {
+				p.Templates = append(p.Templates, entry)
+			}
+		})
+	}
+	s.remarkOnClasses()
+}
+
+// hasItsName says whether an asset is a file that is called as it is in the release.
+func (a asset) hasItsName() bool { return a.file != "" && path.Base(a.file) == a.name }
+
+// assignFolders gives the files that are called as in the release to the providers, folder by folder.
+func (s *selection) assignFolders() {
+	var files []string
+	for _, a := range s.chosen {
+		if a.hasItsName() {
+			files = append(files, a.file)
+		}
+	}
+	for _, group := range byFolder(files) {
+		var flavors, classes []string
+		for _, file := range group {
+			if release.IsClusterClass(path.Base(file)) {
+				classes = append(classes, file)
+			} else {
+				flavors = append(flavors, file)
+			}
+		}
+		s.assign(group[0], func(p *Provider) {
+			p.Templates = append(p.Templates, s.entries(flavors, "cluster-template*.yaml")...)
+			p.ClusterClasses = append(p.ClusterClasses, s.entries(classes, "clusterclass-*.yaml")...)
+		})
+	}
+}
+
+// remarkOnClasses says of the files that are released as templates which hold only a ClusterClass.
+func (s *selection) remarkOnClasses() {
+	for _, a := range s.chosen {
+		if isCluster, isClass := s.kinds(a.file); a.file == "" || !isClass || isCluster || !release.IsClusterTemplate(a.name) {
+			continue
+		}
+		s.assign(a.file, func(p *Provider) {
+			remark := a.file + " holds only a ClusterClass: clusterctl gives it out as a flavor, and finds no class under its name"
+			if name := s.className(a.file); name != "" {
+				remark += fmt.Sprintf(": release it once more with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", a.file, name)
+			}
+			p.Remarks = append(p.Remarks, remark+".")
+		})
+	}
+}
+
+// assign calls add for the infrastructure provider nearest to a path: the one that shares most of
+// its folders. There is one.
+func (l *look) assign(file string, add func(*Provider)) {
+	best, shared := -1, -1
+	for i, p := range l.found.Providers {
+		if p.Type != clusterctlv1.InfrastructureProviderType {
+			continue
+		}
+		if n := sharedFolders(file, p.Kustomize); n > shared {
+			best, shared = i, n
+		}
+	}
+	add(&l.found.Providers[best])
+}
+
+// entries returns the entries for files of one folder: a pattern where it names just them.
+func (l *look) entries(files []string, pattern string) []release.AssetConfig {
+	if len(files) > 1 {
+		glob := path.Join(path.Dir(files[0]), pattern)
+		if matches, err := l.tree.Glob(glob); err == nil && slices.Equal(matches, files) {
+			return []release.AssetConfig{{Path: glob}}
+		}
+	}
+	entries := make([]release.AssetConfig, 0, len(files))
+	for _, file := range files {
+		entries = append(entries, release.AssetConfig{Path: file})
+	}
+	return entries
+}
+
+// byFolder groups paths by their folders, in the order of the first of each; each group is sorted.
+func byFolder(files []string) [][]string {
+	var groups [][]string
+	index := map[string]int{}
+	for _, file := range files {
+		dir := path.Dir(file)
+		i, ok := index[dir]
+		if !ok {
+			i = len(groups)
+			index[dir] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], file)
+	}
+	for _, group := range groups {
+		slices.Sort(group)
+	}
+	return groups
+}
+
+// sharedFolders counts the folders that two paths have in common from the root on.
+func sharedFolders(a, b string) int {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	n := 0
+	for n < len(as) && n < len(bs) && as[n] == bs[n] {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,91 @@
+package discover
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// leaveOut says which files and kustomizations look like templates or classes and are not released.
+func (s *selection) leaveOut() {
+	var left, samples []string
+	shipped := s.evidence.released(func(name string) bool { return path.Ext(name) == ".yaml" })
+	isShipped := func(file string) bool {
+		return slices.ContainsFunc(shipped, func(a asset) bool { return a.file == file && a.use == forReleases })
+	}
+	for _, file := range s.byDepth(s.scan.files) {
+		isCluster, isClass := s.kinds(file)
+		if !isCluster && !isClass || slices.ContainsFunc(s.chosen, func(a asset) bool { return a.file == file }) {
+			continue
+		}
+		switch name := path.Base(file); {
+		case s.isSample(file):
+			if isAsset(name) || strings.Contains("/"+file, "/examples/") {
+				samples = append(samples, file)
+			}
+		case isAsset(name):
+			if !slices.ContainsFunc(s.found.Doubts, func(doubt string) bool { return strings.HasPrefix(doubt, file+" ") }) && !s.isMadeOf(file) {
+				left = append(left, file)
+			}
+		case s.isPart(file) || s.decided && !isShipped(file):
+		case isClass:
+			s.doubt("%s has a ClusterClass: release it with 'path: %s' and 'as: clusterclass-%s.yaml' under clusterClasses", file, file, cmp.Or(s.className(file), "NAME"))
+		default:
+			s.doubt("%s has a Cluster: release it with 'path: %s' and 'as: %s' under templates", file, file, release.ClusterTemplateFile(s.freeFlavor(file)))
+		}
+	}
+	for _, dir := range s.clusterKustomizations() {
+		if s.decided && !s.isChosen(dir) || isForDevelopment(flavorOf(dir)) {
+			left = append(left, dir)
+		}
+	}
+	why := "they look like flavors for development"
+	if s.decided {
+		why = "the build files release others (" + placed(s.chosen) + ")"
+	}
+	if len(left) > 0 {
+		s.doubt("left out, as %s: %s", why, listed(left))
+	}
+	if len(samples) > 0 {
+		s.doubt("left out, as they are in folders of samples: %s", listed(samples))
+	}
+}
+
+// isMadeOf says whether a kustomization that is released, or that is for development, lists a file.
+func (s *selection) isMadeOf(file string) bool {
+	dir := path.Dir(file)
+	_, ok := s.scan.kustomizations[dir]
+	return ok && (s.isChosen(dir) || slices.Contains(s.clusterKustomizations(), dir))
+}
+
+// maxListed is how many paths a message lists.
+const maxListed = 12
+
+// listed returns paths for a message.
+func listed(paths []string) string {
+	if len(paths) <= maxListed {
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
+}
+
+// isPart says whether a file lies in a folder that kustomizations are made of, or has no place in
+// a release for another reason that its folder tells.
+func (l *look) isPart(file string) bool {
+	for dir := path.Dir(file); ; dir = path.Dir(dir) {
+		if _, ok := l.scan.kustomizations[dir]; ok {
+			return true
+		}
+		switch path.Base(dir) {
+		case "bases", "base", "samples", "sample", "metrics", "docs", "examples":
+			return true
+		}
+		if dir == "." {
+			return false
+		}
+	}
+}
