@@ -178,7 +178,7 @@ func (e end) keys() []string {
 			keys = append(keys, compact([]any{s, "called", nested, kind}))
 		}
 		if text != "" {
-			keys = append(keys, compact([]any{s.around, "described", kind, text}), compact([]any{s.around, "in units", withoutUnit(name), text}))
+			keys = append(keys, compact([]any{s.around, "described", kind, text}), compact([]any{s.around, "in units", inUnits(schema.Description, name)}))
 		}
 	}
 	if !e.isNested() && words(name) > 1 { // the object that it moved into, or out of, may be in both releases

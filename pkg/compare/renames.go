@@ -107,7 +107,7 @@ func identities(c SchemaChange) []string {
 	}
 	switch text := describedAs(schema.Description, name); {
 	case text != "":
-		keys = append(keys, "described "+summaryType(schema)+" "+text, "in units "+withoutUnit(name)+" "+text)
+		keys = append(keys, "described "+summaryType(schema)+" "+text, "in units "+inUnits(schema.Description, name))
 	case fields > 2:
 		keys = append(keys, "bare "+shape)
 	}
@@ -173,26 +173,30 @@ func shapeOf(s *apiextensionsv1.JSONSchemaProps) (string, int) {
 // describedAs returns a description without the field's own name, with which Go's comments begin.
 func describedAs(description, name string) string {
 	words := strings.Fields(description)
-	for i := range words {
-		if strings.EqualFold(words[i], name) {
-			words[i] = "…"
-		}
+	if len(words) > 0 && strings.EqualFold(words[0], name) {
+		words[0] = "…"
 	}
 	return strings.Join(words, " ")
 }
 
-// units end the names of numbers that were durations: timeoutSeconds was timeout.
-var units = []string{"Milliseconds", "Seconds", "Minutes", "Hours", "Days"}
-
-// withoutUnit returns a name without the unit that it ends with.
-func withoutUnit(name string) string {
+// inUnits returns what is the same of a field whether its name ends with a unit or not: the rest of the
+// name, and its description with that in all places.
+func inUnits(description, name string) string {
+	rest := name
 	for _, unit := range units {
-		if rest, ok := strings.CutSuffix(name, unit); ok {
-			return rest
+		rest = strings.TrimSuffix(rest, unit)
+	}
+	words := strings.Fields(description)
+	for i := range words {
+		if strings.EqualFold(words[i], name) {
+			words[i] = rest
 		}
 	}
-	return name
+	return rest + " " + strings.Join(words, " ")
 }
+
+// units end the names of numbers that were durations: timeoutSeconds was timeout.
+var units = []string{"Milliseconds", "Seconds", "Minutes", "Hours", "Days"}
 
 // leaf returns the last name of a path.
 func leaf(field string) string {
