@@ -17,8 +17,10 @@ func newDiffCommand() *cobra.Command {
 		Long: `Diff shows what changed from one release of a provider to another: kinds with their schemas field by
 field, variables, flavors and ClusterClasses, permissions, flags, images and webhooks, the contract and
 the release series. Changes that break users come first, marked "Breaking" or, where only users can
-tell, "May break"; the JSON report marks them too. A version of a kind that is new is compared with the
-one that was stored. Whether the upgrade itself is refused is a matter of check --previous.
+tell, "May break"; the JSON report marks them too. Versions that are now deprecated follow them, and then
+new limits of values. A version of a kind that is new is compared with the one that was stored, and a
+field whose schema says that it was called otherwise, or was elsewhere, is renamed or moved. Whether the
+upgrade itself is refused is a matter of check --previous.
 
 Metadata of OLD that can't be read is named and left out; components, and files of NEW, that can't be
 read are errors.

@@ -187,7 +187,7 @@ func (d *Difference) kindNotes() []note {
 			case v.After == "":
 				text = say("version removed (was " + v.Before + ")")
 			}
-			all = append(all, note{of: api, subject: kind, place: v.Version, text: text, breaks: v.Breaks()})
+			all = append(all, note{of: api, subject: kind, place: v.Version, text: text, breaks: v.Breaks(), deprecates: v.Before != "" && v.deprecates()})
 		}
 		for _, p := range c.Properties {
 			if n := propertyNote(kind, p); n.field != "deprecationWarning" || !c.newlyDeprecated(n.place) {
@@ -239,10 +239,11 @@ func (c CRDChange) kind() string {
 
 // newlyDeprecated says whether a version is deprecated that was not before.
 func (c CRDChange) newlyDeprecated(version string) bool {
-	return slices.ContainsFunc(c.Versions, func(v VersionChange) bool {
-		return v.Version == version && isDeprecated(v.After) && !isDeprecated(v.Before)
-	})
+	return slices.ContainsFunc(c.Versions, func(v VersionChange) bool { return v.Version == version && v.deprecates() })
 }
+
+// deprecates says whether the version is deprecated, and was not before.
+func (v VersionChange) deprecates() bool { return isDeprecated(v.After) && !isDeprecated(v.Before) }
 
 // limitsStatus says whether a change is about the values that the manager may write into the status.
 func (c SchemaChange) limitsStatus() bool {

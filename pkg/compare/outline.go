@@ -14,7 +14,7 @@ type section struct {
 	in string
 }
 
-// The sections in their order. A change that breaks users is in upgradeNotes and nowhere else.
+// The sections in their order. What breaks users, or will, is in upgradeNotes and nowhere else.
 var (
 	notCompared    = &section{group: "Not compared"}
 	upgradeNotes   = &section{group: "Upgrade notes"}
@@ -50,15 +50,28 @@ type note struct {
 	breaks Narrowing
 	// isLimit says that it is a new limit, which most users' values are within.
 	isLimit bool
+	// deprecates says that it is about what will be gone one day.
+	deprecates bool
 }
 
-// weight is greater for what comes first: what breaks users, and of that new limits last.
+// forUpgrade says whether users have to know of it before they upgrade.
+func (n note) forUpgrade() bool { return n.breaks > Widens || n.deprecates }
+
+// weight is greater for what comes first: what breaks users, then what is deprecated, then new limits.
 func (n note) weight() int {
-	if n.isLimit && n.breaks > Widens {
-		return 1
+	switch {
+	case n.isLimit && n.forUpgrade():
+		return weightOfLimits
+	case n.breaks > Widens:
+		return weightOfLimits + 1 + int(n.breaks)
+	case n.deprecates:
+		return weightOfLimits + 1
 	}
-	return 2 * int(n.breaks)
+	return 0
 }
+
+// weightOfLimits is the weight of new limits.
+const weightOfLimits = 1
 
 // phrase is a text of this package in which each %s stands for values that a release's author wrote.
 type phrase struct {
@@ -125,7 +138,7 @@ func (d *Difference) outline() []chapter {
 	for _, s := range []*section{notCompared, upgradeNotes, variables, flavors, api, permissions, flags, imageNames, webhooks, series, otherObjects, statusLimits, definitionText, otherFiles} {
 		var own []note
 		for _, n := range notes {
-			if s == n.of && n.breaks == Widens || s == upgradeNotes && n.breaks > Widens {
+			if s == n.of && !n.forUpgrade() || s == upgradeNotes && n.forUpgrade() {
 				own = append(own, n)
 			}
 		}
@@ -162,7 +175,7 @@ func entriesOf(notes []note) []entry {
 	var entries []entry
 	at := map[string]int{}
 	for _, s := range all {
-		key := fmt.Sprint(s.of.title, compact(s.subjects), compact(s.places), s.weight() == 1)
+		key := fmt.Sprint(s.of.title, compact(s.subjects), compact(s.places), s.weight() == weightOfLimits)
 		i, ok := at[key]
 		if !ok {
 			i = len(entries)

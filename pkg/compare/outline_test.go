@@ -125,7 +125,7 @@ func TestDefinitions(t *testing.T) {
 		{"no version for a contract", []any{"labels: {cluster.x-k8s.io/v1beta1: v1}", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, fmt.Sprintf(version, "")},
 			[]string{"Upgrade notes", "May break: Demo: metadata.labels[cluster.x-k8s.io/v1beta1]: removed, was v1"}},
 		{"deprecated", []any{"", "", none, fmt.Sprintf(version, "")}, []any{"", "", none, fmt.Sprintf(version, ", deprecated: true, deprecationWarning: use another")},
-			[]string{"For users: API", "Demo v1: served, stored, deprecated (was served, stored)"}},
+			[]string{"Upgrade notes", "Demo v1: served, stored, deprecated (was served, stored)"}},
 		{"another deprecation warning", []any{"", "", none, fmt.Sprintf(version, ", deprecated: true")}, []any{"", "", none, fmt.Sprintf(version, ", deprecated: true, deprecationWarning: use another")},
 			[]string{"For users: API", "Demo v1: deprecationWarning: added: use another"}},
 		{"another short name", []any{"", ", shortNames: [d, e]", none, fmt.Sprintf(version, "")}, []any{"", ", shortNames: [f, d]", none, fmt.Sprintf(version, "")},
@@ -325,8 +325,8 @@ func TestNewKindsFirst(t *testing.T) {
 		text := fmt.Sprintf(crd, "", "", "{}", "{name: v1, served: true, storage: true}")
 		return strings.NewReplacer("Demo", kind, "demos", strings.ToLower(kind)+"s").Replace(text)
 	}
-	changed := strings.Replace(definition("Alpha"), "storage: true", "storage: true, deprecated: true", 1)
-	want := []string{"For users: API", "Zeta: kind added", "Alpha v1: served, stored, deprecated (was served, stored)"}
+	changed := strings.Replace(definition("Alpha"), "storage: true", "storage: true, subresources: {status: {}}", 1)
+	want := []string{"For users: API", "Zeta: kind added", `Alpha v1: subresources: added: {"status":{}}`}
 	if diff := cmp.Diff(want, linesOf(t, differenceOf(t, map[string][2]string{components: {definition("Alpha"), changed + "---\n" + definition("Zeta")}}))); diff != "" {
 		t.Error(diff)
 	}
