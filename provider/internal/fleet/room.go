@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,10 +54,7 @@ func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) pl
 	for _, network := range host.Spec.Networks {
 		out.Networks = append(out.Networks, network.Name)
 	}
-	for name := range snapshot.Pools[host.Spec.StoragePools.Images].Volumes {
-		out.ImageVolumes = append(out.ImageVolumes, name)
-	}
-	slices.Sort(out.ImageVolumes)
+	out.ImageVolumes = snapshot.images(host.Spec.StoragePools.Images)
 	return out
 }
 

@@ -43,7 +43,9 @@ func busy() fleet.Snapshot {
 			"disks": {Pool: hypervisor.Pool{Active: true, CapacityBytes: 1000, AvailableBytes: 700}, Volumes: map[string]hypervisor.Volume{
 				"root-of-the-first": volume(100), "image": volume(50), madeUUID + "-root": volume(20), orphanUUID + "-root": volume(30)}},
 			"images": {Pool: hypervisor.Pool{Active: true, CapacityBytes: 500, AvailableBytes: 500},
-				Volumes: map[string]hypervisor.Volume{"z": volume(0), "a": volume(0)}},
+				Volumes: map[string]hypervisor.Volume{"z": {Path: "/images/z"}, "a": {Path: "/images/a"},
+					// What machines have there is no image.
+					othersUUID + "-seed": {}, "caplv-image-x": {}, "root-of-others": {}, "file-of-others": {Path: "/images/file-of-others"}}},
 			"off": {Pool: hypervisor.Pool{CapacityBytes: 99}},
 		},
 		Domains: map[string]hypervisor.Domain{
@@ -52,9 +54,10 @@ func busy() fleet.Snapshot {
 			orphanUUID: {State: hypervisor.StateRunning, CPUs: 4, MemoryBytes: 4 << 30, Owner: &hypervisor.Owner{Name: "gone"},
 				Disks: []hypervisor.VolumeRef{{Pool: "disks", Name: orphanUUID + "-root"}}},
 			// Of a namespace that this manager doesn't look at, and being made.
-			"begun":    {State: hypervisor.StateShutOff, CPUs: 1, MemoryBytes: 1 << 30, Owner: &hypervisor.Owner{Namespace: "other", Name: "m"}},
-			othersUUID: {State: hypervisor.StatePaused, CPUs: 2, MemoryBytes: 2 << 30},
-			"off":      {State: hypervisor.StateShutOff, CPUs: 99, MemoryBytes: 99 << 30},
+			"begun": {State: hypervisor.StateShutOff, CPUs: 1, MemoryBytes: 1 << 30, Owner: &hypervisor.Owner{Namespace: "other", Name: "m"}},
+			othersUUID: {State: hypervisor.StatePaused, CPUs: 2, MemoryBytes: 2 << 30, Files: []string{"/images/a", "/images/file-of-others"},
+				Disks: []hypervisor.VolumeRef{{Pool: "images", Name: "root-of-others"}, {Pool: "disks", Name: "a"}}, DiskFiles: []string{"/images/file-of-others"}},
+			"off": {State: hypervisor.StateShutOff, CPUs: 99, MemoryBytes: 99 << 30},
 		},
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -32,6 +33,28 @@ type Snapshot struct {
 	DevicesErr error
 	// Domains are all domains of the host by UUID, those of others too.
 	Domains map[string]hypervisor.Domain
+}
+
+// images lists the volumes in a pool that machines may start from, ordered by name: none that has a name of the
+// provider's own, and none that a domain has as a disk.
+func (s Snapshot) images(pool string) []string {
+	volumes := maps.Clone(s.Pools[pool].Volumes)
+	maps.DeleteFunc(volumes, func(name string, _ hypervisor.Volume) bool { return hypervisor.IsOwnName(name) })
+	names := map[string]string{} // by path
+	for name, volume := range volumes {
+		names[volume.Path] = name
+	}
+	for _, domain := range s.Domains {
+		for _, disk := range domain.Disks {
+			if disk.Pool == pool {
+				delete(volumes, disk.Name)
+			}
+		}
+		for _, file := range domain.DiskFiles {
+			delete(volumes, names[file])
+		}
+	}
+	return slices.Sorted(maps.Keys(volumes))
 }
 
 // Pool is what was last seen of a storage pool.

@@ -1,5 +1,7 @@
 package hypervisor
 
+import "slices"
+
 // diskElement is a disk, or what a disk is an overlay of.
 type diskElement struct {
 	Source struct {
@@ -17,19 +19,20 @@ type diskElement struct {
 // allows 200.
 const maxBacking = 256
 
-// files lists the paths that the disk and what it is an overlay of are given by.
+// files lists the paths that the disk itself and what it is an overlay of are given by.
 func (d *diskElement) files() []string {
 	var files []string
 	for range maxBacking {
 		if d == nil {
 			break
 		}
-		for _, file := range []string{d.Source.File, d.Source.Device} {
-			if file != "" {
-				files = append(files, file)
-			}
-		}
+		files = append(files, d.ownFiles()...)
 		d = d.Backing
 	}
 	return files
+}
+
+// ownFiles lists the paths that the disk itself is given by: one or none.
+func (d *diskElement) ownFiles() []string {
+	return slices.DeleteFunc([]string{d.Source.File, d.Source.Device}, func(file string) bool { return file == "" })
 }

@@ -68,6 +68,7 @@ func ReadDomainXML(text string) (Domain, error) {
 		disk := &element.Disks[i]
 		devices = append(devices, disk.Source.Address)
 		domain.Files = append(domain.Files, disk.files()...)
+		domain.DiskFiles = append(domain.DiskFiles, disk.ownFiles()...)
 		if disk.Source.Pool != "" && disk.Source.Volume != "" {
 			domain.Disks = append(domain.Disks, VolumeRef{Pool: disk.Source.Pool, Name: disk.Source.Volume})
 		}

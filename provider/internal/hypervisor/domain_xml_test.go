@@ -27,8 +27,8 @@ func TestReadDomainXML(t *testing.T) {
 			want: hypervisor.Domain{
 				UUID: aUUID, Name: "m", State: hypervisor.StateUnknown, CPUs: 3, MemoryBytes: 2 << 30,
 				Owner: &hypervisor.Owner{Cluster: "c", Namespace: "n", Name: "m"}, Disks: []hypervisor.VolumeRef{{Pool: "p", Name: "v"}},
-				Files: []string{"/a", "/dev/z", "/x", "/y"},
-				MACs:  []string{"52:54:00:ab:cd:01", "52:54:00:ab:cd:02"},
+				DiskFiles: []string{"/x", "/a"}, Files: []string{"/a", "/dev/z", "/x", "/y"},
+				MACs: []string{"52:54:00:ab:cd:01", "52:54:00:ab:cd:02"},
 			},
 		},
 		"of others": {

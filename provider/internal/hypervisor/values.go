@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -207,6 +208,8 @@ type Domain struct {
 	// Disks are the volumes that the domain has as disks by their pools and names, those of the
 	// running domain if it is active. Disks that are given by a path aren't among them.
 	Disks []VolumeRef
+	// DiskFiles are the paths of disks that are given by one, without what they are overlays of.
+	DiskFiles []string
 	// MACs are the MAC addresses of the domain's interfaces, in their order, in lower case with colons.
 	MACs []string
 	// Files are the paths of disks that are given by one, and of what disks are overlays of, as far as
@@ -217,6 +220,11 @@ type Domain struct {
 	// those of the running domain if it is active. Both ordered, each once.
 	PinnedCPUs  []int
 	HostDevices []string
+}
+
+// HasDisk says whether the domain has a volume as a disk. It doesn't if only a disk of it is an overlay of the volume.
+func (d Domain) HasDisk(volume Volume) bool {
+	return slices.Contains(d.Disks, volume.VolumeRef) || volume.Path != "" && slices.Contains(d.DiskFiles, volume.Path)
 }
 
 // Definition is a domain to be made.

@@ -52,6 +52,9 @@ func libvirtClusterValidator() validator[*infrav1.LibvirtCluster] {
 
 func clusterSpecErrors(spec *infrav1.LibvirtClusterSpec, path *field.Path) field.ErrorList {
 	errs := endpointErrors(spec.ControlPlaneEndpoint, path.Child("controlPlaneEndpoint"))
+	if balancer := spec.ControlPlaneLoadBalancer.HAProxy; balancer != nil {
+		errs = append(errs, imageErrors(&balancer.Image, path.Child("controlPlaneLoadBalancer", "haproxy", "image"))...)
+	}
 	return append(errs, selectorErrors(spec.HostSelector, path.Child("hostSelector"))...)
 }
 

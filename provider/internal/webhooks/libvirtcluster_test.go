@@ -43,6 +43,9 @@ func TestLibvirtCluster(t *testing.T) {
 		{name: "a name", change: host("api.example.com")},
 		{name: "a URL", change: host("https://api.example.com"), refused: "must be an IP address or a DNS name in lower case, without scheme and port"},
 		{name: "host:port", change: host("192.0.2.10:6443"), refused: "spec.controlPlaneEndpoint.host: Invalid value"},
+		{name: "a seed as the load balancer's image", change: func(c *infrav1.LibvirtCluster) {
+			c.Spec.ControlPlaneLoadBalancer.HAProxy = &infrav1.HAProxySpec{Image: infrav1.ImageSpec{Volume: "00000000-0000-4000-8000-000000000001-seed"}}
+		}, refused: "spec.controlPlaneLoadBalancer.haproxy.image.volume: Invalid value"},
 		{name: "a selector that can't be", change: func(c *infrav1.LibvirtCluster) {
 			c.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: "Near"}}}
 		}, refused: "spec.hostSelector.matchExpressions[0].operator"},

@@ -26,6 +26,10 @@ func TestLibvirtMachineCreate(t *testing.T) {
 		{name: "bound already, as clusterctl move makes it", change: func(m *infrav1.LibvirtMachine) {
 			m.Spec.ProviderID, m.Spec.HostName = someProviderID, "host-1"
 		}},
+		{name: "a seed as image", refused: "spec.image.volume: Invalid value: \"00000000-0000-4000-8000-000000000001-seed\": is a name that the provider gives to its own volumes",
+			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "00000000-0000-4000-8000-000000000001-seed" }},
+		{name: "an image of others' URL", refused: "spec.image.volume: Invalid value",
+			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "caplv-image-sha256-0.qcow2" }},
 		{name: "BIOS on amd64", change: func(m *infrav1.LibvirtMachine) { m.Spec.Firmware.Type = infrav1.FirmwareBIOS }},
 		{name: "BIOS on arm64", refused: "spec.firmware.type: Invalid value: \"BIOS\": only amd64 has BIOS: use UEFI for arm64",
 			change: func(m *infrav1.LibvirtMachine) {

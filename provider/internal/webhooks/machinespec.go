@@ -11,6 +11,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // machineSpecErrors lists what is wrong with the spec of a machine, wherever it stands.
@@ -29,8 +30,19 @@ func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field
 				fmt.Sprintf("must be a multiple of hugepages.pageSize, which is %s", spec.Hugepages.PageSize)))
 		}
 	}
+	errs = append(errs, imageErrors(&spec.Image, path.Child("image"))...)
 	errs = append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
 	return append(errs, networkErrors(spec, path.Child("interfaces"))...)
+}
+
+// imageErrors refuses the volumes that the provider makes on hosts: they are machines' disks and seeds, of whatever
+// namespace, and images that are asked for by their URL.
+func imageErrors(image *infrav1.ImageSpec, path *field.Path) field.ErrorList {
+	if !hypervisor.IsOwnName(image.Volume) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("volume"), image.Volume,
+		"is a name that the provider gives to its own volumes: name a volume that the hosts' administrator has made, or use url")}
 }
 
 func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field.ErrorList {

@@ -40,19 +40,39 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	return s.failed(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, err)
 }
 
-// findImageVolume finds an image that somebody has put into the host's pool.
+// findImageVolume finds an image that somebody has put into the host's pool. What machines have there, of whatever
+// namespace, is no image: its content would become the root disk of this one.
 func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (verdict, error) {
+	if hypervisor.IsOwnName(ref.Name) {
+		return s.noImageVolume(ref)
+	}
 	volume, err := s.connection.Volume(ctx, ref)
 	if errors.Is(err, hypervisor.ErrNotFound) {
-		s.lookAgain(imageDelay)
-		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason, "The host %s has no volume %s", s.host.Name, ref)
+		return s.noImageVolume(ref)
 	}
 	if err != nil {
 		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
 	}
+	if s.snapshot.Domains == nil {
+		s.lookAgain(conflictDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.HostUnreachableReason, "Which domains are on the host %s isn't known so far", s.host.Name)
+	}
+	for _, domain := range s.snapshot.Domains {
+		if domain.HasDisk(volume) {
+			return s.noImageVolume(ref)
+		}
+	}
 	s.image = images.Image{VolumeRef: ref, Path: volume.Path, Format: s.imageFormat(), CapacityBytes: volume.CapacityBytes}
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	return goOn, nil
+}
+
+// noImageVolume says that there is no such image, and not which of the reasons it is: others' volumes and domains
+// aren't for everybody to find out about.
+func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
+	s.lookAgain(imageDelay)
+	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,
+		"The host %s has no image %s: there is no such volume, or it is the disk of a domain or made by the provider", s.host.Name, ref)
 }
 
 func (s *scope) imageWish() images.Wish {

@@ -127,7 +127,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				w.others("b", "printer", "52:54:00:00:00:01", false)
 				w.mac = "52:54:00:00:00:01"
 			}, theirs: []string{"b: domain Running"}},
-		{name: "the image's volume", condition: infrav1.ImageReadyCondition, reason: infrav1.ImageVolumeNotFoundReason, message: "has no volume default/golden", stays: true,
+		{name: "the image's volume", condition: infrav1.ImageReadyCondition, reason: infrav1.ImageVolumeNotFoundReason, message: "has no image default/golden", stays: true,
 			spec: func(infra *infrav1.LibvirtMachine) {
 				infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}
 			},
