@@ -55,7 +55,7 @@ func (l *Ledger) taken(listed []Machine) []Machine {
 	machines := make([]Machine, 0, len(listed))
 	there := map[types.UID]bool{}
 	for _, machine := range listed {
-		if machine.Host == "" {
+		if machine.Host == "" || machine.Claimed && !l.placed.has(machine.UID) {
 			continue
 		}
 		there[machine.UID] = true

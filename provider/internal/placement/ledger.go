@@ -54,7 +54,8 @@ func (l *Ledger) Load(bound func() ([]Machine, error)) error {
 
 // See says how a machine is: new, or changed. Once it is bound to a host it takes its room there, and
 // its reservation is gone. One without a host changes nothing: its reservation stays, and a host that
-// was written isn't taken back.
+// was written isn't taken back. Nor does one that is only claimed, unless it was placed on that host: Place
+// it there, if it fits.
 func (l *Ledger) See(machine Machine) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -62,9 +63,10 @@ func (l *Ledger) See(machine Machine) {
 }
 
 func (l *Ledger) see(machine Machine) {
-	if machine.Host == "" {
+	if machine.Host == "" || machine.Claimed && l.placed.machines[machine.UID].Host != machine.Host {
 		return
 	}
+	machine.Claimed = false
 	delete(l.reserved, machine.UID)
 	if before, there := l.placed.machines[machine.UID]; !there || !before.equal(machine) {
 		l.set(machine)
@@ -90,6 +92,13 @@ func (l *Ledger) Release(machine types.UID) {
 		l.remove(machine)
 	}
 	delete(l.growing, machine)
+}
+
+// Counts says whether a machine takes room on a host, or has a reservation there.
+func (l *Ledger) Counts(machine types.UID) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.placed.has(machine)
 }
 
 // Reservations returns the machines that have a reservation, with their hosts, in no order.

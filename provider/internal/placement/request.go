@@ -19,6 +19,9 @@ type Machine struct {
 	Host string
 	// Domain is the UUID of the machine's domain. Placing doesn't look at it; a Ledger tells it.
 	Domain string
+	// Claimed says that nothing but its own spec shows that the machine was placed on its host: whoever may write
+	// it may have named the host. It takes nothing there as long as a Ledger hasn't placed it.
+	Claimed bool
 	// Cluster is the cluster that the machine belongs to.
 	Cluster types.NamespacedName
 	// Owner names what the machine has siblings by: its control plane, machine set or pool, in any

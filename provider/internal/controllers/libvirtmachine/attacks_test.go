@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -55,23 +60,104 @@ func TestVolumesOfOthersAreNoImages(t *testing.T) {
 	} {
 		for _, clone := range []infrav1.CloneMethod{infrav1.CloneOverlay, infrav1.CloneFull} {
 			t.Run(name+", "+string(clone), func(t *testing.T) {
-				image := func(infra *infrav1.LibvirtMachine) {
-					infra.Spec.Image = infrav1.ImageSpec{Volume: tc.volume, Format: infrav1.ImageFormatQCOW2}
-					infra.Spec.RootDisk.Clone = clone
+				image := func(volume string) func(*infrav1.LibvirtMachine) {
+					return func(infra *infrav1.LibvirtMachine) {
+						infra.Spec.Image = infrav1.ImageSpec{Volume: volume, Format: infrav1.ImageFormatQCOW2}
+						infra.Spec.RootDisk.Clone = clone
+					}
 				}
-				w := newWorld(t, image, "a")
+				w := newWorld(t, image(tc.volume), "a")
 				w.makeVolume("a", tc.volume)
+				w.makeVolume("a", "golden")
 				if tc.prepare != nil {
 					tc.prepare(w)
 				}
 				before := w.left()
 				m := w.newManager(0)
-				w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: lacks image volume " + tc.volume))
-				change(w, &infrav1.LibvirtMachine{}, key.Name, bindTo("a"))
+				lacks := "a: lacks image volume " + tc.volume
+				w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring(lacks))
+
+				// What is no image may have become so since the machine was placed.
+				change(w, &infrav1.LibvirtMachine{}, key.Name, image("golden"))
+				w.until(m, func() bool { return w.infra().Spec.HostName != "" })
+				change(w, &infrav1.LibvirtMachine{}, key.Name, image(tc.volume))
 				w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason)).To(Equal(
 					"The host a has no image default/" + tc.volume + ": there is no such volume, or it is the disk of a domain or made by the provider"))
 				w.Expect(w.left()).To(Equal(before))
 			})
 		}
 	}
+}
+
+// TestHostNamedByHandIsPlacedToo: whoever names the host gets there what placement would give, and takes nothing from
+// others while it isn't.
+func TestHostNamedByHandIsPlacedToo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec    func(*infrav1.LibvirtMachineSpec)
+		prepare func(*world)
+		why     string
+	}{
+		"more than the host has": {spec: func(s *infrav1.LibvirtMachineSpec) { s.CPUs, s.Memory = 512, resource.MustParse("16Ti") },
+			why: "a: no room (CPUs: 512 needed, 16 free, memory: 16Ti needed, 56Gi free)"},
+		"maintenance": {why: "a: in maintenance", prepare: func(w *world) {
+			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
+		}},
+		"hostSelector": {why: "a: the cluster's hostSelector doesn't select it", prepare: func(w *world) {
+			change(w, &infrav1.LibvirtCluster{}, "blue", func(c *infrav1.LibvirtCluster) {
+				c.Spec.HostSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"for": "blue"}}
+			})
+		}},
+		"another failure domain": {why: "a: in failure domain rack-a, not rack-b", prepare: func(w *world) {
+			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-b" })
+		}},
+		"a status that says that it was bound": {spec: func(s *infrav1.LibvirtMachineSpec) { s.CPUs = 512 }, why: "a: no room", prepare: func(w *world) {
+			change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+				infra.Status.FailureDomain = "rack-a"
+				conditions.Set(infra, metav1.Condition{Type: infrav1.HostBoundCondition, Status: metav1.ConditionTrue, Reason: infrav1.HostBoundReason})
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+				bindTo("a")(infra)
+				if tc.spec != nil {
+					tc.spec(&infra.Spec)
+				}
+			}, "a")
+			if tc.prepare != nil {
+				tc.prepare(w)
+			}
+			m := w.newManager(0)
+			w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring(tc.why))
+			w.Expect(w.left()).To(BeEmpty())
+			w.Expect(m.Ledger.Domains("a")).To(BeEmpty(), "it takes no room from others")
+			w.delete()
+			w.until(m, w.isGone)
+		})
+	}
+}
+
+// TestHostNamedByHandMayFit: then it is as if it had been placed there.
+func TestHostNamedByHandMayFit(t *testing.T) {
+	w := newWorld(t, bindTo("a"), "a", "b")
+	m := w.until(w.newManager(0), w.isProvisioned)
+	w.Expect(w.left()).To(ContainElement("a: domain Running"))
+	w.Expect(m.Ledger.Domains("a")).To(HaveKey(uuidOfOthers))
+}
+
+// TestMovedMachinesKeepTheirHost, whatever has become of the host since: they are not placed once more.
+func TestMovedMachinesKeepTheirHost(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.until(w.newManager(0), w.isProvisioned)
+	change(w, &clusterv1.Machine{}, key.Name, func(machine *clusterv1.Machine) { machine.Spec.ProviderID = w.infra().Spec.ProviderID })
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+		infra.Status = infrav1.LibvirtMachineStatus{}
+		infra.UID = "after-the-move"
+	})
+	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
+	m := w.newManager(0)
+	w.until(m, w.isProvisioned)
+	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
+	w.Expect(m.told.all(t.Context(), m.Reconciler)).To(Succeed())
+	w.Expect(m.Ledger.Domains("a")).To(HaveKey(w.uuid()), "its domain shows that it is there")
 }

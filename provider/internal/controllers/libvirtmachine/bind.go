@@ -38,8 +38,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	host, taken, err := s.place(ctx, request, hosts, snapshots)
 	if taken != "" {
-		s.lookAgain(noFitDelay)
-		return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", taken)
+		return s.macTaken(taken)
 	}
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // answer is how a server answers a request for the image.
@@ -129,6 +130,7 @@ func TestImageTroubles(t *testing.T) {
 			})
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = server.URL + "/image?token=" + secret }, "a")
 			w.images = images.Options{IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
+			w.ledger = &placement.Ledger{} // a machine that isn't placed on a full host says so, and nothing of its image
 			w.killNext = func() int {
 				if random.IntN(2) == 0 {
 					return 1 + random.IntN(12)

@@ -125,12 +125,12 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 // startUpdate looks whether the host has room for what the spec asks for more, and writes that the
 // update begins, before anything is changed.
 func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
-	machines, err := s.allMachines(ctx) // after the snapshot: no domain of ours is then taken for somebody else's
-	if err != nil {
+	if err := s.told.all(ctx, s.Reconciler); err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}
-	host := fleet.PlacementHost(s.host, s.snapshot, fleet.BoundTo(s.host.Name, machines))
-	err = s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	s.told.again(s.Reconciler) // after the snapshot: no domain of ours is then taken for somebody else's
+	host := fleet.PlacementHost(s.host, s.snapshot, s.Ledger.Domains(s.host.Name))
+	err := s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		s.lookAgain(noFitDelay)

@@ -29,6 +29,7 @@ var phases = []phase{
 	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
 	{when: (*scope).isUnbound, do: (*scope).bind},
 	{when: (*scope).isUnproven, do: (*scope).checkAllowed},
+	{when: (*scope).isClaim, do: (*scope).checkClaim},
 	{do: (*scope).reachHost},
 	{do: (*scope).lookAtInstance},
 	{when: (*scope).isCreating, do: (*scope).checkForCertain},

@@ -46,6 +46,7 @@ func (r *Reconciler) bound(ctx context.Context, take func(*infrav1.LibvirtMachin
 		if machines[i].Spec.HostName != "" {
 			machine := placed(&machines[i])
 			machine.Needs = take(&machines[i], r.Hosts)
+			machine.Claimed = !isProven(&machines[i], r.Hosts)
 			bound = append(bound, machine)
 		}
 	}
@@ -58,6 +59,8 @@ type told struct {
 	lock sync.Mutex
 	// changing are machines that take what depends on what was last seen of them on their hosts.
 	changing map[types.UID]*infrav1.LibvirtMachine
+	// claimed are machines that the ledger doesn't count, because only their spec says that they are on a host.
+	claimed map[types.UID]*infrav1.LibvirtMachine
 }
 
 // all tells of all machines that are bound, once. All of them are in the cache when reconciles begin; what
@@ -72,18 +75,43 @@ func (t *told) all(ctx context.Context, r *Reconciler) error {
 		}
 		for i := range machines {
 			t.note(machines[i].DeepCopy())
+			if machines[i].Spec.HostName != "" {
+				t.claim(machines[i].DeepCopy()) // until it is looked at again
+			}
 		}
 		return r.bound(ctx, willTake)
 	})
 }
 
-// again tells of the machines that are changing, as they are seen now.
+// again tells of the machines that are changing, as they are seen now, and of those of which hosts that have
+// been seen meanwhile show that they are there.
 func (t *told) again(r *Reconciler) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	for _, infra := range t.changing {
-		r.Ledger.See(taking(infra, r.Hosts))
+		t.tell(r, infra)
 	}
+	for _, infra := range t.claimed {
+		t.tell(r, infra)
+	}
+}
+
+// tell tells the ledger of a machine as it is seen now. The lock is held.
+func (t *told) tell(r *Reconciler, infra *infrav1.LibvirtMachine) {
+	r.Ledger.See(taking(infra, r.Hosts))
+	if r.Ledger.Counts(infra.UID) {
+		delete(t.claimed, infra.UID)
+		return
+	}
+	t.claim(infra)
+}
+
+// claim remembers a machine that the ledger doesn't count. The lock is held.
+func (t *told) claim(infra *infrav1.LibvirtMachine) {
+	if t.claimed == nil {
+		t.claimed = map[types.UID]*infrav1.LibvirtMachine{}
+	}
+	t.claimed[infra.UID] = infra
 }
 
 func (t *told) see(r *Reconciler, object client.Object) {
@@ -94,13 +122,14 @@ func (t *told) see(r *Reconciler, object client.Object) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.note(infra)
-	r.Ledger.See(taking(infra, r.Hosts))
+	t.tell(r, infra)
 }
 
 func (t *told) gone(r *Reconciler, machine types.UID) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	delete(t.changing, machine)
+	delete(t.claimed, machine)
 	r.Ledger.Gone(machine)
 }
 
@@ -120,7 +149,17 @@ func (t *told) note(infra *infrav1.LibvirtMachine) {
 func taking(infra *infrav1.LibvirtMachine, hosts Hosts) placement.Machine {
 	machine := placed(infra)
 	machine.Needs = willTake(infra, hosts)
+	machine.Claimed = !isProven(infra, hosts)
 	return machine
+}
+
+// isProven says whether the host that a machine names was seen to have a domain of the machine's. Its spec and its
+// status prove nothing: both can be written by whoever may do everything in the machine's namespace.
+func isProven(infra *infrav1.LibvirtMachine, hosts Hosts) bool {
+	snapshot, _ := hosts.Snapshot(infra.Spec.HostName)
+	s := scope{infra: infra, uuid: strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)}
+	domain, there := snapshot.Domains[s.uuid]
+	return there && !s.isTheirs(domain)
 }
 
 // keepLedger tells the ledger what happens to machines. It brings none of them here.

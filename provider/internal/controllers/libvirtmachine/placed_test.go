@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -27,7 +28,9 @@ func machineOn(host, uid, domain string) *infrav1.LibvirtMachine {
 // TestLedgerIsKept: what happens to machines is told, in whichever way it is seen.
 func TestLedgerIsKept(t *testing.T) {
 	g := NewWithT(t)
-	r := &Reconciler{Ledger: &placement.Ledger{}}
+	owner := &hypervisor.Owner{Cluster: "blue", Namespace: key.Namespace, Name: "m"}
+	seen := snapshots{"a": {Domains: map[string]hypervisor.Domain{"x": {Owner: owner}, "y": {Owner: owner}}}}
+	r := &Reconciler{Ledger: &placement.Ledger{}, Hosts: seen}
 	told := r.keepLedger()
 	update := func(before, after client.Object) {
 		told.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
@@ -45,7 +48,40 @@ func TestLedgerIsKept(t *testing.T) {
 	g.Expect(domains()).To(BeEmpty())
 	told.Create(t.Context(), event.CreateEvent{Object: bound}, nil)
 	g.Expect(domains()).To(HaveKey("x"))
+
+	for uid, theirs := range map[string]hypervisor.Domain{"3": {Owner: &hypervisor.Owner{Namespace: "others", Name: "m"}}, "4": {Name: "m"}} {
+		seen["a"].Domains[uuidOfOthers] = theirs
+		claimed := machineOn("a", uid, uuidOfOthers)
+		told.Create(t.Context(), event.CreateEvent{Object: claimed}, nil)
+		r.told.again(r)
+		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers), "the domain isn't the machine's")
+		seen["a"].Domains[uuidOfOthers] = hypervisor.Domain{Owner: owner}
+		r.told.again(r)
+		g.Expect(domains()).To(HaveKey(uuidOfOthers), "its domain has been seen")
+		told.Delete(t.Context(), event.DeleteEvent{Object: claimed}, nil)
+		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers))
+		g.Expect(r.told.claimed).To(BeEmpty())
+	}
 }
+
+// snapshots are what was seen of hosts, by name, and no way to them.
+type snapshots map[string]fleet.Snapshot
+
+var _ Hosts = snapshots{}
+
+// Snapshot implements Hosts.
+func (s snapshots) Snapshot(host string) (fleet.Snapshot, bool) {
+	snapshot, known := s[host]
+	return snapshot, known
+}
+
+// Hypervisor implements Hosts.
+func (s snapshots) Hypervisor(string) (hypervisor.Hypervisor, error) {
+	return nil, hypervisor.ErrUnreachable
+}
+
+// Refresh implements Hosts.
+func (s snapshots) Refresh(context.Context, string, string) error { return nil }
 
 // TestPlaces: what is remembered of a host is what would be made anew, whatever has changed.
 func TestPlaces(t *testing.T) {

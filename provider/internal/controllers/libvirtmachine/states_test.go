@@ -20,6 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // change changes an object of the world.
@@ -132,6 +133,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}
 			},
 			before: func(w *world) { // so that it is bound, and then somebody deletes the volume
+				w.ledger = &placement.Ledger{}
 				w.golden()
 				m := w.newManager(0)
 				w.until(m, func() bool { return w.infra().Spec.HostName != "" })
@@ -461,8 +463,10 @@ func TestDomainsOfOthers(t *testing.T) {
 	copied := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", UID: "uid-3", Labels: original.Labels,
 		OwnerReferences: original.OwnerReferences, Finalizers: original.Finalizers}, Spec: original.Spec}
 	w.Expect(w.api.Create(t.Context(), copied)).To(Succeed())
+	cluster := &clusterv1.Cluster{}
+	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "blue"}, cluster)).To(Succeed())
 	reconcile := func() {
-		s := &scope{Reconciler: m.Reconciler, infra: copied, machine: &clusterv1.Machine{}, cluster: &clusterv1.Cluster{}}
+		s := &scope{Reconciler: m.Reconciler, infra: copied, machine: &clusterv1.Machine{}, cluster: cluster}
 		_, err := m.Reconciler.reconcile(t.Context(), s)
 		w.Expect(err).ToNot(HaveOccurred())
 	}
@@ -586,7 +590,8 @@ func TestMachinesSpread(t *testing.T) {
 	w.hosts["c"].SetReachable(false)
 	m := w.newManager(0)
 	w.Expect(w.api.Create(t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "sibling", UID: "uid-4",
-		Labels: w.infra().Labels}, Spec: infrav1.LibvirtMachineSpec{HostName: "a"}})).To(Succeed())
+		Labels: w.infra().Labels}, Spec: infrav1.LibvirtMachineSpec{HostName: "a", ProviderID: infrav1.ProviderIDPrefix + uuidOfOthers}})).To(Succeed())
+	w.domainOf("a", uuidOfOthers, hypervisor.Owner{Cluster: "blue", Namespace: key.Namespace, Name: "sibling"})
 	w.until(m, w.isProvisioned)
 	w.Expect(w.infra().Spec.HostName).To(Equal("b"))
 }

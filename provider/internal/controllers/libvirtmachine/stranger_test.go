@@ -51,6 +51,18 @@ func (w *world) volume(host, uuid string) {
 	})
 }
 
+// domainOf defines a domain that says whose it is.
+func (w *world) domainOf(host, uuid string, owner hypervisor.Owner) {
+	w.t.Helper()
+	metadata, err := owner.Metadata()
+	w.Expect(err).ToNot(HaveOccurred())
+	name := owner.Namespace + "." + owner.Name
+	w.onHost(host, func(connection hypervisor.Hypervisor) error {
+		return connection.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: uuid, Name: name,
+			XML: "<domain><name>" + name + "</name><uuid>" + uuid + "</uuid><memory>1</memory><metadata>" + metadata + "</metadata></domain>"})
+	})
+}
+
 // TestDeletingWhatWasNamedByHand: nothing of others is deleted, and nothing of what the host answers is shown.
 func TestDeletingWhatWasNamedByHand(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -62,12 +74,7 @@ func TestDeletingWhatWasNamedByHand(t *testing.T) {
 			left: []string{"hidden-host: volume uuid-root"}},
 		"a domain of another namespace": {left: []string{"hidden-host: domain ShutOff", "hidden-host: volume uuid-root"}, prepare: func(w *world) {
 			w.volume("hidden-host", uuidOfOthers)
-			metadata, err := hypervisor.Owner{Cluster: "green", Namespace: "secret-team", Name: "secret-machine"}.Metadata()
-			w.Expect(err).ToNot(HaveOccurred())
-			w.onHost("hidden-host", func(connection hypervisor.Hypervisor) error {
-				return connection.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: uuidOfOthers, Name: "secret-team.secret-machine",
-					XML: "<domain><name>secret-team.secret-machine</name><uuid>" + uuidOfOthers + "</uuid><memory>1</memory><metadata>" + metadata + "</metadata></domain>"})
-			})
+			w.domainOf("hidden-host", uuidOfOthers, hypervisor.Owner{Cluster: "green", Namespace: "secret-team", Name: "secret-machine"})
 		}},
 		"a domain with our name and no owner": {left: []string{"hidden-host: domain ShutOff", "hidden-host: volume uuid-root"}, prepare: func(w *world) {
 			w.volume("hidden-host", uuidOfOthers)

@@ -98,6 +98,12 @@ func (s *scope) takenOn(host string, allowed bool, domains map[string]hypervisor
 	return ""
 }
 
+// macTaken says that the machine asks for a MAC address that is taken.
+func (s *scope) macTaken(taken string) (verdict, error) {
+	s.lookAgain(noFitDelay)
+	return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", taken)
+}
+
 // nameTaken says that another domain has the name of the machine's.
 func (s *scope) nameTaken() (verdict, error) {
 	s.lookAgain(noFitDelay)

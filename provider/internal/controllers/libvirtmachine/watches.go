@@ -135,8 +135,11 @@ func (r *Reconciler) hostIsBackOrLost(ctx context.Context, e event.GenericEvent,
 	inAMoment(r.unboundMachines).Generic(ctx, e, queue)
 }
 
+// unboundMachines are those without a host, and those that don't fit on the host that they name.
 func (r *Reconciler) unboundMachines(ctx context.Context, object client.Object) []ctrl.Request {
-	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.HostName == "" }, client.InNamespace(object.GetNamespace()))
+	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool {
+		return infra.Spec.HostName == "" || conditions.IsFalse(infra, infrav1.HostBoundCondition)
+	}, client.InNamespace(object.GetNamespace()))
 }
 
 func (r *Reconciler) machinesOfHost(ctx context.Context, host client.Object) []ctrl.Request {

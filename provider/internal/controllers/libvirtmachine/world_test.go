@@ -99,7 +99,9 @@ type world struct {
 	inPlace bool
 	// patience is for how long machines wait for new hosts, in all processes.
 	patience time.Duration
-	ipam     ipam
+	// ledger, if set, is that of all processes: what one has placed the next doesn't place once more.
+	ledger *placement.Ledger
+	ipam   ipam
 }
 
 type log struct {
@@ -209,7 +211,7 @@ func (w *world) newManager(killAt int) *manager {
 	c := interceptor.NewClient(between, p.intercept())
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		cmp.Or(w.images, images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}))
-	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: &placement.Ledger{}, recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
+	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: cmp.Or(w.ledger, &placement.Ledger{}), recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
