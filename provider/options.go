@@ -121,6 +121,11 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 		"Number of images that are brought to a host at once.")
 	flags.IntVar(&o.images.InAll, "image-transfers", 8,
 		"Number of images that are brought to hosts at once, to all of them together.")
+	flags.StringSliceVar(&o.images.Sources.Allowed, "image-hosts-allowed", nil,
+		"Names (*.example.com for all below), IP addresses and networks that images may be downloaded from. When empty everything but --image-hosts-denied. "+
+			"Loopback, link-local and multicast addresses and the manager's own are refused in any case, unless such a network or address is in the list.")
+	flags.StringSliceVar(&o.images.Sources.Denied, "image-hosts-denied", nil,
+		"Names, IP addresses and networks that images may not be downloaded from, also if --image-hosts-allowed has them: those of the management cluster's services, for example.")
 
 	flags.BoolVar(&o.orphans.Collect, "collect-orphans", false,
 		"Delete domains and volumes on hosts that were made for LibvirtMachines which don't exist. They are only reported otherwise.")
@@ -179,6 +184,9 @@ func (o *options) validate() error {
 	}
 	if o.orphans.Collect && (o.namespace != "" || o.watchFilter != "") {
 		errs = append(errs, errors.New("--collect-orphans: a manager with --namespace or --watch-filter isn't the only one, and must not delete what it doesn't know: leave it out"))
+	}
+	if err := o.images.Sources.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--image-hosts-allowed and --image-hosts-denied: %w", err))
 	}
 	if o.images.Retention < 0 {
 		errs = append(errs, fmt.Errorf("--image-retention=%s: must not be negative", o.images.Retention))

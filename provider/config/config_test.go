@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -219,4 +220,35 @@ func TestExtensionConfig(t *testing.T) {
 	for _, object := range objects {
 		g.Expect(object.GetKind()).ToNot(Equal("ExtensionConfig"), "Cluster API refuses it unless its feature gate RuntimeSDK is on")
 	}
+}
+
+// TestNetworkPolicy: it is about the manager's pod, lets in what that serves, and not out to clouds' metadata.
+func TestNetworkPolicy(t *testing.T) {
+	g := NewWithT(t)
+	objects := build(t)
+	policy := one[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
+	pod := one[appsv1.Deployment](t, objects, "Deployment").Spec.Template
+	g.Expect(policy.Spec.PodSelector.MatchLabels).To(Equal(pod.Labels))
+	g.Expect(policy.Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
+	var served, let []string
+	for _, port := range pod.Spec.Containers[0].Ports {
+		served = append(served, port.Name)
+	}
+	for _, port := range policy.Spec.Ingress[0].Ports {
+		let = append(let, port.Port.String())
+	}
+	g.Expect(let).To(ConsistOf(served))
+	var except []string
+	for _, rule := range policy.Spec.Egress {
+		for _, peer := range rule.To {
+			if peer.IPBlock != nil {
+				except = append(except, peer.IPBlock.Except...)
+			}
+		}
+		for _, port := range rule.Ports {
+			g.Expect(port.Port.IntValue()).ToNot(Equal(80), "that of metadata services")
+		}
+		g.Expect(len(rule.To)+len(rule.Ports)).ToNot(BeZero(), "it lets everything out")
+	}
+	g.Expect(except).To(ConsistOf("169.254.169.254/32", "fd00:ec2::254/128"))
 }

@@ -127,11 +127,9 @@ const (
 	// ImageTransferringReason: the image is being downloaded to the host.
 	ImageTransferringReason = "ImageTransferring"
 
-	// ImageTransferFailedReason: the download failed and will be tried again.
+	// ImageTransferFailedReason: the download failed and will be tried again, or what was served isn't an image with the
+	// checksum. What the server did is in the manager's log only: a machine's URL may lead to where its user may not.
 	ImageTransferFailedReason = "ImageTransferFailed"
-
-	// ImageChecksumMismatchReason: what the URL serves doesn't have the checksum.
-	ImageChecksumMismatchReason = "ImageChecksumMismatch"
 
 	// ImageVolumeNotFoundReason: the pool has no volume of that name.
 	ImageVolumeNotFoundReason = "ImageVolumeNotFound"

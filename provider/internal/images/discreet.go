@@ -26,11 +26,24 @@ func refused(format string, values ...any) error {
 }
 
 // discreet is a transport that refuses redirects which can't be followed before http.Client does, which says
-// all of where they lead to.
-type discreet struct{ *http.Transport }
+// all of where they lead to. It also refuses what images may not come from.
+type discreet struct {
+	*http.Transport
+	sources Sources
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t discreet) RoundTrip(request *http.Request) (*http.Response, error) {
+	proxy, err := t.Proxy(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.sources.checkRequest(request, proxy != nil); err != nil {
+		return nil, err
+	}
+	if proxy != nil {
+		request = request.WithContext(context.WithValue(request.Context(), proxiedKey{}, true))
+	}
 	response, err := t.Transport.RoundTrip(request)
 	if err != nil {
 		return nil, err

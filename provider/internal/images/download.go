@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -27,12 +26,12 @@ const (
 // newClient returns the client that images are downloaded with. It goes through the proxies that the
 // environment names, unpacks nothing on the way, and has no limit for the whole: images are as large
 // as they are. What must not last is silence (see download.Read).
-func newClient() *http.Client {
+func newClient(sources Sources) *http.Client {
 	return &http.Client{
-		Transport: discreet{&http.Transport{
+		Transport: discreet{sources: sources, Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			OnProxyConnectResponse: checkProxy,
-			DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+			DialContext:            sources.dial,
 			TLSHandshakeTimeout:    connectTimeout,
 			ResponseHeaderTimeout:  connectTimeout,
 			MaxResponseHeaderBytes: 1 << 20,
@@ -155,7 +154,7 @@ func (d *download) Read(out []byte) (int, error) {
 	_, _ = d.hash.Write(out[:n]) // a hash returns no error
 	d.done.Add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = d.plain(discreetly(err))
+		err = &sourceError{d.plain(discreetly(err))}
 	}
 	return n, err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // ErrChecksumMismatch means that what the URL serves doesn't have the checksum.
@@ -24,12 +26,16 @@ type Transferring struct {
 	DoneBytes, TotalBytes int64
 }
 
+// shownBytes is how much is on the host before it is said how far a transfer is: what isn't an image is smaller, and
+// its size isn't for whoever asked for it.
+const shownBytes = 16 << 20
+
 // Error says how far the transfer is.
 func (t *Transferring) Error() string {
 	switch {
 	case t.Queued:
 		return fmt.Sprintf("the download of %s waits for others to end", t.URL)
-	case t.TotalBytes == 0:
+	case t.DoneBytes < shownBytes || t.TotalBytes == 0:
 		return fmt.Sprintf("downloading %s", t.URL)
 	}
 	return fmt.Sprintf("downloading %s: %s of %s (%d %%)", t.URL, quantity(t.DoneBytes), quantity(t.TotalBytes), t.DoneBytes*100/t.TotalBytes)
@@ -48,11 +54,31 @@ type Failed struct {
 	Err error
 }
 
-// Error says why the last attempt failed. It doesn't say when or how often: the text is the same as
-// long as the reason is, so that a condition which has it isn't written for nothing.
+// Error says why the last attempt failed, as far as it is for everybody. Whoever chooses a URL doesn't hear what is
+// behind it, as the manager's network isn't theirs: neither what was served nor how a server failed. It doesn't say when
+// or how often either: the text is the same as long as the reason is, so that a condition which has it isn't written
+// for nothing.
 func (f *Failed) Error() string {
-	return fmt.Sprintf("downloading %s failed and will be tried again: %v", f.URL, f.Err)
+	why := "the server can't be reached, or what it serves isn't an image that has the checksum and can be used. The manager's log says more"
+	var ofHost *hypervisor.Error
+	var ofSource *sourceError
+	switch {
+	case errors.Is(f.Err, errNotAllowed):
+		why = errNotAllowed.Error()
+	case errors.As(f.Err, &ofHost) && !errors.As(f.Err, &ofSource):
+		why = f.Err.Error()
+	}
+	return fmt.Sprintf("downloading %s failed and will be tried again: %s", f.URL, why)
 }
+
+// sourceError is why what is downloaded can't be read on, in the error of an upload.
+type sourceError struct{ err error }
+
+// Error implements error.
+func (e *sourceError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *sourceError) Unwrap() error { return e.err }
 
 // Unwrap returns why the last attempt failed.
 func (f *Failed) Unwrap() error { return f.Err }

@@ -112,6 +112,9 @@ type fixture struct {
 func newFixture(t *testing.T, fakes *hosts, options Options) *fixture {
 	t.Helper()
 	options.FirstRetry, options.LastRetry = time.Millisecond, 4*time.Millisecond
+	if options.Sources.Allowed == nil {
+		options.Sources.Allowed = []string{"127.0.0.0/8", "*.invalid"} // where tests serve, and what proxies are asked for
+	}
 	f := &fixture{WithT: NewWithT(t), t: t, fakes: fakes,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	f.Store = New(fakes.hypervisor, func(string) []string { return []string{"default", "fast"} }, options)
@@ -161,8 +164,16 @@ func (f *fixture) failure(wish Wish, who types.NamespacedName) error {
 		f.Expect(err).To(HaveOccurred())
 		return errors.As(err, &failed)
 	}).WithTimeout(patience).Should(BeTrue())
-	return failed
+	var ofHost *hypervisor.Error
+	var ofSource *sourceError
+	if !errors.Is(failed.Err, errNotAllowed) && (!errors.As(failed.Err, &ofHost) || errors.As(failed.Err, &ofSource)) {
+		f.Expect(failed).To(MatchError("downloading "+failed.URL+" failed and will be tried again: "+toldOfServers), "whoever chose the URL isn't told")
+	}
+	return fmt.Errorf("downloading %s: %w", failed.URL, failed.Err)
 }
+
+// toldOfServers is all that those who choose URLs are told of what went wrong with servers.
+const toldOfServers = "the server can't be reached, or what it serves isn't an image that has the checksum and can be used. The manager's log says more"
 
 func (f *fixture) next() reconcile.Request {
 	f.t.Helper()

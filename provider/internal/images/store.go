@@ -24,6 +24,8 @@ type Options struct {
 	PerHost, InAll int
 	// MaxBytes is how large an image may be. Defaults to 1 TiB.
 	MaxBytes int64
+	// Sources say where images may come from.
+	Sources Sources
 	// IdleTimeout is how long a server may be silent. Defaults to a minute.
 	IdleTimeout time.Duration
 	// FirstRetry and LastRetry are how long the first and the last of several retries wait; each
@@ -89,7 +91,7 @@ type Store struct {
 func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host string) []string, options Options) *Store {
 	options = options.withDefaults()
 	s := &Store{
-		hosts: hosts, pools: pools, options: options, client: newClient(), now: time.Now,
+		hosts: hosts, pools: pools, options: options, client: newClient(options.Sources), now: time.Now,
 		inAll: make(chan struct{}, options.InAll),
 		tasks: map[key]*task{}, perHost: map[string]*slots{}, observed: map[string]observation{},
 	}

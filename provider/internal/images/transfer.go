@@ -96,7 +96,7 @@ func checkRoom(ctx context.Context, host volumes, name string, size int64) error
 	}
 	if pool.AvailableBytes < size {
 		return &hypervisor.Error{Operation: "storing the image in pool", Object: name, Reason: hypervisor.ErrNoSpace,
-			Cause: fmt.Errorf("it has %s, and %s are free", quantity(size), quantity(pool.AvailableBytes))}
+			Cause: fmt.Errorf("the image is larger than the %s that are free", quantity(pool.AvailableBytes))}
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ var (
 func TestMain(m *testing.M) {
 	transport := func(next http.RoundTripper) http.RoundTripper { return late.Wrap(api.wrap(next)) }
 	world.Configure(world.Settings{Transport: transport, ClusterAPITransport: lateForClusterAPI.Wrap, Images: images.Options{
+		Sources:     images.Sources{Allowed: []string{"127.0.0.0/8"}},
 		IdleTimeout: 5 * time.Second, FirstRetry: 200 * time.Millisecond, LastRetry: 5 * time.Second},
 		CountInterval: time.Second})
 	os.Exit(world.Main(m))

@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,6 +13,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
 // The tests in this file are what somebody tries who may do everything in their own namespace, against those who
@@ -160,4 +162,33 @@ func TestMovedMachinesKeepTheirHost(t *testing.T) {
 	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
 	w.Expect(m.told.all(t.Context(), m.Reconciler)).To(Succeed())
 	w.Expect(m.Ledger.Domains("a")).To(HaveKey(w.uuid()), "its domain shows that it is there")
+}
+
+// TestTheManagersNetworkIsntRead: by a URL nobody gets what only the manager reaches, nor hears what there is.
+func TestTheManagersNetworkIsntRead(t *testing.T) {
+	said := map[string]bool{}
+	for _, url := range []string{imageServer().URL + "/healthz", "http://127.0.0.1:1/nobody-listens", "http://169.254.169.254/latest/meta-data"} {
+		w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = url }, "a")
+		w.images = &images.Options{}
+		message := w.message(w.newManager(0), infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason)
+		said[strings.ReplaceAll(message, url, "URL")] = true
+		w.Expect(w.left()).To(BeEmpty())
+	}
+	NewWithT(t).Expect(said).To(Equal(map[string]bool{"downloading URL failed and will be tried again: images may not come from there: ask those who run the provider": true}))
+}
+
+// TestWhatServersServeIsntTold: a server that is allowed may know what its users may not. Whatever is wrong with what
+// it serves, or with the server, the same is said.
+func TestWhatServersServeIsntTold(t *testing.T) {
+	said := map[string]bool{}
+	for _, change := range []func(*infrav1.ImageSpec){
+		func(image *infrav1.ImageSpec) { image.Checksum = checksum([]byte("another")) },
+		func(image *infrav1.ImageSpec) { image.Format = infrav1.ImageFormatRaw },
+		func(image *infrav1.ImageSpec) { image.URL = "http://127.0.0.1:1/image" },
+	} {
+		w := newWorld(t, func(infra *infrav1.LibvirtMachine) { change(&infra.Spec.Image) }, "a")
+		message := w.message(w.newManager(0), infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason)
+		said[strings.ReplaceAll(message, w.infra().Spec.Image.URL, "URL")] = true
+	}
+	NewWithT(t).Expect(said).To(HaveLen(1))
 }

@@ -199,7 +199,7 @@ func newOfDaemon(t *testing.T, daemon *mortal, life int, url, sum string) *ofDae
 	sessions.Ensure("a", fleet.Target{URI: daemon.URI(), Pools: []string{"default"}})
 	seen := daemonHosts{Fleet: sessions, process: o.process}
 	o.Hosts = seen
-	o.Images = images.New(seen.Hypervisor, sessions.Pools, images.Options{FirstRetry: 20 * time.Millisecond, LastRetry: 200 * time.Millisecond, CleanUpTimeout: time.Second})
+	o.Images = images.New(seen.Hypervisor, sessions.Pools, images.Options{Sources: ofTests, FirstRetry: 20 * time.Millisecond, LastRetry: 200 * time.Millisecond, CleanUpTimeout: time.Second})
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { _ = sessions.Start(ctx) })

@@ -30,9 +30,6 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 		s.transferring = true
 		s.lookAgain(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "%s", err.Error())
-	case errors.Is(err, images.ErrChecksumMismatch):
-		s.lookAgain(imageDelay)
-		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageChecksumMismatchReason, "%s", err.Error())
 	case errors.As(err, &failed):
 		s.lookAgain(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, "%s", err.Error())

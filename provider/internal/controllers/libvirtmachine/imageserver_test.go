@@ -47,6 +47,9 @@ func half(w http.ResponseWriter) {
 	w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
 }
 
+// toldOfServers is all that machines say of what servers do: their users may not be who may see it.
+const toldOfServers = "failed and will be tried again: the server can't be reached, or what it serves isn't an image"
+
 // imageTroubles are what goes wrong when an image is brought to a host, and what the machine then says.
 var imageTroubles = []struct {
 	name            string
@@ -54,39 +57,39 @@ var imageTroubles = []struct {
 	onHost          func(*fake.Host) (mend func())
 	reason, message string
 }{
-	{name: "silent in the middle", reason: infrav1.ImageTransferFailedReason, message: "the server was silent for 100ms",
+	{name: "silent in the middle", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, request *http.Request) { half(w); <-request.Context().Done() }},
-	{name: "cut off in the middle", reason: infrav1.ImageTransferFailedReason, message: "unexpected EOF",
+	{name: "cut off in the middle", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) { half(w); panic(http.ErrAbortHandler) }},
-	{name: "cut off before it answers", reason: infrav1.ImageTransferFailedReason, message: "EOF",
+	{name: "cut off before it answers", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-	{name: "another content of the same length", reason: infrav1.ImageChecksumMismatchReason, message: "it doesn't have the checksum: what is served has ",
+	{name: "another content of the same length", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			content := bytes.Clone(imageContent)
 			content[len(content)-1]++
 			sized(w, int64(len(content)))
 			_, _ = w.Write(content)
 		}},
-	{name: "too long", reason: infrav1.ImageChecksumMismatchReason, message: "it doesn't have the checksum",
+	{name: "too long", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			sized(w, int64(len(imageContent)+4))
 			_, _ = w.Write(append(bytes.Clone(imageContent), "more"...))
 		}},
-	{name: "too short", reason: infrav1.ImageChecksumMismatchReason, message: "it doesn't have the checksum",
+	{name: "too short", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			sized(w, int64(len(imageContent)-4))
 			_, _ = w.Write(imageContent[:len(imageContent)-4])
 		}},
-	{name: "longer than anything", reason: infrav1.ImageTransferFailedReason, message: "it has 2Ti, and at most 1Ti are allowed",
+	{name: "longer than anything", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) { sized(w, 2<<40); _, _ = w.Write(imageContent) }},
-	{name: "of no known length", reason: infrav1.ImageTransferFailedReason, message: "the server doesn't say how large it is",
+	{name: "of no known length", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
 			_, _ = w.Write(imageContent)
 		}},
-	{name: "not found", reason: infrav1.ImageTransferFailedReason, message: "the server answers 404 Not Found", answer: fails(http.StatusNotFound)},
-	{name: "broken", reason: infrav1.ImageTransferFailedReason, message: "the server answers 500 Internal Server Error", answer: fails(http.StatusInternalServerError)},
-	{name: "a page to log in", reason: infrav1.ImageTransferFailedReason, message: "it isn't an image that can be used",
+	{name: "not found", reason: infrav1.ImageTransferFailedReason, message: toldOfServers, answer: fails(http.StatusNotFound)},
+	{name: "broken", reason: infrav1.ImageTransferFailedReason, message: toldOfServers, answer: fails(http.StatusInternalServerError)},
+	{name: "a page to log in", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("<html>" + strings.Repeat("Who are you? ", 20)))
 		}},
@@ -129,7 +132,7 @@ func TestImageTroubles(t *testing.T) {
 				server.Close()
 			})
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = server.URL + "/image?token=" + secret }, "a")
-			w.images = images.Options{IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
+			w.images = &images.Options{Sources: ofTests, IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
 			w.ledger = &placement.Ledger{} // a machine that isn't placed on a full host says so, and nothing of its image
 			w.killNext = func() int {
 				if random.IntN(2) == 0 {

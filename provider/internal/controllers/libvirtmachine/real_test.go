@@ -80,7 +80,7 @@ func TestOnARealHost(t *testing.T) {
 			defer func() { _ = connection.Close() }()
 			m := w.newManager(0)
 			m.Hosts = realHost{connection}
-			m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{})
+			m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- m.Images.Start(ctx) }()

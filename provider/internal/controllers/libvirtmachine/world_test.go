@@ -54,6 +54,9 @@ const (
 
 var key = client.ObjectKey{Namespace: "team", Name: "blue-1"}
 
+// ofTests is where imageServer and others like it are.
+var ofTests = images.Sources{Allowed: []string{"127.0.0.0/8"}}
+
 // imageServer serves one image to all tests, in the way that a test asks for.
 var imageServer = sync.OnceValue(func() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(imageContent) }))
@@ -91,7 +94,7 @@ type world struct {
 	everyReconcile func()
 	killNext       func() int
 	// images are how managers bring images to hosts, if not as usual.
-	images images.Options
+	images *images.Options
 	// mac is the MAC address of the first interface, if it isn't derived; silent is without DHCP.
 	mac    string
 	silent bool
@@ -209,8 +212,12 @@ func (w *world) newManager(killAt int) *manager {
 	seen := &hosts{process: p, hosts: w.hosts, connecting: &w.connecting, open: map[string]hypervisor.Hypervisor{}}
 	between := interceptor.NewClient(w.api, w.functions)
 	c := interceptor.NewClient(between, p.intercept())
+	options := images.Options{Sources: ofTests, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
+	if w.images != nil {
+		options = *w.images
+	}
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
-		cmp.Or(w.images, images.Options{FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}))
+		options)
 	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: cmp.Or(w.ledger, &placement.Ledger{}), recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
