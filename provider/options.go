@@ -117,10 +117,12 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.concurrency.LibvirtClusterIdentity, "libvirtclusteridentity-concurrency", 5,
 		"Number of LibvirtClusterIdentities that are reconciled at once.")
 
-	flags.IntVar(&o.images.PerHost, "image-transfers-per-host", 2,
-		"Number of images that are brought to a host at once.")
-	flags.IntVar(&o.images.InAll, "image-transfers", 8,
-		"Number of images that are brought to hosts at once, to all of them together.")
+	flags.IntVar(&o.images.PerHost, "image-transfers-per-host", 4,
+		"Number of images that are brought to a host at once, at most half of them for machines of one namespace.")
+	flags.IntVar(&o.images.InAll, "image-transfers", 16,
+		"Number of images that are brought to hosts at once, to all of them together, at most half of them for machines of one namespace.")
+	flags.Int64Var(&o.images.MinRate, "image-min-rate", 64<<10,
+		"Bytes a second that a server has to send of an image at least, over each minute. The download is ended otherwise, and tried again.")
 	flags.StringSliceVar(&o.images.Sources.Allowed, "image-hosts-allowed", nil,
 		"Names (*.example.com for all below), IP addresses and networks that images may be downloaded from. When empty everything but --image-hosts-denied. "+
 			"Loopback, link-local and multicast addresses and the manager's own are refused in any case, unless such a network or address is in the list.")
@@ -187,6 +189,9 @@ func (o *options) validate() error {
 	}
 	if err := o.images.Sources.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--image-hosts-allowed and --image-hosts-denied: %w", err))
+	}
+	if o.images.MinRate < 1 {
+		errs = append(errs, fmt.Errorf("--image-min-rate=%d: must be at least 1", o.images.MinRate))
 	}
 	if o.images.Retention < 0 {
 		errs = append(errs, fmt.Errorf("--image-retention=%s: must not be negative", o.images.Retention))

@@ -14,7 +14,7 @@ func TestFlagsOfTheDeploymentExist(t *testing.T) {
 	for _, name := range []string{
 		"leader-elect", "leader-elect-lease-duration", "leader-elect-renew-deadline", "leader-elect-retry-period",
 		"namespace", "watch-filter", "sync-period", "kube-api-qps", "kube-api-burst",
-		"image-transfers", "image-transfers-per-host", "image-retention", "image-hosts-allowed", "image-hosts-denied",
+		"image-transfers", "image-transfers-per-host", "image-min-rate", "image-retention", "image-hosts-allowed", "image-hosts-denied",
 		"libvirtcluster-concurrency", "libvirtmachine-concurrency", "libvirtmachinetemplate-concurrency",
 		"libvirtmachinepool-concurrency", "libvirthost-concurrency", "libvirtclusteridentity-concurrency",
 		"webhook-port", "webhook-cert-dir", "webhook-cert-name", "webhook-key-name",
@@ -37,6 +37,7 @@ func TestFlagsAreValidated(t *testing.T) {
 		"--libvirthost-concurrency=0: must be at least 1": {"--libvirthost-concurrency=0"},
 		"--image-hosts-allowed and --image-hosts-denied: \"https://example.com\" of the denied sources of images is no name, IP address or network": {
 			"--image-hosts-allowed=*.example.com,192.0.2.0/24", "--image-hosts-denied=https://example.com"},
+		"--image-min-rate=0: must be at least 1":      {"--image-min-rate=0"},
 		"--image-retention=-1s: must not be negative": {"--image-retention=-1s"},
 		"--leader-elect-lease-duration=5s: must be greater than --leader-elect-renew-deadline, which is 10s": {
 			"--leader-elect", "--leader-elect-lease-duration=5s"},

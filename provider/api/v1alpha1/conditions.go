@@ -127,6 +127,9 @@ const (
 	// ImageTransferringReason: the image is being downloaded to the host.
 	ImageTransferringReason = "ImageTransferring"
 
+	// ImageQueuedReason: the image waits for other downloads to end.
+	ImageQueuedReason = "ImageQueued"
+
 	// ImageTransferFailedReason: the download failed and will be tried again, or what was served isn't an image with the
 	// checksum. What the server did is in the manager's log only: a machine's URL may lead to where its user may not.
 	ImageTransferFailedReason = "ImageTransferFailed"

@@ -73,8 +73,13 @@ type download struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
 	watch  *time.Timer
-	hash   hash.Hash
-	want   string
+	// minRate is how many bytes a second it has to be over each time of idle that the server is waited for; waited
+	// and received are how long it was in the present one, and how much came in it.
+	minRate, received int64
+	waited            time.Duration
+	now               func() time.Time
+	hash              hash.Hash
+	want              string
 	// size is what the server says that the image has, in bytes, and capacity the size of the disk in it.
 	size, capacity int64
 	done           *atomic.Int64
@@ -88,7 +93,7 @@ func open(ctx context.Context, client *http.Client, wish Wish, limits Options, d
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	d := &download{ctx: ctx, cancel: cancel, idle: limits.IdleTimeout, hash: sum, want: want, done: done}
+	d := &download{ctx: ctx, cancel: cancel, idle: limits.IdleTimeout, minRate: limits.MinRate, now: time.Now, hash: sum, want: want, done: done}
 	d.watch = time.AfterFunc(d.idle, func() { cancel(fmt.Errorf("the server was silent for %s", d.idle)) })
 	if err := d.ask(ctx, client, wish, limits.MaxBytes); err != nil {
 		err = d.plain(err)
@@ -148,15 +153,34 @@ func (d *download) Read(out []byte) (int, error) {
 		d.header = d.header[n:]
 		return n, nil
 	}
+	began := d.now()
 	d.watch.Reset(d.idle)
 	n, err := d.body.Read(out)
 	d.watch.Stop()
+	if err == nil {
+		err = d.tooSlow(n, d.now().Sub(began))
+	}
 	_, _ = d.hash.Write(out[:n]) // a hash returns no error
 	d.done.Add(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = &sourceError{d.plain(discreetly(err))}
 	}
 	return n, err
+}
+
+// tooSlow counts what was read in some time, and says whether the server sends too little: one that sends a byte now and
+// then is never silent, and would have a turn for ever.
+func (d *download) tooSlow(read int, in time.Duration) error {
+	d.received += int64(read)
+	d.waited += in
+	if d.waited < d.idle {
+		return nil
+	}
+	if float64(d.received) < float64(d.minRate)*d.waited.Seconds() {
+		return fmt.Errorf("the server has sent %s in %s, and must send %s a second", quantity(d.received), d.waited.Round(time.Millisecond), quantity(d.minRate))
+	}
+	d.received, d.waited = 0, 0
+	return nil
 }
 
 // verify says whether all that was read has the checksum. Nothing reads any more when it is called.

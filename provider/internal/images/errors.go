@@ -34,7 +34,7 @@ const shownBytes = 16 << 20
 func (t *Transferring) Error() string {
 	switch {
 	case t.Queued:
-		return fmt.Sprintf("the download of %s waits for others to end", t.URL)
+		return fmt.Sprintf("the download of %s waits for others to end: at most half of those that run at once are of one namespace", t.URL)
 	case t.DoneBytes < shownBytes || t.TotalBytes == 0:
 		return fmt.Sprintf("downloading %s", t.URL)
 	}

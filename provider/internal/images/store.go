@@ -20,7 +20,8 @@ import (
 
 // Options are the limits of a Store. What is zero has its default.
 type Options struct {
-	// PerHost and InAll are how many transfers run at once to a host and in all. Defaults to 2 and 8.
+	// PerHost and InAll are how many transfers run at once to a host and in all. Machines of one namespace have at most
+	// half of them. Defaults to 4 and 16.
 	PerHost, InAll int
 	// MaxBytes is how large an image may be. Defaults to 1 TiB.
 	MaxBytes int64
@@ -28,6 +29,9 @@ type Options struct {
 	Sources Sources
 	// IdleTimeout is how long a server may be silent. Defaults to a minute.
 	IdleTimeout time.Duration
+	// MinRate is how many bytes a second a server has to send at least, over each IdleTimeout of waiting for it.
+	// Defaults to 64 KiB.
+	MinRate int64
 	// FirstRetry and LastRetry are how long the first and the last of several retries wait; each
 	// waits twice as long as the one before. Defaults to 5 seconds and 5 minutes.
 	FirstRetry, LastRetry time.Duration
@@ -41,7 +45,7 @@ func (o Options) withDefaults() Options {
 	for _, number := range []struct {
 		value *int
 		or    int
-	}{{&o.PerHost, 2}, {&o.InAll, 8}} {
+	}{{&o.PerHost, 4}, {&o.InAll, 16}} {
 		if *number.value == 0 {
 			*number.value = number.or
 		}
@@ -53,6 +57,9 @@ func (o Options) withDefaults() Options {
 		if *duration.value == 0 {
 			*duration.value = duration.or
 		}
+	}
+	if o.MinRate == 0 {
+		o.MinRate = 64 << 10
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 1 << 40
@@ -75,11 +82,11 @@ type Store struct {
 	base    context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
-	inAll   chan struct{}
 
 	lock     sync.Mutex
 	tasks    map[key]*task
-	perHost  map[string]*slots
+	perHost  map[string]*turns
+	inAll    turns
 	observed map[string]observation
 	// unused is since when images of each host are unused.
 	unused map[string]map[hypervisor.VolumeRef]observation
@@ -92,8 +99,8 @@ func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host
 	options = options.withDefaults()
 	s := &Store{
 		hosts: hosts, pools: pools, options: options, client: newClient(options.Sources), now: time.Now,
-		inAll: make(chan struct{}, options.InAll),
-		tasks: map[key]*task{}, perHost: map[string]*slots{}, observed: map[string]observation{},
+		inAll: turns{limit: options.InAll},
+		tasks: map[key]*task{}, perHost: map[string]*turns{}, observed: map[string]observation{},
 	}
 	s.base, s.end = context.WithCancel(context.Background())
 	return s
@@ -267,56 +274,37 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// slots are the turns of transfers to one host.
-type slots struct {
-	turns chan struct{}
-	// users is how many attempts wait for a turn or have one. The store's lock guards it.
-	users int
-}
-
-// slotsOf returns the turns of a host, and what is to be called when they aren't needed any more. The lock
-// is held when it is called, and isn't when what it returns is.
-func (s *Store) slotsOf(host string) (chan struct{}, func()) {
-	of, known := s.perHost[host]
-	if !known {
-		of = &slots{turns: make(chan struct{}, s.options.PerHost)}
-		s.perHost[host] = of
-	}
-	of.users++
-	return of.turns, func() {
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		if of.users--; of.users == 0 {
-			delete(s.perHost, host)
-		}
-	}
-}
-
 // attempt waits until not too many transfers run, and then tries once.
 func (t *task) attempt(ctx context.Context) error {
 	s := t.store
 	s.lock.Lock()
 	t.phase = starting
-	ofHost, done := s.slotsOf(t.wish.Host)
+	ofHost := s.perHost[t.wish.Host]
+	if ofHost == nil {
+		ofHost = &turns{limit: s.options.PerHost}
+		s.perHost[t.wish.Host] = ofHost
+	}
+	ofHost.users++
 	s.lock.Unlock()
-	defer done()
-	// The host's own limit first: those that wait for one host don't keep others from theirs.
-	for _, slots := range []chan struct{}{ofHost, s.inAll} {
-		select {
-		case slots <- struct{}{}:
-		default:
-			s.lock.Lock()
-			t.phase = queued
-			s.lock.Unlock()
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	defer func() {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		if ofHost.users--; ofHost.users == 0 {
+			delete(s.perHost, t.wish.Host)
 		}
-		defer func() { <-slots }()
+	}()
+	// The host's own limit first: those that wait for one host don't keep others from theirs.
+	for _, turns := range []*turns{ofHost, &s.inAll} {
+		end, err := t.take(ctx, turns)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	s.lock.Lock()
+	if t.phase == queued {
+		t.notify()
+	}
 	t.phase = transferring
 	t.done.Store(0)
 	t.total.Store(0)

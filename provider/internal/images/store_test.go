@@ -172,6 +172,14 @@ func TestServersThatFail(t *testing.T) {
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}},
+		{name: "a byte now and then", message: ", and must send 64Ki a second", serve: func(w http.ResponseWriter, r *http.Request) {
+			length(w, len(good))
+			for i := 0; r.Context().Err() == nil && i < len(good); i++ {
+				_, _ = w.Write(good[i : i+1])
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Millisecond)
+			}
+		}},
 		{name: "silent from the start", message: "the server was silent for", serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		{name: "empty", is: ErrNotAnImage, message: "it is empty", serve: serving(nil)},
 		{name: "a page", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("<html>" + strings.Repeat("Welcome! ", 100)))},
@@ -391,7 +399,7 @@ func TestNobodyWantsItAnyMore(t *testing.T) {
 // TestLimits: no more than so many at once for a host and in all, and one host that takes its time
 // doesn't keep the others waiting.
 func TestLimits(t *testing.T) {
-	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 1, InAll: 2})
+	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 1, InAll: 4}) // half of them for one namespace
 	var most atomic.Int32
 	var bodies [][]byte
 	for i := range 4 {

@@ -1,12 +1,15 @@
 package libvirtmachine
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -191,4 +194,22 @@ func TestWhatServersServeIsntTold(t *testing.T) {
 		said[strings.ReplaceAll(message, w.infra().Spec.Image.URL, "URL")] = true
 	}
 	NewWithT(t).Expect(said).To(HaveLen(1))
+}
+
+// TestWhoWaitsForOthersDownloadsIsTold, by a condition and an event, while others' servers send nothing.
+func TestWhoWaitsForOthersDownloadsIsTold(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- struct{}{}; <-r.Context().Done() }))
+	t.Cleanup(func() { slow.CloseClientConnections(); slow.Close() })
+	w := newWorld(t, nil, "a")
+	w.images = &images.Options{Sources: ofTests, PerHost: 1, InAll: 1}
+	m := w.newManager(0)
+	attacker := client.ObjectKey{Namespace: "attacker", Name: "m"}
+	_, err := m.Images.Ensure(t.Context(), images.Wish{Host: "a", Pool: "default", URL: slow.URL, Checksum: checksum(nil)}, attacker)
+	w.Expect(err).To(HaveOccurred())
+	<-asked
+	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageQueuedReason)).To(ContainSubstring("waits for others to end"))
+	w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.ImageQueuedReason))
+	m.Images.Forget(attacker)
+	w.until(m, w.isProvisioned)
 }

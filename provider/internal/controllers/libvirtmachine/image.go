@@ -29,7 +29,11 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	case errors.As(err, &transferring):
 		s.transferring = true
 		s.lookAgain(imageDelay)
-		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "%s", err.Error())
+		reason := infrav1.ImageTransferringReason
+		if transferring.Queued {
+			reason = infrav1.ImageQueuedReason
+		}
+		return s.waitFor(infrav1.ImageReadyCondition, reason, "%s", err.Error())
 	case errors.As(err, &failed):
 		s.lookAgain(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, "%s", err.Error())

@@ -132,7 +132,7 @@ func TestImageTroubles(t *testing.T) {
 				server.Close()
 			})
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = server.URL + "/image?token=" + secret }, "a")
-			w.images = &images.Options{Sources: ofTests, IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
+			w.images = &images.Options{Sources: ofTests, MinRate: 1, IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
 			w.ledger = &placement.Ledger{} // a machine that isn't placed on a full host says so, and nothing of its image
 			w.killNext = func() int {
 				if random.IntN(2) == 0 {

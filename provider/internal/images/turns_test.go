@@ -1,0 +1,116 @@
+package images
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestTurns: who has one, of those who want one in this order. Each is the namespaces of the machines that want an image.
+func TestTurns(t *testing.T) {
+	a, b, c := []string{"a"}, []string{"b"}, []string{"c"}
+	for name, tc := range map[string]struct {
+		limit int
+		want  [][]string
+		// ends are those that end, one after the other.
+		ends  []int
+		begun []int
+	}{
+		"one at once":                          {limit: 1, want: [][]string{a, a, b}, begun: []int{0}},
+		"another namespace is next":            {limit: 1, want: [][]string{a, a, b}, ends: []int{0}, begun: []int{0, 1}},
+		"half are left for others":             {limit: 4, want: [][]string{a, a, a, a, a}, begun: []int{0, 1}},
+		"others have them":                     {limit: 4, want: [][]string{a, a, a, b, c}, begun: []int{0, 1, 3, 4}},
+		"those with the fewest are next":       {limit: 4, want: [][]string{a, b, a, b, b, a, c}, ends: []int{0}, begun: []int{0, 1, 2, 3, 6}},
+		"an image that two want is of either":  {limit: 4, want: [][]string{a, a, a, {"a", "b"}}, begun: []int{0, 1, 3}},
+		"one that nobody wants any more waits": {limit: 2, want: [][]string{{}, a}, begun: []int{1}},
+		"one that waits may end":               {limit: 2, want: [][]string{a, a, a}, ends: []int{1, 0}, begun: []int{0, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := &turns{limit: tc.limit}
+			var all []*turn
+			for _, namespaces := range tc.want {
+				next := &turn{namespaces: func() []string { return namespaces }, begun: make(chan struct{})}
+				of.waiting = append(of.waiting, next)
+				of.begin()
+				all = append(all, next)
+			}
+			for _, ends := range tc.ends {
+				of.end(all[ends])
+			}
+			var begun []int
+			for i, turn := range all {
+				if turn.namespace != "" {
+					begun = append(begun, i)
+				}
+			}
+			NewWithT(t).Expect(begun).To(Equal(tc.begun))
+			for _, turn := range all {
+				if !slices.Contains(tc.ends, slices.Index(all, turn)) {
+					of.end(turn)
+				}
+			}
+			NewWithT(t).Expect(of.running).To(BeEmpty())
+			NewWithT(t).Expect(of.waiting).To(BeEmpty())
+		})
+	}
+}
+
+// TestOneNamespaceLeavesTurnsToOthers: however many images it wants of servers that hardly send anything.
+func TestOneNamespaceLeavesTurnsToOthers(t *testing.T) {
+	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 2, InAll: 4, MinRate: 1, IdleTimeout: time.Hour})
+	content := qcow2Image(nil)
+	begun := make(chan struct{}, 100)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("n") {
+			begun <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		serving(content)(w, r)
+	})
+	for i := range 12 {
+		wish := wishFor(server.URL+"?n="+strconv.Itoa(i), content)
+		wish.Host = []string{"one", "two", "three"}[i%3]
+		_, err := f.Ensure(t.Context(), wish, types.NamespacedName{Namespace: "attacker", Name: strconv.Itoa(i)})
+		f.Expect(err).To(HaveOccurred())
+	}
+	<-begun
+	<-begun
+	queued := 0
+	for i := range 12 {
+		wish := wishFor(server.URL+"?n="+strconv.Itoa(i), content)
+		wish.Host = []string{"one", "two", "three"}[i%3]
+		if f.tellsThatItWaits(wish, types.NamespacedName{Namespace: "attacker", Name: strconv.Itoa(i)}) {
+			queued++
+		}
+	}
+	f.Expect(queued).To(Equal(10))
+	for _, host := range []string{"one", "two", "three"} {
+		wish := wishFor(server.URL, content)
+		wish.Host = host
+		f.Eventually(func() error {
+			_, err := f.Ensure(t.Context(), wish, machine(1))
+			return err
+		}).WithTimeout(patience).Should(Succeed())
+	}
+}
+
+// tellsThatItWaits waits until a transfer has begun or is queued, and says whether it is.
+func (f *fixture) tellsThatItWaits(wish Wish, machine types.NamespacedName) bool {
+	f.t.Helper()
+	f.Eventually(func() phase {
+		_, _ = f.Ensure(f.t.Context(), wish, machine)
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		return f.tasks[wish.key()].phase
+	}).WithTimeout(patience).Should(BeElementOf(queued, transferring))
+	_, err := f.Ensure(f.t.Context(), wish, machine)
+	var waits *Transferring
+	f.Expect(err).To(BeAssignableToTypeOf(waits))
+	return err.(*Transferring).Queued //nolint:errorlint,forcetypeassert // it is one
+}
