@@ -20,6 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // cluster is a workload cluster in a namespace of the same name, which has nothing else.
@@ -95,6 +96,11 @@ type machine struct {
 
 func (m machine) uuid() string { return uuidOf(m.infra.Spec.ProviderID) }
 
+// volume is the name of one of the machine's volumes.
+func (m machine) volume(what string) string {
+	return hypervisor.VolumePrefix(m.uuid(), m.infra.Namespace, m.infra.Name) + what
+}
+
 // machines are those of the cluster that aren't being deleted, by their names. It fails as long as one
 // of them isn't as the contract and the template want it.
 func (c *cluster) machines(ctx context.Context, g Gomega, labels client.MatchingLabels) []machine {
@@ -124,7 +130,7 @@ func (c *cluster) whole(ctx context.Context, g Gomega, object clusterv1.Machine)
 	g.Expect(node.Spec.ProviderID).To(Equal(m.infra.Spec.ProviderID))
 	// The guest has read its seed, whose secrets stay nowhere then.
 	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.SeedRemovedCondition, "True")), object.Name)
-	g.Expect(c.hosts[m.infra.Spec.HostName].Volumes()).To(And(ContainElement(m.uuid()+"-root"), Not(ContainElement(m.uuid()+"-seed"))))
+	g.Expect(c.hosts[m.infra.Spec.HostName].Volumes()).To(And(ContainElement(m.volume("root")), Not(ContainElement(m.volume("seed")))))
 	return m
 }
 

@@ -69,7 +69,7 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	}
 	volumes, err := c.hosts["host-c1"].Volumes()
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(volumes).To(And(ContainElement(stays.uuid()+"-root"), ContainElement(asked.uuid()+"-root"), Not(ContainElement(ContainSubstring(doomed.uuid())))))
+	g.Expect(volumes).To(And(ContainElement(stays.volume("root")), ContainElement(asked.volume("root")), Not(ContainElement(ContainSubstring(doomed.uuid())))))
 	c.delete(ctx, g)
 }
 

@@ -89,7 +89,7 @@ func (c *cluster) domainXML(g *WithT, infra infrav1.LibvirtMachine) string {
 }
 
 func (c *cluster) rootDiskXML(g *WithT, infra infrav1.LibvirtMachine) string {
-	text, err := c.hosts[infra.Spec.HostName].VolumeXML(uuidOf(infra.Spec.ProviderID) + "-root")
+	text, err := c.hosts[infra.Spec.HostName].VolumeXML(machine{infra: infra}.volume("root"))
 	g.Expect(err).ToNot(HaveOccurred())
 	return text
 }

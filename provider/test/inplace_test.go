@@ -82,7 +82,7 @@ func (d *deployment) isUpdated(ctx context.Context, g *WithT, before machine, ro
 		g.Expect(after.infra.Annotations).ToNot(Or(HaveKey(infrav1.UpdateStartedAnnotation), HaveKey(clusterv1.UpdateInProgressAnnotation)))
 		g.Expect(after.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineUpdatingCondition, "False")))
 		g.Expect(d.starts(before)).To(HaveLen(2))
-		capacity, err := d.hosts[before.infra.Spec.HostName].Capacity(before.uuid() + "-root")
+		capacity, err := d.hosts[before.infra.Spec.HostName].Capacity(before.volume("root"))
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(capacity).To(BeEquivalentTo(rootDisk))
 	})

@@ -53,7 +53,7 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 	})
 	plain := c.startedOn(ctx, g, "plain", host)
 	g.Expect(plain.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
-	g.Expect(c.domainXML(g, plain.infra)).To(And(ContainSubstring("<source pool='default' volume='"+plain.uuid()+"-root'"), ContainSubstring("<source pool='second' volume='"+plain.uuid()+"-")))
+	g.Expect(c.domainXML(g, plain.infra)).To(And(ContainSubstring("<source pool='default' volume='"+plain.volume("root")+"'"), ContainSubstring("<source pool='second' volume='"+plain.uuid()+"-")))
 
 	alone := func(spec *infrav1.LibvirtMachineSpec) { spec.CPU.Dedicated = ptr.To(true) }
 	c.makeMachine(ctx, g, "first", alone)

@@ -1,6 +1,18 @@
 package hypervisor
 
-import "regexp"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+)
+
+// VolumePrefix begins the names of all volumes of a LibvirtMachine: by the UUID in its provider ID, and by its own
+// namespace and name, which say whose they are before there is a domain that does. Whoever gives another LibvirtMachine
+// the same UUID gets volumes of their own. `clusterctl move` keeps all three.
+func VolumePrefix(uuid, namespace, name string) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + name))
+	return uuid + "-" + hex.EncodeToString(sum[:8]) + "-"
+}
 
 // ownName begins the names of all volumes that this provider makes: those of machines with the UUID of the domain,
 // those of images and of managers with caplv-. A file system may take upper case for lower case.

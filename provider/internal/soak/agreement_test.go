@@ -162,9 +162,10 @@ func (s *soak) judgeVolumes(host *world.Host, volumes []hypervisor.VolumeRef, ma
 		if infra.Spec.HostName != host.Name {
 			continue
 		}
-		wanted[uuid+"-root"] = true
+		prefix := hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)
+		wanted[prefix+"root"] = true
 		for _, disk := range infra.Spec.ExtraDisks {
-			wanted[uuid+"-disk-"+disk.Name] = true
+			wanted[prefix+"disk-"+disk.Name] = true
 		}
 	}
 	var errs []error
@@ -178,7 +179,7 @@ func (s *soak) judgeVolumes(host *world.Host, volumes []hypervisor.VolumeRef, ma
 		infra := machines[uuid]
 		switch {
 		case strings.HasPrefix(ref.Name, "caplv-image-"), strings.HasPrefix(ref.Name, world.ManagerMarker):
-		case infra != nil && infra.Spec.HostName == host.Name && infra.Spec.RootDisk.Clone == infrav1.CloneFull && strings.HasPrefix(ref.Name, uuid+"-root."):
+		case infra != nil && infra.Spec.HostName == host.Name && infra.Spec.RootDisk.Clone == infrav1.CloneFull && strings.HasPrefix(ref.Name, hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)+"root."):
 			copies[uuid] = true
 		default:
 			errs = append(errs, fmt.Errorf("the volume %s on %s is nobody's", ref, host.Name))

@@ -38,7 +38,7 @@ func TestLoadBalancer(t *testing.T) {
 	disk := func() string {
 		s.Get(balancer)
 		uuid := strings.TrimPrefix(balancer.Spec.ProviderID, infrav1.ProviderIDPrefix)
-		content := s.Hosts[0].Content(hypervisor.VolumeRef{Pool: "default", Name: uuid + "-seed"})
+		content := s.Hosts[0].Content(hypervisor.VolumeRef{Pool: "default", Name: hypervisor.VolumePrefix(uuid, balancer.Namespace, balancer.Name) + "seed"})
 		if len(content) <= loadbalancer.AreaOffset {
 			return ""
 		}

@@ -56,7 +56,7 @@ func TestVolumesOfOthersAreNoImages(t *testing.T) {
 		volume  string
 		prepare func(*world)
 	}{
-		"a seed":                     {volume: uuidOfVictim + "-seed"},
+		"a seed":                     {volume: hypervisor.VolumePrefix(uuidOfVictim, "victim", "m") + "seed"},
 		"a root disk":                {volume: uuidOfVictim + "-root"},
 		"a copy of an image":         {volume: uuidOfVictim + "-root.0123456789ab"},
 		"an image of others' URL":    {volume: "caplv-image-sha256-0.qcow2.0123456789ab"},
@@ -211,5 +211,39 @@ func TestWhoWaitsForOthersDownloadsIsTold(t *testing.T) {
 	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageQueuedReason)).To(ContainSubstring("waits for others to end"))
 	w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.ImageQueuedReason))
 	m.Images.Forget(attacker)
+	w.until(m, w.isProvisioned)
+}
+
+// TestUUIDOfAnother: whoever writes another's UUID into their spec, while there is no domain that says whose it is, gets
+// volumes of their own, and neither writes to the other's nor deletes them. An object that was made before the other's
+// proves nothing.
+func TestUUIDOfAnother(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	w.hosts["a"].Inject(defineFails)
+	seed := func() string {
+		return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
+	}
+	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" && seed() != "" })
+	before, written := w.left(), seed()
+	w.hosts["a"].ForgetCalls()
+
+	original := w.infra()
+	attacker := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "attacker", UID: "attacker", Labels: original.Labels,
+		CreationTimestamp: metav1.NewTime(original.CreationTimestamp.AddDate(0, 0, -1)), OwnerReferences: original.OwnerReferences}, Spec: original.Spec}
+	w.Expect(w.api.Create(t.Context(), attacker)).To(Succeed())
+	reconcile := func() { _, _ = m.reconcileThis(client.ObjectKeyFromObject(attacker)) }
+	w.Eventually(func() int { reconcile(); return len(w.left()) }).WithTimeout(patience).Should(Equal(2*len(before)), "a root disk and a seed of its own")
+	w.Expect(seed()).To(Equal(written))
+
+	w.Expect(w.api.Delete(t.Context(), attacker)).To(Succeed())
+	w.Eventually(func() error {
+		reconcile()
+		return w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)
+	}).WithTimeout(patience).ShouldNot(Succeed())
+	w.Expect(w.left()).To(Equal(before))
+	for _, call := range w.hosts["a"].Calls() {
+		w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
+	}
+	w.hosts["a"].ClearFaults()
 	w.until(m, w.isProvisioned)
 }

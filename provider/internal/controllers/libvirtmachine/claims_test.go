@@ -121,7 +121,7 @@ func (w *world) claims() []ipamv1.IPAddressClaim {
 
 // seedOf returns the machine's seed as text.
 func (w *world) seedOf() string {
-	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-seed"}))
+	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
 }
 
 // TestAddressesFromPools: claims are made as the contract says, the guest is told what was given, and the

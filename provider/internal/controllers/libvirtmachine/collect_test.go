@@ -35,7 +35,7 @@ func TestImageIsDeletedMeanwhile(t *testing.T) {
 			deleted = len(collected.Images)
 		}
 		w.until(m.world.managers[0], w.isProvisioned)
-		root, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-root"})
+		root, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("root")})
 		w.Expect(err).ToNot(HaveOccurred())
 		left, _ := w.hosts["a"].Left()
 		w.Expect(slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return "/fake/"+ref.String() == root.BackingPath })).To(BeTrue(), "%v", left)
@@ -65,12 +65,12 @@ func TestImageIsGoneAfterTheDiskWasMade(t *testing.T) {
 			return
 		}
 		left, _ := w.hosts["a"].Left()
-		if !slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return ref.Name == w.uuid()+"-root" }) {
+		if !slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return ref.Name == w.volumeName("root") }) {
 			return
 		}
 		said = "once"
 		for _, ref := range left {
-			if volume, err := connected.Volume(context.Background(), ref); err == nil && volume.Pool == "default" && volume.BackingPath != "" && ref.Name != w.uuid()+"-root" {
+			if volume, err := connected.Volume(context.Background(), ref); err == nil && volume.Pool == "default" && volume.BackingPath != "" && ref.Name != w.volumeName("root") {
 				w.Expect(connected.DeleteVolume(context.Background(), ref)).To(Succeed(), "the marker")
 			}
 		}

@@ -25,7 +25,7 @@ func TestLateCopyIsRemoved(t *testing.T) {
 		w.Expect(err).ToNot(HaveOccurred())
 		defer func() { _ = connection.Close() }()
 		_, err = connection.CreateVolume(context.Background(), hypervisor.VolumeSpec{Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 30,
-			VolumeRef: hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-root.0123456789ab"}})
+			VolumeRef: hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("root.0123456789ab")}})
 		w.Expect(err).ToNot(HaveOccurred())
 	}
 	w.until(m, w.isProvisioned)

@@ -1,7 +1,6 @@
 package libvirtmachine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // removeDelay is how long to wait for something of the machine's to end before it can be removed.
@@ -147,11 +145,6 @@ func (s *scope) removeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.domain == nil {
-		if earlier, err := s.sharesUUID(ctx); err != nil || earlier {
-			return err
-		}
-	}
 	volumes, err := s.volumes(ctx)
 	if err != nil {
 		return err
@@ -173,19 +166,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 	return nil
 }
 
-// sharesUUID says whether an earlier LibvirtMachine has the same provider ID: as long as it has no domain that says
-// whose the volumes are, they are that one's.
-func (s *scope) sharesUUID(ctx context.Context) (bool, error) {
-	list := &infrav1.LibvirtMachineList{}
-	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.MatchingFields{index.MachineProviderID: s.infra.Spec.ProviderID}); err != nil {
-		return false, fmt.Errorf("listing the LibvirtMachines with the same provider ID: %w", err)
-	}
-	return slices.ContainsFunc(list.Items, func(other infrav1.LibvirtMachine) bool {
-		return other.UID != s.infra.UID && cmp.Or(other.CreationTimestamp.Compare(s.infra.CreationTimestamp.Time), cmp.Compare(other.UID, s.infra.UID)) < 0
-	}), nil
-}
-
-// volumes lists everything on the host that is named from the machine's UUID, the seed first. Neither
+// volumes lists everything on the host that has the machine's name, the seed first. Neither
 // the domain, which may not have been defined, nor the snapshot, which may be old, knows all of it; and
 // the host's spec may have other pools than when the machine was made.
 func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {

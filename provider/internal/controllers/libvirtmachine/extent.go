@@ -73,10 +73,10 @@ func diskSizes(spec *infrav1.LibvirtMachineSpec) map[string]*resource.Quantity {
 	return sizes
 }
 
-// diskName is the name that a spec has for one of a machine's volumes, "" for the root disk. false for
-// what isn't a disk of the machine's own.
-func diskName(uuid string, ref hypervisor.VolumeRef) (string, bool) {
-	what, own := strings.CutPrefix(ref.Name, uuid+"-")
+// diskName is the name that a spec has for one of a machine's volumes, whose names begin with prefix: "" for the root
+// disk. false for what isn't a disk of the machine's own.
+func diskName(prefix string, ref hypervisor.VolumeRef) (string, bool) {
+	what, own := strings.CutPrefix(ref.Name, prefix)
 	if !own || what == "seed" {
 		return "", false
 	}
@@ -91,7 +91,7 @@ func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent,
 	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes}, disks: map[string]int64{}}
 	refs := map[string]hypervisor.VolumeRef{}
 	for _, ref := range domain.Disks {
-		name, own := diskName(s.uuid, ref)
+		name, own := diskName(s.volumePrefix(), ref)
 		if !own {
 			continue
 		}
@@ -114,7 +114,7 @@ func lastExtent(infra *infrav1.LibvirtMachine, hosts Hosts) (extent, bool) {
 	}
 	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes}, disks: map[string]int64{}}
 	for _, ref := range domain.Disks {
-		name, own := diskName(uuid, ref)
+		name, own := diskName(hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name), ref)
 		volume, known := snapshot.Pools[ref.Pool].Volumes[ref.Name]
 		if own && known {
 			has.disks[name] = volume.CapacityBytes

@@ -31,7 +31,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	w.Expect(conditions.IsFalse(infra, infrav1.PausedCondition)).To(BeTrue())
 	w.Expect(conditions.GetReason(infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.WaitingForNodeReason))
 	w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
-	seed := w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: uuid + "-seed"})
+	seed := w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")})
 	w.Expect(string(seed)).To(And(ContainSubstring(secret), ContainSubstring("instance-id: "+uuid), ContainSubstring("local-hostname: "+key.Name)))
 	xml, autostart := w.hosts["a"].DomainXML(uuid)
 	w.Expect(autostart).To(BeTrue())
@@ -60,7 +60,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	w.joinNode()
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 	w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root"}))
-	w.Expect(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: uuid + "-seed"})).To(BeNil())
+	w.Expect(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")})).To(BeNil())
 
 	said := w.said()
 	w.delete()

@@ -45,7 +45,7 @@ func newBalancerWorld(t *testing.T, configuration loadbalancer.Configuration) *w
 
 // disk is what the load balancer's guest finds on its disk.
 func (w *world) disk() string {
-	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-seed"}))
+	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
 }
 
 func (w *world) reconfigure(configuration loadbalancer.Configuration) {

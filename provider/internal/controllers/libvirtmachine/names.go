@@ -8,7 +8,8 @@ import (
 )
 
 // Everything on a host is named from the UUID in spec.providerID, which is written before anything is
-// made: a controller that begins anew finds what was made.
+// made, and from the machine's namespace and name: a controller that begins anew finds what was made, and
+// nothing that is another machine's.
 
 // maxDomainName is how long the part of a domain's name is that is for people. The name becomes that
 // of files on the host.
@@ -26,7 +27,9 @@ func (s *scope) owner() hypervisor.Owner {
 }
 
 // volumePrefix begins the names of all volumes of the machine.
-func (s *scope) volumePrefix() string { return s.uuid + "-" }
+func (s *scope) volumePrefix() string {
+	return hypervisor.VolumePrefix(s.uuid, s.infra.Namespace, s.infra.Name)
+}
 
 func (s *scope) volume(pool, what string) hypervisor.VolumeRef {
 	return hypervisor.VolumeRef{Pool: pool, Name: s.volumePrefix() + what}

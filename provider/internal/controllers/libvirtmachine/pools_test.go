@@ -27,7 +27,7 @@ func TestDisksInSeveralPools(t *testing.T) {
 			connected, err := w.hosts["a"].Connect(t.Context())
 			w.Expect(err).ToNot(HaveOccurred())
 			volume := func(pool, what string) hypervisor.Volume {
-				found, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: pool, Name: w.uuid() + "-" + what})
+				found, err := connected.Volume(t.Context(), hypervisor.VolumeRef{Pool: pool, Name: w.volumeName(what)})
 				w.Expect(err).ToNot(HaveOccurred(), what)
 				return found
 			}
@@ -35,7 +35,7 @@ func TestDisksInSeveralPools(t *testing.T) {
 			if clone == infrav1.CloneOverlay {
 				w.Expect(root.BackingPath).To(HavePrefix("/fake/default/caplv-image-"))
 			} else {
-				w.Expect(root.BackingPath).To(HavePrefix("/fake/fast/"+w.uuid()+"-root."), "the copy, and not the image")
+				w.Expect(root.BackingPath).To(HavePrefix("/fake/fast/"+w.volumeName("root.")), "the copy, and not the image")
 			}
 			w.Expect(volume("default", "disk-data").CapacityBytes).To(BeEquivalentTo(7 << 30))
 			w.Expect(volume("fast", "disk-etcd").CapacityBytes).To(BeEquivalentTo(3 << 30))

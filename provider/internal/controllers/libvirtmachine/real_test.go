@@ -99,7 +99,7 @@ func TestOnARealHost(t *testing.T) {
 			w.Expect(root.CapacityBytes).To(BeEquivalentTo(3 << 30))
 			full := w.infra().Spec.RootDisk.Clone == infrav1.CloneFull
 			w.Expect(root.BackingPath == "").To(Equal(full), "%+v", root)
-			seed, err := os.ReadFile(filepath.Join(daemon.PoolFolder(), w.uuid()+"-seed"))
+			seed, err := os.ReadFile(filepath.Join(daemon.PoolFolder(), w.volumeName("seed")))
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(string(seed)).To(ContainSubstring(secret))
 			w.Expect(w.said()).ToNot(ContainSubstring(secret))
@@ -113,7 +113,7 @@ func TestOnARealHost(t *testing.T) {
 			w.Expect(err).ToNot(HaveOccurred())
 			if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 				w.Expect(conditions.GetReason(s.infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.SeedRemovedReason))
-				w.Expect(filepath.Join(daemon.PoolFolder(), w.uuid()+"-seed")).ToNot(BeAnExistingFile())
+				w.Expect(filepath.Join(daemon.PoolFolder(), w.volumeName("seed"))).ToNot(BeAnExistingFile())
 			} else {
 				w.Expect(conditions.GetReason(s.infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.SeedInUseReason))
 			}

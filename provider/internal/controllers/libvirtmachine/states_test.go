@@ -484,7 +484,7 @@ func TestDomainsOfOthers(t *testing.T) {
 func TestSeedInUse(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)
-	seed := hypervisor.VolumeRef{Pool: "default", Name: w.uuid() + "-seed"}
+	seed := hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}
 	w.hosts["a"].HoldDisk(w.uuid(), seed, true)
 	w.joinNode()
 	w.Expect(w.message(m, infrav1.SeedRemovedCondition, infrav1.SeedInUseReason)).To(ContainSubstring("hasn't let go"))

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -255,6 +256,11 @@ func (w *world) infra() *infrav1.LibvirtMachine {
 	return infra
 }
 
+// volumeName is the name of one of the machine's volumes.
+func (w *world) volumeName(what string) string {
+	return hypervisor.VolumePrefix(w.uuid(), key.Namespace, key.Name) + what
+}
+
 func (w *world) uuid() string {
 	return strings.TrimPrefix(w.infra().Spec.ProviderID, infrav1.ProviderIDPrefix)
 }
@@ -344,6 +350,9 @@ func (w *world) deleteOwners() {
 // isGone is also so when a manager that was killed has removed the finalizer.
 func (w *world) isGone() bool { return w.infra() == nil }
 
+// ofMachine is the part of volumes' names that says whose they are.
+var ofMachine = regexp.MustCompile(`^-[0-9a-f]{16}-`)
+
 // left lists what is on the hosts and which claims there are, without the parts of names that are different each time, and
 // without the image.
 func (w *world) left() []string {
@@ -356,7 +365,7 @@ func (w *world) left() []string {
 			}
 			what := ref.Name
 			if len(what) > 37 && strings.Count(what[:36], "-") == 4 {
-				what = "uuid" + what[36:]
+				what = "uuid" + ofMachine.ReplaceAllString(what[36:], "-")
 			}
 			left = append(left, fmt.Sprintf("%s: volume %s", name, what))
 		}

@@ -41,9 +41,9 @@ func knownOf(machines []infrav1.LibvirtMachine) known {
 	return all
 }
 
-// volumeName is how the controller of LibvirtMachines names volumes: by the machine's UUID and what the
-// volume is.
-var volumeName = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-(?:seed|root|root\.[0-9a-f]{12}|disk-.+)$`)
+// volumeName is how the controller of LibvirtMachines names volumes: by the machine's UUID, whose it is
+// (hypervisor.VolumePrefix), and what the volume is.
+var volumeName = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-(?:[0-9a-f]{16}-)?(?:seed|root|root\.[0-9a-f]{12}|disk-.+)$`)
 
 // find returns what is ours and has no machine, ordered by UUID. A domain is ours by the owner in its
 // metadata, and a volume by its name. A volume that has the UUID of a domain which isn't ours is its.
