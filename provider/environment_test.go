@@ -135,9 +135,10 @@ func startWorld() (_ *world, stop func(), err error) {
 func (w *world) install() error {
 	ctx := context.Background()
 	manager := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}}
-	clusterRole, role, metricsReader := &rbacv1.ClusterRole{}, &rbacv1.Role{}, &rbacv1.ClusterRole{}
+	clusterRole, role, credentials, metricsReader := &rbacv1.ClusterRole{}, &rbacv1.Role{}, &rbacv1.Role{}, &rbacv1.ClusterRole{}
 	for file, object := range map[string]any{
 		"config/rbac/role.yaml": clusterRole, "config/rbac/leader_election_role.yaml": role, "config/rbac/metrics_reader_role.yaml": metricsReader,
+		"config/rbac/credentials_role.yaml": credentials,
 	} {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -149,11 +150,13 @@ func (w *world) install() error {
 	}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}},
-		clusterRole, role, metricsReader,
+		clusterRole, role, credentials, metricsReader,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: managerUser}, Subjects: manager,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole.Name}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: managerUser}, Subjects: manager,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: managerUser + "-credentials"}, Subjects: manager,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: credentials.Name}},
 	} {
 		if err := w.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)

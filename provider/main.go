@@ -105,6 +105,7 @@ func run(ctx context.Context, options *options) error {
 	}
 	if err := controllers.SetupWithManager(ctx, mgr, controllers.Options{
 		WatchFilterValue: options.watchFilter,
+		Namespace:        managerNamespace(),
 		Concurrency:      options.concurrency,
 		Fleet:            hosts,
 		Workload:         workload,

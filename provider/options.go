@@ -124,7 +124,7 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.images.MinRate, "image-min-rate", 64<<10,
 		"Bytes a second that a server has to send of an image at least, over each minute. The download is ended otherwise, and tried again.")
 	flags.StringSliceVar(&o.images.Sources.Allowed, "image-hosts-allowed", nil,
-		"Names (*.example.com for all below), IP addresses and networks that images may be downloaded from. When empty everything but --image-hosts-denied. "+
+		"Names (*.example.com for all below), IP addresses and networks that images may be downloaded from. When empty or * everything but --image-hosts-denied. "+
 			"Loopback, link-local and multicast addresses and the manager's own are refused in any case, unless such a network or address is in the list.")
 	flags.StringSliceVar(&o.images.Sources.Denied, "image-hosts-denied", nil,
 		"Names, IP addresses and networks that images may not be downloaded from, also if --image-hosts-allowed has them: those of the management cluster's services, for example.")

@@ -126,7 +126,7 @@ func TestVariablesHaveDefaults(t *testing.T) {
 	args := strings.Join(one[appsv1.Deployment](t, build(t), "Deployment").Spec.Template.Spec.Containers[0].Args, "\n")
 	variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap([]byte(args))
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(variables).To(HaveLen(8))
+	g.Expect(variables).To(HaveLen(10))
 	for name, value := range variables {
 		g.Expect(value).ToNot(BeNil(), name)
 		g.Expect(name).To(Or(HavePrefix("CAPLV_"), HavePrefix("EXP_")))
@@ -139,9 +139,19 @@ func TestRolesAreBound(t *testing.T) {
 	account := one[corev1.ServiceAccount](t, objects, "ServiceAccount")
 	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account.Name}}
 
-	binding := one[rbacv1.RoleBinding](t, objects, "RoleBinding")
-	g.Expect(binding.Subjects).To(Equal(subject))
-	g.Expect(binding.RoleRef.Name).To(Equal(one[rbacv1.Role](t, objects, "Role").Name))
+	var roles, bound []string
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Role":
+			roles = append(roles, object.GetName())
+		case "RoleBinding":
+			binding := &rbacv1.RoleBinding{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding)).To(Succeed())
+			g.Expect(binding.Subjects).To(Equal(subject))
+			bound = append(bound, binding.RoleRef.Name)
+		}
+	}
+	g.Expect(bound).To(ConsistOf(roles))
 	clusterBinding := one[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding")
 	g.Expect(clusterBinding.Subjects).To(Equal(subject))
 	g.Expect(clusterBinding.RoleRef.Name).To(Equal("caplv-manager-role"))
@@ -155,6 +165,9 @@ func TestRolesAreBound(t *testing.T) {
 		for _, rule := range role.Rules {
 			all := append(append(append([]string{}, rule.APIGroups...), rule.Resources...), rule.Verbs...)
 			g.Expect(all).ToNot(ContainElement("*"), role.Name)
+			if object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets") {
+				g.Expect(rule.Verbs).To(HaveExactElements("get"), "of all namespaces")
+			}
 		}
 	}
 }

@@ -34,6 +34,9 @@ type Options struct {
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
+	// Namespace is the one that the manager runs in, whose Secrets it may change.
+	Namespace string
+
 	// Concurrency is how many objects of each kind are reconciled at once.
 	Concurrency Concurrency
 
@@ -121,7 +124,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &imagecollection.Reconciler{Client: client, Hosts: options.Fleet, Images: store, WatchFilterValue: filter},
 			off:        options.Images.Retention == 0},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
-			reconciler: &libvirtclusteridentity.Reconciler{Client: client, WatchFilterValue: filter}},
+			reconciler: &libvirtclusteridentity.Reconciler{Client: client, Namespace: options.Namespace, WatchFilterValue: filter}},
 	}
 	for _, c := range all {
 		if c.off {

@@ -19,7 +19,7 @@ import (
 // as 192.0.2.0/24. Addresses are looked at when a connection is made, after names have been resolved, redirects
 // included. Through a proxy it is the proxy that resolves names: only what the URL itself says is looked at then.
 type Sources struct {
-	// Allowed are all that images may come from. Everything when it is empty, but for what Denied has and for
+	// Allowed are all that images may come from. Everything when it is empty or has *, but for what Denied has and for
 	// loopback, link-local, unspecified and multicast addresses and the manager's own. Those are allowed by a network
 	// that has nothing else, or by the address itself.
 	Allowed []string
@@ -37,7 +37,8 @@ func (s Sources) Validate() error {
 		for _, entry := range list.entries {
 			_, isNetwork := network(entry)
 			name := strings.TrimPrefix(entry, "*.")
-			if !isNetwork && (name == "" || strings.ContainsAny(name, "*/: ")) {
+			everything := entry == "*" && list.name == "allowed"
+			if !isNetwork && !everything && (name == "" || strings.ContainsAny(name, "*/: ")) {
 				errs = append(errs, fmt.Errorf("%q of the %s sources of images is no name, IP address or network", entry, list.name))
 			}
 		}
@@ -110,7 +111,7 @@ func (s Sources) checkAddress(address netip.Addr, named bool) error {
 		return errNotAllowed
 	case special != "" || isOwn(address):
 		named = false
-	case len(s.Allowed) == 0:
+	case len(s.Allowed) == 0 || slices.Contains(s.Allowed, "*"):
 		return nil
 	}
 	if !allowed && !named {

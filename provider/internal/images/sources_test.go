@@ -23,6 +23,7 @@ func TestSources(t *testing.T) {
 			denied: []string{"127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254"}},
 		"a network":                    {sources: Sources{Allowed: []string{"10.0.0.0/8"}}, allowed: []string{"10.1.2.3"}, denied: []string{"198.51.100.1", "127.0.0.1", "2001:db8::1"}},
 		"all addresses":                {sources: Sources{Allowed: []string{"0.0.0.0/0", "::/0"}}, allowed: []string{"10.1.2.3", "2001:db8::1"}, denied: []string{"127.0.0.1", "::1", "169.254.169.254"}},
+		"everything":                   {sources: Sources{Allowed: []string{"*", "127.0.0.1"}}, allowed: []string{"10.1.2.3", "127.0.0.1"}, denied: []string{"127.0.0.2", "::1", "169.254.169.254"}},
 		"loopback":                     {sources: Sources{Allowed: []string{"127.0.0.0/8"}}, allowed: []string{"127.0.0.1", "::ffff:127.0.0.1"}, denied: []string{"::1", "198.51.100.1"}},
 		"an address":                   {sources: Sources{Allowed: []string{"169.254.1.1"}}, allowed: []string{"169.254.1.1"}, denied: []string{"169.254.169.254"}},
 		"denied":                       {sources: Sources{Denied: []string{"10.0.0.0/8", "198.51.100.1"}}, allowed: []string{"198.51.100.2"}, denied: []string{"10.0.0.1", "::ffff:10.0.0.1", "198.51.100.1"}},
@@ -85,7 +86,7 @@ func TestSourcesByName(t *testing.T) {
 
 func TestSourcesAreValidated(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Sources{Allowed: []string{"images.example.com", "*.example.com", "198.51.100.1", "::1", "10.0.0.0/8"}}.Validate()).To(Succeed())
+	g.Expect(Sources{Allowed: []string{"images.example.com", "*.example.com", "198.51.100.1", "::1", "10.0.0.0/8", "*"}}.Validate()).To(Succeed())
 	for _, bad := range []string{"", "*", "*.", "a*b", "10.0.0.0/99", "https://images.example.com", "images.example.com:443"} {
 		g.Expect(Sources{Denied: []string{bad}}.Validate()).To(MatchError(ContainSubstring("of the denied sources of images is no name, IP address or network")), bad)
 	}

@@ -36,9 +36,9 @@ import (
 )
 
 // Secrets are read one by one, and never listed or watched: the manager can read the ones that it is
-// told of, and holds none in memory.
+// told of, and holds none in memory. Those in its own namespace it can also patch: config/rbac/credentials_role.yaml.
 //
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities/status,verbs=patch
@@ -60,6 +60,9 @@ type Reconciler struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
+
+	// Namespace is the one whose Secrets may be changed: the manager's. All when it is empty.
+	Namespace string
 
 	recorder events.EventRecorder
 }
@@ -136,7 +139,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		setReady(identity, metav1.ConditionFalse, infrav1.SecretNotFoundReason, fmt.Sprintf("Secret %s doesn't exist", key))
 		return ctrl.Result{RequeueAfter: secretInterval}, nil
 	}
-	if err == nil {
+	note := ""
+	if r.Namespace != "" && key.Namespace != r.Namespace {
+		note = fmt.Sprintf("`clusterctl move` doesn't take Secret %s along: it isn't in the namespace %s", key, r.Namespace)
+	} else if err == nil {
 		err = r.own(ctx, identity, secret)
 	}
 	if apierrors.IsConflict(err) {
@@ -154,7 +160,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, oneLine(err)))
 		return ctrl.Result{RequeueAfter: secretInterval}, nil
 	}
-	setReady(identity, metav1.ConditionTrue, infrav1.ReadyReason, "")
+	setReady(identity, metav1.ConditionTrue, infrav1.ReadyReason, note)
 	return ctrl.Result{}, nil
 }
 

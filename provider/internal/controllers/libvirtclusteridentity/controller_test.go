@@ -98,3 +98,27 @@ func TestSelectorThatCantBeRead(t *testing.T) {
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 	g.Expect(secret.OwnerReferences).To(HaveLen(1), "it is taken along by `clusterctl move` even so")
 }
+
+// TestSecretsOfOtherNamespacesStayAsTheyAre: the manager has no right to change them, and the condition says what
+// follows from that.
+func TestSecretsOfOtherNamespacesStayAsTheyAre(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "fleet", UID: "1", Finalizers: []string{infrav1.ClusterIdentityFinalizer}},
+		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "vault", Name: "fleet"}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "fleet"}, Data: sshData(t, "")}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).Build()
+	r := &Reconciler{Client: c, Namespace: "caplv-system", recorder: events.NewFakeRecorder(10)}
+	for range 3 { // the condition Paused is a reconcile of its own
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(identity)})
+		g.Expect(err).ToNot(HaveOccurred())
+	}
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity)).To(Succeed())
+	ready := conditions.Get(identity, infrav1.ReadyCondition)
+	g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
+	g.Expect(ready.Message).To(Equal("`clusterctl move` doesn't take Secret vault/fleet along: it isn't in the namespace caplv-system"))
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	g.Expect(secret.OwnerReferences).To(BeEmpty())
+}
