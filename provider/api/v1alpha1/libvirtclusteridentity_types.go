@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -16,6 +17,35 @@ type LibvirtClusterIdentitySpec struct {
 	// left out, all when it is an empty object.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
+	// namespaceQuota is how much the machines of one namespace may take, together, on the hosts with this identity.
+	// The same for each namespace; no limit when left out. Machines that are there stay when it becomes less.
+	// +optional
+	NamespaceQuota *NamespaceQuota `json:"namespaceQuota,omitempty"`
+}
+
+// NamespaceQuota limits what the machines of one namespace may take.
+// +kubebuilder:validation:MinProperties=1
+type NamespaceQuota struct {
+	// cpus is the number of virtual CPUs, dedicated ones too, from 0 to 1000000. No limit when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
+	CPUs *int32 `json:"cpus,omitempty"`
+
+	// memory of the machines, huge pages too, at most 16Pi. No limit when left out.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('16Pi')) <= 0",message="must be at least 0 and at most 16Pi"
+	Memory *resource.Quantity `json:"memory,omitempty"`
+
+	// storage is the sizes of the machines' disks, at most 1Ei. No limit when left out.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Ei')) <= 0",message="must be at least 0 and at most 1Ei"
+	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
 // SecretReference names a Secret.

@@ -30,7 +30,11 @@ func (l *Ledger) Grow(machine Machine, has Resources, host Host, bound func() ([
 			more[key] = value
 		}
 	}
-	free := loadOf(&machine, &host, countAll(machines, machine.UID)).free
+	counted := countAll(machines, machine.UID)
+	if over := host.Quota.exceeded(needs, has, counted.usedOf(host.Quota, machine.Cluster.Namespace)); len(over) > 0 {
+		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: QuotaExceeded, Message: quotaExceeded(over)}}}
+	}
+	free := loadOf(&machine, &host, counted).free
 	if short := free.shortages(more); len(short) > 0 {
 		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: NoRoom, Message: noRoom(short)}}}
 	}

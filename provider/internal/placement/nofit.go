@@ -33,6 +33,8 @@ const (
 	MissingImage Reason = "MissingImage"
 	// MissingNetwork: the host lacks a network.
 	MissingNetwork Reason = "MissingNetwork"
+	// QuotaExceeded: the machine's namespace has no more left of its quota on the host and others.
+	QuotaExceeded Reason = "QuotaExceeded"
 	// NoRoom: what is free on the host isn't enough.
 	NoRoom Reason = "NoRoom"
 )

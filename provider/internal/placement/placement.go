@@ -44,6 +44,8 @@ type Host struct {
 	ImageVolumes []string
 	// Room is how much may be promised to machines, as the function Room counts it.
 	Room Resources
+	// Quota of the machine's namespace on this host and others. None when nil.
+	Quota *Quota
 	// Foreign is how much of Room domains and volumes take that aren't LibvirtMachines of ours.
 	Foreign Resources
 }
@@ -63,8 +65,14 @@ func choose(request Request, hosts []Host, counted *tally) (string, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	noFit := &NoFitError{}
 	var best *load
+	used := map[*Quota]map[Kind]int64{}
 	for i := range hosts {
 		candidate := loadOf(&request.Machine, &hosts[i], counted)
+		quota := hosts[i].Quota
+		if used[quota] == nil {
+			used[quota] = counted.usedOf(quota, request.Machine.Cluster.Namespace)
+		}
+		candidate.used = used[quota]
 		if reason, message := unfit(request, &hosts[i], candidate); reason != "" {
 			noFit.Hosts = append(noFit.Hosts, Unfit{Host: hosts[i].Name, Reason: reason, Message: message})
 			continue
@@ -100,6 +108,8 @@ type load struct {
 	host              string
 	siblings, cluster int
 	free              Resources
+	// used is what the machine's namespace takes on the hosts of the host's quota.
+	used map[Kind]int64
 }
 
 // loadOf says what is on a host besides the machine that is to be placed.
@@ -169,6 +179,12 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 		func() (Reason, string) { return missingImage(request, host) },
 		func() (Reason, string) {
 			return missing(MissingNetwork, "network", request.Networks, host.Networks)
+		},
+		func() (Reason, string) {
+			if over := host.Quota.exceeded(needs, nil, on.used); len(over) > 0 {
+				return QuotaExceeded, quotaExceeded(over)
+			}
+			return "", ""
 		},
 		func() (Reason, string) {
 			if short := on.free.shortages(needs); len(short) > 0 {

@@ -13,10 +13,12 @@ type tally struct {
 type counts struct {
 	machines int
 	// needs are added up as the machines have them: storage in a pool without a name is apart.
-	needs    Resources
-	clusters map[types.NamespacedName]int
-	owners   map[owner]int
-	domains  map[string]int
+	needs Resources
+	// namespaces is what the machines of each namespace take of them.
+	namespaces map[string]Resources
+	clusters   map[types.NamespacedName]int
+	owners     map[owner]int
+	domains    map[string]int
 }
 
 // owner is what machines have siblings by. Names of owners are those of a cluster.
@@ -50,11 +52,15 @@ func (t *tally) set(machine Machine) {
 	t.machines[machine.UID] = machine
 	on := t.hosts[machine.Host]
 	if on == nil {
-		on = &counts{needs: Resources{}, clusters: map[types.NamespacedName]int{}, owners: map[owner]int{}, domains: map[string]int{}}
+		on = &counts{needs: Resources{}, namespaces: map[string]Resources{}, clusters: map[types.NamespacedName]int{}, owners: map[owner]int{}, domains: map[string]int{}}
 		t.hosts[machine.Host] = on
 	}
 	on.machines++
 	on.needs.add(machine.Needs)
+	if on.namespaces[machine.Cluster.Namespace] == nil {
+		on.namespaces[machine.Cluster.Namespace] = Resources{}
+	}
+	on.namespaces[machine.Cluster.Namespace].add(machine.Needs)
 	on.clusters[machine.Cluster]++
 	if machine.Owner != "" {
 		on.owners[owner{machine.Cluster, machine.Owner}]++
@@ -79,6 +85,7 @@ func (t *tally) remove(uid types.UID) {
 	}
 	for key, value := range machine.Needs {
 		less(on.needs, key, value)
+		less(on.namespaces[machine.Cluster.Namespace], key, value)
 	}
 	less(on.clusters, machine.Cluster, 1)
 	if machine.Owner != "" {

@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -245,5 +247,29 @@ func TestUUIDOfAnother(t *testing.T) {
 		w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
 	}
 	w.hosts["a"].ClearFaults()
+	w.until(m, w.isProvisioned)
+}
+
+// TestNamespaceQuota: one namespace doesn't take all of the hosts that several may use, and hears of its own use only.
+func TestNamespaceQuota(t *testing.T) {
+	w := newWorld(t, nil, "a", "b")
+	w.lockUp("a", "b")
+	w.label("blue")
+	identity := &infrav1.LibvirtClusterIdentity{}
+	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "key-of-blue"}, identity)).To(Succeed())
+	identity.Spec.NamespaceQuota = &infrav1.NamespaceQuota{CPUs: ptr.To[int32](3), Memory: ptr.To(resource.MustParse("100Gi")), Storage: ptr.To(resource.MustParse("1Ti"))}
+	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
+	for i, namespace := range []string{"others", key.Namespace} { // the first has nothing to do with it
+		uuid := uuidOfOthers[:35] + string(rune('2'+i))
+		other := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other", UID: types.UID(namespace)}, Spec: newSpec()}
+		other.Spec.HostName, other.Spec.ProviderID = "b", infrav1.ProviderIDPrefix+uuid
+		w.Expect(w.api.Create(t.Context(), other)).To(Succeed())
+		w.domainOf("b", uuid, hypervisor.Owner{Cluster: "c", Namespace: namespace, Name: "other"})
+	}
+	m := w.newManager(0)
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits: " +
+		"a: more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed); b: more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed)"))
+	identity.Spec.NamespaceQuota.CPUs = ptr.To[int32](4)
+	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
 	w.until(m, w.isProvisioned)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,6 +45,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 	for i := range list.Items {
 		snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
 	}
+	quotas := quotas(list.Items, identities.Items)
 	var hosts []placement.Host
 	now := time.Now()
 	for i := range list.Items {
@@ -55,6 +57,9 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 		}
 		s.newHosts.see(host.Name, candidate.Connecting, now)
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
+		if ref := host.Spec.IdentityRef; ref != nil {
+			candidate.Quota = quotas[ref.Name]
+		}
 		candidate.NamespaceAllowed = access.Host(host, identities.Items, namespace)
 		if candidate.NamespaceAllowed { // the others are not to be named
 			hosts = append(hosts, candidate)
@@ -62,6 +67,33 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 	}
 	s.places.keep(list.Items)
 	return hosts, snapshots, nil
+}
+
+// quotas puts the quotas of identities into placement's words, by the names of the identities.
+func quotas(hosts []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity) map[string]*placement.Quota {
+	quotas := map[string]*placement.Quota{}
+	for i := range identities {
+		quota := identities[i].Spec.NamespaceQuota
+		if quota == nil {
+			continue
+		}
+		limits := map[placement.Kind]int64{}
+		if quota.CPUs != nil {
+			limits[placement.CPU] = int64(*quota.CPUs)
+		}
+		for kind, limit := range map[placement.Kind]*resource.Quantity{placement.Memory: quota.Memory, placement.Disk: quota.Storage} {
+			if limit != nil {
+				limits[kind] = limit.Value()
+			}
+		}
+		quotas[identities[i].Name] = &placement.Quota{Limits: limits}
+	}
+	for i := range hosts {
+		if ref := hosts[i].Spec.IdentityRef; ref != nil && quotas[ref.Name] != nil {
+			quotas[ref.Name].Hosts = append(quotas[ref.Name].Hosts, hosts[i].Name)
+		}
+	}
+	return quotas
 }
 
 // places remembers what hosts are in placement's words, as long as nothing changes that it was made

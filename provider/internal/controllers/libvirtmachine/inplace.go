@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,12 +126,16 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 // startUpdate looks whether the host has room for what the spec asks for more, and writes that the
 // update begins, before anything is changed.
 func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
-	if err := s.told.all(ctx, s.Reconciler); err != nil {
+	hosts, _, err := s.candidates(ctx)
+	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}
 	s.told.again(s.Reconciler) // after the snapshot: no domain of ours is then taken for somebody else's
 	host := fleet.PlacementHost(s.host, s.snapshot, s.Ledger.Domains(s.host.Name))
-	err := s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	if at := slices.IndexFunc(hosts, func(h placement.Host) bool { return h.Name == host.Name }); at >= 0 {
+		host.Quota = hosts[at].Quota
+	}
+	err = s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		s.lookAgain(noFitDelay)
