@@ -18,6 +18,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
+	"github.com/google/uuid"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
@@ -121,7 +122,10 @@ var folders = map[string]string{
 	"swtpm-localca": "/var/lib/swtpm-localca", "swtpm-log": "/var/log/swtpm",
 }
 
-const daemonConfiguration = `listen_tls = 1
+// daemonConfiguration has a UUID because all hosts of a testbed are one machine, by whose UUID libvirt would
+// call them.
+const daemonConfiguration = `host_uuid = "%s"
+listen_tls = 1
 listen_tcp = 0
 listen_addr = "%s"
 auth_tls = "none"
@@ -160,7 +164,7 @@ func (h *Host) writeConfiguration() error {
 		return err
 	}
 	for name, content := range map[string]string{
-		"libvirtd.conf": fmt.Sprintf(daemonConfiguration, h.Namespace.Address), "qemu.conf": qemuConfiguration,
+		"libvirtd.conf": fmt.Sprintf(daemonConfiguration, uuid.NewString(), h.Namespace.Address), "qemu.conf": qemuConfiguration,
 		"ca.crt": string(h.options.CA.PEM()), "tls.crt": string(cert), "tls.key": string(key),
 	} {
 		if err := os.WriteFile(h.path("etc", name), []byte(content), 0o600); err != nil {

@@ -282,6 +282,13 @@ const (
 	// ConnectionFailedReason: no connection; the message says why, without credentials.
 	ConnectionFailedReason = "ConnectionFailed"
 
+	// OtherHypervisorReason: another hypervisor answers than the one that the host had at its first contact. Nothing
+	// on the host counts as gone. The message says how to accept the other one.
+	OtherHypervisorReason = "OtherHypervisor"
+
+	// DuplicateHypervisorReason: the hypervisor is that of another LibvirtHost, which was added first.
+	DuplicateHypervisorReason = "DuplicateHypervisor"
+
 	// IdentityNotFoundReason: the LibvirtClusterIdentity or its Secret doesn't exist.
 	IdentityNotFoundReason = "IdentityNotFound"
 

@@ -69,6 +69,14 @@ const (
 	UpdateStartedAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/in-place-update-started"
 )
 
+// Annotations that the provider sets on LibvirtHosts.
+const (
+	// HypervisorUUIDAnnotation on a LibvirtHost is the UUID of its hypervisor, as the capabilities of libvirt have it,
+	// from the first contact on. When another hypervisor answers, nothing on the host counts as gone; to accept
+	// the other one, set the annotation to its UUID. It is an annotation so that `clusterctl move` takes it along.
+	HypervisorUUIDAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/hypervisor-uuid"
+)
+
 // Annotations that users set to ask for something.
 const (
 	// HostLostAnnotation on a LibvirtMachine says that its host is gone for good: deleting the

@@ -130,14 +130,20 @@ func (f *Fleet) Ensure(host string, target Target) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	old, there := f.sessions[host]
-	if there && old.target.equal(target) {
-		return
+	if there {
+		known := old.hypervisorUUID()
+		if target.UUID == "" && (old.refusal() == nil || old.target.samePlace(target)) {
+			target.UUID = known
+		}
+		if old.target.equal(target) && target.UUID == known {
+			return
+		}
 	}
 	s := newSession(host, target, f)
 	f.sessions[host] = s
 	if there {
 		last := old.end()
-		if old.target.samePlace(target) {
+		if old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
 			// What was seen with the other credentials is as good, until the new ones are tried.
 			s.snapshot = last
 		}
@@ -172,6 +178,15 @@ func (f *Fleet) Snapshot(host string) (Snapshot, bool) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.snapshot, true
+}
+
+// HypervisorUUID returns the UUID of the hypervisor that a host is taken for: the one of its target, or of the
+// first one that has answered. Empty when none is known.
+func (f *Fleet) HypervisorUUID(host string) string {
+	if s := f.session(host); s != nil {
+		return s.hypervisorUUID()
+	}
+	return ""
 }
 
 // Pools returns the names of the storage pools of a host that are looked at, sorted. None when there is

@@ -69,13 +69,13 @@ func newFixture(t *testing.T, options fleet.Options, hosts ...string) *fixture {
 
 func (f *fixture) open(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
 	f.lock.Lock()
-	connect := f.connect
+	connect, host := f.connect, f.hosts[target.URI.Host]
 	f.dialed = append(f.dialed, target)
 	f.lock.Unlock()
 	if connect != nil {
 		return connect(ctx, target)
 	}
-	return f.hosts[target.URI.Host].Connect(ctx)
+	return host.Connect(ctx)
 }
 
 func (f *fixture) setConnect(connect fleet.Connect) {
@@ -370,7 +370,9 @@ func TestChangedTarget(t *testing.T) {
 
 	// Another place: nothing that was seen holds.
 	f.setConnect(nil)
-	f.Ensure("a", target("b"))
+	elsewhere := target("b")
+	elsewhere.UUID = f.hosts["b"].UUID()
+	f.Ensure("a", elsewhere)
 	snapshot, _ = f.Snapshot("a")
 	f.Expect(snapshot.Domains).To(BeEmpty())
 	f.snapshot("a", reachable)

@@ -54,6 +54,9 @@ func (s *session) publishDomain(number uint64, uuid string, domain *hypervisor.D
 // can't be read, is part of the result; that the host doesn't answer is an error.
 func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.Hypervisor) (Snapshot, error) {
 	facts, err := limited(ctx, s, connection.Facts)
+	if err == nil {
+		err = s.recognize(facts.UUID)
+	}
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -123,7 +126,7 @@ func (s *session) publishAll(connection hypervisor.Hypervisor, number uint64, re
 		}
 		s.listed = number
 		s.connection = connection
-		rest.Taken, rest.Reachable = time.Now(), true
+		rest.Taken, rest.Reachable, rest.Err = time.Now(), s.refused == nil, s.refused
 		return rest
 	})
 }

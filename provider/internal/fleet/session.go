@@ -26,6 +26,10 @@ type session struct {
 	snapshot Snapshot
 	// connection is the one that is open, or nil.
 	connection hypervisor.Hypervisor
+	// uuid is that of the only hypervisor that is accepted, once it is known, and refused is why nothing may be
+	// placed on it.
+	uuid    string
+	refused error
 	// begun counts readings. listed is the last one of all domains, and read has the later ones of single
 	// domains, also of those that were found to be gone. Readings overlap, and what an older one found
 	// must not replace what a newer one did.
@@ -34,7 +38,7 @@ type session struct {
 }
 
 func newSession(host string, target Target, fleet *Fleet) *session {
-	return &session{host: host, target: target, fleet: fleet, read: map[string]uint64{}}
+	return &session{host: host, target: target, fleet: fleet, uuid: target.UUID, read: map[string]uint64{}}
 }
 
 // end ends the session and returns its last snapshot. Nothing is published any more. The fleet's lock

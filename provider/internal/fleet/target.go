@@ -27,6 +27,9 @@ type Target struct {
 	Interfaces []string
 	// Devices says whether PCI devices are looked at.
 	Devices bool
+	// UUID is that of the hypervisor which has to answer, in lower case. Empty accepts the first one that does,
+	// and from then on only that one.
+	UUID string
 }
 
 // Connect opens a connection to a host. It ends when its context does, and its errors are of type

@@ -11,6 +11,8 @@ import (
 
 // Facts are what a host has and can do.
 type Facts struct {
+	// UUID says which hypervisor this is, in lower case with dashes. Empty when it doesn't say.
+	UUID string
 	// LibvirtVersion is the version of the libvirt daemon, for example 9.0.0.
 	LibvirtVersion string
 	// Architecture of the host in the words of Kubernetes, for example amd64. What libvirt calls

@@ -155,6 +155,11 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		return ctrl.Result{}, err
 	}
 	r.Fleet.Ensure(host.Name, target)
+	if recorded, err := r.recognize(ctx, host); apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	} else if err != nil || recorded {
+		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "finding out which hypervisor this is")
+	}
 	snapshot, _ := r.Fleet.Snapshot(host.Name)
 	if connecting(snapshot) && seen(host) {
 		return ctrl.Result{}, nil // what was written holds until the first try has ended, which brings the host here

@@ -74,8 +74,9 @@ func (f *fixture) restart() {
 	hosts := fleet.New(func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
 		f.lock.Lock()
 		f.targets = append(f.targets, target)
+		host := f.host
 		f.lock.Unlock()
-		return f.host.Connect(ctx)
+		return host.Connect(ctx)
 	}, fleet.Options{ListInterval: 20 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)

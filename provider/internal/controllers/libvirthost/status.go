@@ -68,7 +68,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
 		setUnseen(host)
 	case !snapshot.Reachable:
-		setUnreachable(host, infrav1.ConnectionFailedReason, strings.ReplaceAll(snapshot.Err.Error(), "\n", "; "))
+		setUnreachable(host, unreachableReason(snapshot.Err), strings.ReplaceAll(snapshot.Err.Error(), "\n", "; ")+howToGoOn(snapshot.Err))
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))

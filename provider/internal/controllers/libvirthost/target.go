@@ -29,6 +29,7 @@ func (r *Reconciler) target(ctx context.Context, host *infrav1.LibvirtHost) (fle
 	if err != nil {
 		return fleet.Target{}, &targetError{infrav1.ConnectionFailedReason, err.Error()}
 	}
+	target.UUID = hypervisorUUID(host)
 	return target, nil
 }
 

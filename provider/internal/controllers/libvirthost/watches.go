@@ -28,6 +28,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
 		WithOptions(options).
 		Watches(&infrav1.LibvirtClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToHosts), identityChanged()).
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.twins), hypervisorChanged()).
 		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(machineToHost), predicate.GenerationChangedPredicate{}).
 		WatchesRawSource(source.Channel(r.Fleet.Hosts(), &handler.EnqueueRequestForObject{})).
 		Complete(ctx, r)

@@ -3,10 +3,13 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/google/uuid"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -52,7 +55,7 @@ type domain struct {
 func NewHost() *Host {
 	return &Host{
 		facts: hypervisor.Facts{
-			LibvirtVersion: "9.0.0", Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30,
+			UUID: uuid.NewString(), LibvirtVersion: "9.0.0", Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30,
 			HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 4 << 30, infrav1.Hugepages1Gi: 4 << 30},
 			Features: []hypervisor.Feature{
 				hypervisor.FeatureBIOS, hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM,
@@ -103,11 +106,20 @@ func (h *Host) Connections() int {
 	return len(h.connections)
 }
 
-// SetFacts replaces what the host has and can do.
+// SetFacts replaces what the host has and can do. It stays the hypervisor that it is, unless the facts
+// have a UUID.
 func (h *Host) SetFacts(facts hypervisor.Facts) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
+	facts.UUID = cmp.Or(facts.UUID, h.facts.UUID)
 	h.facts = facts
+}
+
+// UUID says which hypervisor the host is, without a call.
+func (h *Host) UUID() string {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.facts.UUID
 }
 
 // Pool returns a storage pool as it is, without a call. Zero when there is no such pool.

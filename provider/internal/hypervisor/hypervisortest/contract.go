@@ -99,6 +99,11 @@ func hostFacts(t *testing.T, f Fixture) {
 	g.Expect(facts.Architecture).ToNot(gomega.BeElementOf("", "x86_64", "aarch64"))
 	g.Expect(facts.CPUs).To(gomega.BeNumerically(">", 0))
 	g.Expect(facts.MemoryBytes).To(gomega.BeNumerically(">", 1<<20))
+	g.Expect(facts.UUID).To(gomega.MatchRegexp(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`))
+	_, another := f.connected(t)
+	again, err := another.Facts(ctx)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(again.UUID).To(gomega.Equal(facts.UUID), "it is the same hypervisor by each connection")
 
 	pool, err := host.Pool(ctx, f.Pool)
 	g.Expect(err).ToNot(gomega.HaveOccurred())

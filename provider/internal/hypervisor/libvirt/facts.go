@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"slices"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -14,6 +15,7 @@ import (
 
 // capabilities is what is read of https://libvirt.org/formatcaps.html.
 type capabilities struct {
+	UUID string `xml:"host>uuid"`
 	Arch string `xml:"host>cpu>arch"`
 	// Pages are those of each NUMA node, by their size.
 	Pages []struct {
@@ -75,21 +77,18 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 		if err != nil {
 			return hypervisor.Facts{}, err
 		}
-		text, err := client.ConnectGetCapabilities()
+		caps, err := readCapabilities(client)
 		if err != nil {
 			return hypervisor.Facts{}, err
 		}
-		var caps capabilities
-		if err := xml.Unmarshal([]byte(text), &caps); err != nil {
-			return hypervisor.Facts{}, fmt.Errorf("%w: reading the capabilities: %w", errNonsense, err)
-		}
 		facts := hypervisor.Facts{
-			LibvirtVersion: fmt.Sprintf("%d.%d.%d", version/1000000, version/1000%1000, version%1000),
-			Architecture:   caps.Arch, CPUs: cpus, MemoryBytes: int64(memory) << 10, //nolint:gosec // no host has 8 EiB
+			UUID: strings.ToLower(caps.UUID), LibvirtVersion: fmt.Sprintf("%d.%d.%d", version/1000000, version/1000%1000, version%1000),
+			Architecture: caps.Arch, CPUs: cpus, MemoryBytes: int64(memory) << 10, //nolint:gosec // no host has 8 EiB
 		}
 		if name, other := architectures[caps.Arch]; other {
 			facts.Architecture = name
 		}
+		h.uuid.Store(facts.UUID)
 		facts.HugepageBytes = caps.hugepages()
 		facts.CPUNumbers = caps.cpus()
 		ofDomains, err := domainFeatures(client, caps)
@@ -97,6 +96,18 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 		slices.Sort(facts.Features)
 		return facts, err
 	})
+}
+
+func readCapabilities(client *golibvirt.Libvirt) (capabilities, error) {
+	var caps capabilities
+	text, err := client.ConnectGetCapabilities()
+	if err != nil {
+		return caps, err
+	}
+	if err := xml.Unmarshal([]byte(text), &caps); err != nil {
+		return caps, fmt.Errorf("%w: reading the capabilities: %w", errNonsense, err)
+	}
+	return caps, nil
 }
 
 // cpus returns the numbers of the logical CPUs.

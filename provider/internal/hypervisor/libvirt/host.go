@@ -10,6 +10,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -30,6 +31,8 @@ type host struct {
 	uri  string
 	// limit is how long a call may take.
 	limit time.Duration
+	// uuid is that of the hypervisor, once it was asked for its facts.
+	uuid atomic.Value
 
 	lock       sync.Mutex
 	subscribed bool

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"slices"
+	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -223,7 +224,7 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 	return made, nil
 }
 
-// another opens a connection for a transfer. It ends with the host's own.
+// another opens a connection for a transfer, to the same hypervisor. It ends with the host's own.
 func (h *host) another(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
@@ -236,6 +237,10 @@ func (h *host) another(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.recognize(ctx, own); err != nil {
+		own.close()
+		return nil, err
+	}
 	go func() {
 		select {
 		case <-h.lost:
@@ -244,6 +249,21 @@ func (h *host) another(ctx context.Context) (*session, error) {
 		}
 	}()
 	return own, nil
+}
+
+// recognize fails when a connection leads to another hypervisor than the host's own, because a name or an
+// address has changed between the two.
+func (h *host) recognize(ctx context.Context, own *session) error {
+	uuid, _ := h.uuid.Load().(string)
+	if uuid == "" {
+		return nil
+	}
+	caps, err := do(ctx, own, 0, readCapabilities)
+	if err == nil && strings.ToLower(caps.UUID) != uuid {
+		err = &hypervisor.Error{Operation: "connecting for a transfer", Reason: hypervisor.ErrUnreachable,
+			Cause: fmt.Errorf("another hypervisor answers: its UUID is %q and not %s", caps.UUID, uuid)}
+	}
+	return err
 }
 
 // ResizeVolume implements hypervisor.Volumes.

@@ -1,0 +1,122 @@
+package libvirthost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+)
+
+// hypervisorUUID returns the UUID that a host's hypervisor had at the first contact, or was accepted with since.
+func hypervisorUUID(host client.Object) string {
+	return strings.ToLower(strings.TrimSpace(host.GetAnnotations()[infrav1.HypervisorUUIDAnnotation]))
+}
+
+// recognize records which hypervisor has answered, in a write of its own and before anything is placed there, or
+// refuses it when it is that of another LibvirtHost. It says whether it has written something.
+func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (bool, error) {
+	uuid := r.Fleet.HypervisorUUID(host.Name)
+	if uuid == "" {
+		return false, nil
+	}
+	twin, err := r.twin(ctx, host, uuid)
+	if err != nil {
+		return false, err
+	}
+	if twin != "" {
+		r.Fleet.Refuse(host.Name, &fleet.DuplicateHypervisorError{UUID: uuid, Host: twin})
+		return false, nil
+	}
+	r.Fleet.Refuse(host.Name, nil)
+	if hypervisorUUID(host) == uuid {
+		return false, nil
+	}
+	recorded := host.DeepCopy()
+	if recorded.Annotations == nil {
+		recorded.Annotations = map[string]string{}
+	}
+	recorded.Annotations[infrav1.HypervisorUUIDAnnotation] = uuid
+	return true, r.Client.Patch(ctx, recorded, client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{}))
+}
+
+// twin returns the name of another LibvirtHost that a hypervisor is recorded for, and was before it was for this
+// one. Empty when there is none.
+func (r *Reconciler) twin(ctx context.Context, host *infrav1.LibvirtHost, uuid string) (string, error) {
+	list := &infrav1.LibvirtHostList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("listing LibvirtHosts: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.Name == host.Name || hypervisorUUID(other) != uuid {
+			continue
+		}
+		earlier := cmp.Or(other.CreationTimestamp.Compare(host.CreationTimestamp.Time), cmp.Compare(other.Name, host.Name)) < 0
+		if earlier || hypervisorUUID(host) != uuid {
+			return other.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// hypervisorChanged lets pass that another hypervisor was recorded for a host, or a host has gone.
+func hypervisorChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return hypervisorUUID(e.ObjectOld) != hypervisorUUID(e.ObjectNew) },
+	}
+}
+
+// twins returns the other hosts with the hypervisor of a host.
+func (r *Reconciler) twins(ctx context.Context, host client.Object) []ctrl.Request {
+	list := &infrav1.LibvirtHostList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		other := &list.Items[i]
+		uuid := r.Fleet.HypervisorUUID(other.Name)
+		if other.Name != host.GetName() && uuid != "" && uuid == hypervisorUUID(host) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		}
+	}
+	return requests
+}
+
+func unreachableReason(err error) string {
+	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
+	switch {
+	case errors.As(err, &other):
+		return infrav1.OtherHypervisorReason
+	case errors.As(err, &duplicate):
+		return infrav1.DuplicateHypervisorReason
+	}
+	return infrav1.ConnectionFailedReason
+}
+
+// howToGoOn says what to do about a hypervisor that isn't the host's, after the error.
+func howToGoOn(err error) string {
+	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
+	switch {
+	case errors.As(err, &other) && other.Got == "":
+		return ". Correct spec.uri, or where its name and address lead"
+	case errors.As(err, &other):
+		return fmt.Sprintf(". Correct spec.uri, or where its name and address lead. If the hypervisor was replaced, and all that ran on it is gone, set the annotation %s: %s",
+			infrav1.HypervisorUUIDAnnotation, other.Got)
+	case errors.As(err, &duplicate):
+		return fmt.Sprintf(". Delete one of the two, or correct spec.uri and remove the annotation %s. If they are two hypervisors, their machines have the same UUID: set host_uuid in libvirtd.conf of one",
+			infrav1.HypervisorUUIDAnnotation)
+	}
+	return ""
+}

@@ -1,0 +1,90 @@
+package fleet_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+)
+
+// TestAnotherHypervisor: a hypervisor that isn't the host's is never given to anybody, and nothing of it is seen,
+// whether the connection was lost, the target has changed, or the fleet has just been started.
+func TestAnotherHypervisor(t *testing.T) {
+	f := newFixture(t, quick, "a", "b")
+	first, other := f.hosts["a"].UUID(), f.hosts["b"].UUID()
+	isOther := func(g Gomega, snapshot fleet.Snapshot) {
+		g.Expect(snapshot.Reachable).To(BeFalse())
+		var mistaken *fleet.OtherHypervisorError
+		g.Expect(snapshot.Err).To(BeAssignableToTypeOf(mistaken))
+		g.Expect(snapshot.Err).To(MatchError("another hypervisor answers: its UUID is " + other + " and not " + first))
+		_, err := f.Hypervisor("a")
+		g.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
+	}
+	f.Ensure("a", target("a"))
+	seen := f.snapshot("a", isReachable)
+	f.Expect(seen.Facts.UUID).To(Equal(first))
+	f.Expect(f.HypervisorUUID("a")).To(Equal(first))
+
+	// The name leads elsewhere.
+	own := f.hosts["a"]
+	f.swap("a", f.hosts["b"])
+	own.SetReachable(false)
+	f.Expect(f.snapshot("a", isOther).Domains).To(Equal(seen.Domains), "what was seen stays")
+	f.swap("a", own)
+	own.SetReachable(true)
+	f.snapshot("a", isReachable)
+
+	// The target has changed.
+	elsewhere := target("b")
+	f.Ensure("a", elsewhere)
+	f.snapshot("a", isOther)
+	f.Ensure("a", target("a"))
+	f.snapshot("a", isReachable)
+
+	// The fleet knows nothing but what the target says.
+	f.Forget("a")
+	elsewhere.UUID = first
+	f.Ensure("a", elsewhere)
+	f.snapshot("a", isOther)
+
+	// It is accepted.
+	elsewhere.UUID = other
+	f.Ensure("a", elsewhere)
+	f.snapshot("a", isReachable)
+}
+
+// TestRefusedHost: nothing is placed on a host that is refused, and what is there can be removed.
+func TestRefusedHost(t *testing.T) {
+	f := newFixture(t, quick, "a", "b")
+	f.Ensure("a", target("a"))
+	f.snapshot("a", isReachable)
+	why := &fleet.DuplicateHypervisorError{UUID: "u", Host: "b"}
+	f.Refuse("a", why)
+	f.Refuse("missing", why)
+	refused := f.snapshot("a", func(g Gomega, snapshot fleet.Snapshot) {
+		g.Expect([]any{snapshot.Reachable, snapshot.Err}).To(Equal([]any{false, why}))
+	})
+	f.Refuse("a", &fleet.DuplicateHypervisorError{UUID: "u", Host: "b"})
+	again, _ := f.Snapshot("a")
+	f.Expect(again.Version).To(Equal(refused.Version), "that is no news")
+	_, err := f.Hypervisor("a")
+	f.Expect(err).ToNot(HaveOccurred())
+	f.Refuse("a", nil)
+	f.snapshot("a", isReachable)
+
+	f.Refuse("a", why)
+	f.Ensure("a", target("b")) // as it should have been from the beginning
+	f.Expect(f.snapshot("a", isReachable).Facts.UUID).To(Equal(f.hosts["b"].UUID()))
+}
+
+func isReachable(g Gomega, snapshot fleet.Snapshot) { g.Expect(snapshot.Reachable).To(BeTrue()) }
+
+// swap lets the name of a host lead to a pretended host.
+func (f *fixture) swap(name string, host *fake.Host) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.hosts[name] = host
+}
