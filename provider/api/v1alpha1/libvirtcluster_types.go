@@ -118,8 +118,8 @@ type LibvirtClusterStatus struct {
 	// +optional
 	Initialization LibvirtClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// failureDomains are the failure domains of the hosts that the cluster may use, at most 100. Part
-	// of Cluster API's contract.
+	// failureDomains are the failure domains of the hosts that the cluster may use, at most 100. One is
+	// offered from the time when one of its hosts is Ready. Part of Cluster API's contract.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

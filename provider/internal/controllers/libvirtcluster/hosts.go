@@ -37,7 +37,7 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 		return err
 	}
 	s.hosts = usable
-	domains := failureDomains(usable.allowed)
+	domains := usable.failureDomains(s.infra.Status.FailureDomains)
 	conditions.Set(s.infra, usable.condition(s.infra.Namespace, len(domains)))
 	s.infra.Status.FailureDomains = domains[:min(len(domains), maxFailureDomains)]
 	return nil
@@ -102,14 +102,22 @@ func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
 	return selector.Matches(k8slabels.Set(host.GetLabels())), nil
 }
 
-// failureDomains lists the failure domains of hosts, each once, sorted by name. A host that doesn't
-// answer counts: its machines are where they were, and come back. One in maintenance doesn't, so
+// failureDomains lists the failure domains that have a Ready host, or had one and were offered before, each once,
+// sorted by name. A host that doesn't answer any more counts: its machines are where they were, and come back. One
+// that never was Ready doesn't, because control plane machines would wait there; nor does one in maintenance, so
 // that Cluster API places no new machines where only such hosts are.
-func failureDomains(allowed []infrav1.LibvirtHost) []clusterv1.FailureDomain {
+func (h *hosts) failureDomains(offered []clusterv1.FailureDomain) []clusterv1.FailureDomain {
+	known := map[string]bool{}
+	for _, domain := range offered {
+		known[domain.Name] = true
+	}
+	for _, host := range h.ready {
+		known[failureDomain(&host)] = true
+	}
 	var names []string
-	for _, host := range allowed {
-		if host.Spec.Maintenance == nil {
-			names = append(names, cmp.Or(host.Spec.FailureDomain, host.Name))
+	for _, host := range h.allowed {
+		if name := failureDomain(&host); known[name] && host.Spec.Maintenance == nil {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -118,6 +126,10 @@ func failureDomains(allowed []infrav1.LibvirtHost) []clusterv1.FailureDomain {
 		domains = append(domains, clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(true)})
 	}
 	return domains
+}
+
+func failureDomain(host *infrav1.LibvirtHost) string {
+	return cmp.Or(host.Spec.FailureDomain, host.Name)
 }
 
 func (h *hosts) condition(namespace string, domains int) metav1.Condition {

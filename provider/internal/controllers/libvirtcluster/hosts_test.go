@@ -8,6 +8,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -48,6 +51,7 @@ func TestHosts(t *testing.T) {
 		hosts    []infrav1.LibvirtHost
 		selector *metav1.LabelSelector
 		theirs   *infrav1.AllowedNamespaces
+		before   []clusterv1.FailureDomain
 		domains  []string
 		reason   string
 		message  string
@@ -69,12 +73,18 @@ func TestHosts(t *testing.T) {
 		{name: "the identity of others has a selector that can't be read", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			theirs: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
 			hosts:  []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
-		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason, domains: []string{"b"},
+		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason,
 			message: "None of these hosts is Ready and in use: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
 		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
-		{name: "none ready: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
-			message: "None of these hosts is Ready and in use: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
+		{name: "never ready: its failure domain isn't offered", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady), newHost("2", "b"), newHost("3", "b", notReady)}},
+		{name: "another host of the domain is ready", reason: infrav1.HostsAvailableReason, domains: []string{"a"},
+			hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady), newHost("2", "a")}},
+		{name: "no longer ready: its failure domain stays", reason: infrav1.HostsAvailableReason, domains: []string{"a", "b"},
+			before: []clusterv1.FailureDomain{{Name: "a"}, {Name: "gone"}}, hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady), newHost("2", "b")}},
+		{name: "none ready any more: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
+			before: []clusterv1.FailureDomain{{Name: "a"}}, message: "None of these hosts is Ready and in use: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
 		{name: "in maintenance: its failure domain goes", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned), newHost("2", "b"), newHost("3", "b", cordoned)}},
 		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "None of these hosts is Ready and in use: 1",
@@ -91,7 +101,7 @@ func TestHosts(t *testing.T) {
 			}
 			sorted, err := sortOut(infra, tc.hosts, identities, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
 			g.Expect(err).ToNot(HaveOccurred())
-			domains := failureDomains(sorted.allowed)
+			domains := sorted.failureDomains(tc.before)
 			var names []string
 			for _, domain := range domains {
 				names = append(names, domain.Name)
@@ -107,6 +117,28 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestFailureDomainsStay: a failure domain is offered when one of its hosts is Ready, and stays when the host no
+// longer is, also after a restart.
+func TestFailureDomainsStay(t *testing.T) {
+	g := NewWithT(t)
+	c := newClient(g, interceptor.Funcs{}, func(*infrav1.LibvirtCluster) {})
+	never, ready := newHost("never", "other", notReady), &infrav1.LibvirtHost{}
+	g.Expect(c.Create(t.Context(), &never)).To(Succeed())
+	reconcile := func() {
+		for range 4 {
+			r, _ := newReconciler(c)
+			_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			g.Expect(err).ToNot(HaveOccurred())
+		}
+		g.Expect(get(g, c).Status.FailureDomains).To(HaveExactElements(HaveField("Name", "rack")))
+	}
+	reconcile()
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: "host"}, ready)).To(Succeed())
+	notReady(ready)
+	g.Expect(c.Update(t.Context(), ready)).To(Succeed())
+	reconcile()
+}
+
 func TestManyHosts(t *testing.T) {
 	g := NewWithT(t)
 	var all []infrav1.LibvirtHost
@@ -115,7 +147,7 @@ func TestManyHosts(t *testing.T) {
 	}
 	sorted, err := sortOut(&infrav1.LibvirtCluster{}, all, nil, &corev1.Namespace{})
 	g.Expect(err).ToNot(HaveOccurred())
-	domains := failureDomains(sorted.allowed)
+	domains := sorted.failureDomains(nil)
 	g.Expect(sorted.condition("team", len(domains)).Message).To(Equal("Of 120 failure domains, status.failureDomains lists the first 100 by name"))
 	g.Expect(hostNames(all)).To(HaveSuffix("host-009, and 110 more"))
 }
