@@ -137,8 +137,8 @@ func (w *world) install() error {
 	manager := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}}
 	clusterRole, role, credentials, metricsReader := &rbacv1.ClusterRole{}, &rbacv1.Role{}, &rbacv1.Role{}, &rbacv1.ClusterRole{}
 	for file, object := range map[string]any{
-		"config/rbac/role.yaml": clusterRole, "config/rbac/leader_election_role.yaml": role, "config/rbac/metrics_reader_role.yaml": metricsReader,
-		"config/rbac/credentials_role.yaml": credentials,
+		"config/rbac/role.yaml": clusterRole, "config/rbac/leader_election_role.yaml": role,
+		"config/rbac/credentials_role.yaml": credentials, "config/rbac/metrics_reader_role.yaml": metricsReader,
 	} {
 		content, err := os.ReadFile(file)
 		if err != nil {

@@ -68,6 +68,16 @@ func TestLifeOfAnIdentity(t *testing.T) {
 	eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 	eventually(infrav1.PausedCondition, metav1.ConditionFalse, infrav1.NotPausedReason)
 
+	// A Secret that is deleted and made again is the identity's again, or else a move would leave it behind.
+	g.Expect(w.client.Delete(t.Context(), secret)).To(Succeed())
+	eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.SecretNotFoundReason)
+	secret.ResourceVersion, secret.OwnerReferences = "", nil
+	g.Expect(w.client.Create(t.Context(), secret)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		g.Expect(secret.OwnerReferences).To(ConsistOf(HaveField("UID", identity.UID)))
+	}).WithTimeout(soon).Should(Succeed())
+	eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{
 		URI: "qemu+tls://host/system", IdentityRef: &infrav1.ClusterIdentityReference{Name: name}}}
 	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())

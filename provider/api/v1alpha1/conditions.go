@@ -282,6 +282,10 @@ const (
 	// ConnectionFailedReason: no connection; the message says why, without credentials.
 	ConnectionFailedReason = "ConnectionFailed"
 
+	// EarlierCredentialsReason: the daemon answers, by a connection that was opened with earlier credentials; the
+	// message says why it can't be opened again.
+	EarlierCredentialsReason = "EarlierCredentials"
+
 	// OtherHypervisorReason: another hypervisor answers than the one that the host had at its first contact. Nothing
 	// on the host counts as gone. The message says how to accept the other one.
 	OtherHypervisorReason = "OtherHypervisor"

@@ -26,6 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
 // Options are what is the same for all controllers, and how much each does at once.
@@ -33,9 +34,6 @@ type Options struct {
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
-
-	// Namespace is the one that the manager runs in, whose Secrets it may change.
-	Namespace string
 
 	// Concurrency is how many objects of each kind are reconciled at once.
 	Concurrency Concurrency
@@ -45,6 +43,10 @@ type Options struct {
 
 	// Images are the limits of bringing images to hosts.
 	Images images.Options
+
+	// Namespace is the one that the manager runs in. The Secrets of LibvirtClusterIdentities are watched and changed
+	// there; when it is empty none are watched.
+	Namespace string
 
 	// Orphans say how often to look for what is left of machines on hosts, and whether to delete it.
 	Orphans orphans.Options
@@ -92,6 +94,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 	if err := mgr.Add(store); err != nil {
 		return fmt.Errorf("adding the transfers of images to the manager: %w", err)
 	}
+	var secrets *secretwatch.Watch
+	if options.Namespace != "" {
+		var err error
+		if secrets, err = secretwatch.New(mgr, options.Namespace); err != nil {
+			return err
+		}
+	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
 	all := []struct {
 		name        string
@@ -115,7 +124,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachinepool.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
-			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, WatchFilterValue: filter, CountInterval: options.CountInterval}},
+			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, Secrets: secrets, WatchFilterValue: filter, CountInterval: options.CountInterval}},
 		{name: "evacuations", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,
@@ -124,7 +133,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &imagecollection.Reconciler{Client: client, Hosts: options.Fleet, Images: store, WatchFilterValue: filter},
 			off:        options.Images.Retention == 0},
 		{name: "LibvirtClusterIdentity", concurrency: options.Concurrency.LibvirtClusterIdentity,
-			reconciler: &libvirtclusteridentity.Reconciler{Client: client, Namespace: options.Namespace, WatchFilterValue: filter}},
+			reconciler: &libvirtclusteridentity.Reconciler{Client: client, Namespace: options.Namespace, Secrets: secrets, WatchFilterValue: filter}},
 	}
 	for _, c := range all {
 		if c.off {

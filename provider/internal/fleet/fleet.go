@@ -61,6 +61,9 @@ type Fleet struct {
 
 	lock     sync.Mutex
 	sessions map[string]*session
+	// candidates are sessions with new credentials, which take the place of those in sessions when they have
+	// connected.
+	candidates map[string]*session
 	// life is the context that sessions live in, from Start on.
 	life context.Context
 	// ended is set at the end of Start: no session begins any more.
@@ -78,7 +81,7 @@ var (
 
 // New returns a fleet without hosts. Sessions begin when it is started.
 func New(connect Connect, options Options) *Fleet {
-	return &Fleet{connect: connect, options: options.withDefaults(), sessions: map[string]*session{}}
+	return &Fleet{connect: connect, options: options.withDefaults(), sessions: map[string]*session{}, candidates: map[string]*session{}}
 }
 
 // Start implements manager.Runnable: it lets sessions begin, blocks until the context ends, and then
@@ -123,8 +126,8 @@ func (f *Fleet) begin(s *session) {
 }
 
 // Ensure begins a session with a host, or keeps the one that there is. When the target isn't the one
-// that the session has, for example because credentials were rotated, the session ends and another
-// one begins. It never waits for the host.
+// that the session has, the session ends and another one begins. When only the credentials are others, the
+// session stays until the new ones have connected or its connection is lost. It never waits for the host.
 func (f *Fleet) Ensure(host string, target Target) {
 	target.Pools, target.Networks, target.Interfaces = slices.Clone(target.Pools), slices.Clone(target.Networks), slices.Clone(target.Interfaces)
 	f.lock.Lock()
@@ -136,10 +139,20 @@ func (f *Fleet) Ensure(host string, target Target) {
 			target.UUID = known
 		}
 		if old.target.equal(target) && target.UUID == known {
+			f.dropCandidate(host) // the credentials are as before
+			return
+		}
+		if candidate := f.candidates[host]; candidate != nil && candidate.target.equal(target) && target.UUID == known {
 			return
 		}
 	}
+	f.dropCandidate(host)
 	s := newSession(host, target, f)
+	if there && old.isOpen() && old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
+		f.candidates[host] = s
+		f.begin(s)
+		return
+	}
 	f.sessions[host] = s
 	if there {
 		last := old.end()
@@ -157,6 +170,7 @@ func (f *Fleet) Ensure(host string, target Target) {
 func (f *Fleet) Forget(host string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	f.dropCandidate(host)
 	if s, there := f.sessions[host]; there {
 		delete(f.sessions, host)
 		f.news.tell(host, compare(s.end(), Snapshot{}))

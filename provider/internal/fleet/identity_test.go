@@ -24,7 +24,7 @@ func TestAnotherHypervisor(t *testing.T) {
 		g.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
 	}
 	f.Ensure("a", target("a"))
-	seen := f.snapshot("a", isReachable)
+	seen := f.snapshot("a", reachable)
 	f.Expect(seen.Facts.UUID).To(Equal(first))
 	f.Expect(f.HypervisorUUID("a")).To(Equal(first))
 
@@ -35,14 +35,14 @@ func TestAnotherHypervisor(t *testing.T) {
 	f.Expect(f.snapshot("a", isOther).Domains).To(Equal(seen.Domains), "what was seen stays")
 	f.swap("a", own)
 	own.SetReachable(true)
-	f.snapshot("a", isReachable)
+	f.snapshot("a", reachable)
 
 	// The target has changed.
 	elsewhere := target("b")
 	f.Ensure("a", elsewhere)
 	f.snapshot("a", isOther)
 	f.Ensure("a", target("a"))
-	f.snapshot("a", isReachable)
+	f.snapshot("a", reachable)
 
 	// The fleet knows nothing but what the target says.
 	f.Forget("a")
@@ -53,14 +53,14 @@ func TestAnotherHypervisor(t *testing.T) {
 	// It is accepted.
 	elsewhere.UUID = other
 	f.Ensure("a", elsewhere)
-	f.snapshot("a", isReachable)
+	f.snapshot("a", reachable)
 }
 
 // TestRefusedHost: nothing is placed on a host that is refused, and what is there can be removed.
 func TestRefusedHost(t *testing.T) {
 	f := newFixture(t, quick, "a", "b")
 	f.Ensure("a", target("a"))
-	f.snapshot("a", isReachable)
+	f.snapshot("a", reachable)
 	why := &fleet.DuplicateHypervisorError{UUID: "u", Host: "b"}
 	f.Refuse("a", why)
 	f.Refuse("missing", why)
@@ -73,14 +73,12 @@ func TestRefusedHost(t *testing.T) {
 	_, err := f.Hypervisor("a")
 	f.Expect(err).ToNot(HaveOccurred())
 	f.Refuse("a", nil)
-	f.snapshot("a", isReachable)
+	f.snapshot("a", reachable)
 
 	f.Refuse("a", why)
 	f.Ensure("a", target("b")) // as it should have been from the beginning
-	f.Expect(f.snapshot("a", isReachable).Facts.UUID).To(Equal(f.hosts["b"].UUID()))
+	f.Expect(f.snapshot("a", reachable).Facts.UUID).To(Equal(f.hosts["b"].UUID()))
 }
-
-func isReachable(g Gomega, snapshot fleet.Snapshot) { g.Expect(snapshot.Reachable).To(BeTrue()) }
 
 // swap lets the name of a host lead to a pretended host.
 func (f *fixture) swap(name string, host *fake.Host) {

@@ -80,6 +80,9 @@ func (s *session) run(ctx context.Context) {
 			return
 		}
 		s.lost(err)
+		if s.fleet.promote(s, nil) {
+			return
+		}
 		if !since.IsZero() && time.Since(since) > options.MaxBackoff {
 			backoff = options.MinBackoff // it was there for a good while
 		}
@@ -136,6 +139,7 @@ func (s *session) visit(ctx context.Context, since *time.Time) error {
 	if err != nil {
 		return err
 	}
+	s.fleet.promote(s, connection)
 	s.publishAll(connection, number, rest, watch.Domains)
 	*since = time.Now()
 	ctrl.LoggerFrom(ctx).Info("Connected to the host", "domains", len(watch.Domains), "libvirt", rest.Facts.LibvirtVersion)

@@ -33,10 +33,11 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
-// Secrets are read one by one, and never listed or watched: the manager can read the ones that it is
-// told of, and holds none in memory. Those in its own namespace it can also patch: config/rbac/credentials_role.yaml.
+// Secrets are read one by one: the manager can read the ones that it is told of, and holds none in memory. In its
+// own namespace it watches their metadata, and can patch them (config/rbac/credentials_role.yaml).
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -47,8 +48,7 @@ import (
 const (
 	// conflictDelay is how long somebody else's write gets to settle.
 	conflictDelay = time.Second
-	// secretInterval is how often a Secret that can't be used is looked at again. One that can is
-	// looked at whenever the manager's caches are read anew (--sync-period).
+	// secretInterval is how often a Secret is looked at again that can't be used, or isn't watched.
 	secretInterval = 15 * time.Second
 )
 
@@ -64,6 +64,9 @@ type Reconciler struct {
 	// Namespace is the one whose Secrets may be changed: the manager's. All when it is empty.
 	Namespace string
 
+	// Secrets watches Secrets. None is watched when it is nil.
+	Secrets *secretwatch.Watch
+
 	recorder events.EventRecorder
 }
 
@@ -71,13 +74,17 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	r.recorder = notes.Short(mgr.GetEventRecorder("libvirtclusteridentity-controller"))
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtclusteridentity")
-	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtClusterIdentity{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithOptions(options).
-		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(hostToIdentity), predicate.GenerationChangedPredicate{}).
-		Complete(ctx, r)
-	if err != nil {
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(hostToIdentity), predicate.GenerationChangedPredicate{})
+	if r.Secrets != nil {
+		of = of.WatchesRawSource(r.Secrets.Source(func(_ context.Context, identity client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(identity)}}
+		}))
+	}
+	if err := of.Complete(ctx, r); err != nil {
 		return fmt.Errorf("building the controller of LibvirtClusterIdentities: %w", err)
 	}
 	return nil
@@ -161,7 +168,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		return ctrl.Result{RequeueAfter: secretInterval}, nil
 	}
 	setReady(identity, metav1.ConditionTrue, infrav1.ReadyReason, note)
-	return ctrl.Result{}, nil
+	if r.Secrets.Covers(identity) {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: secretInterval}, nil
 }
 
 // own makes an identity an owner of its Secret, beside owners that are there, so that `clusterctl

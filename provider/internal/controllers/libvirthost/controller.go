@@ -25,9 +25,10 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
-// Secrets are read one by one, and never listed or watched.
+// Secrets are read one by one. Whether they change is watched by their metadata.
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -36,7 +37,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirtmachines,verbs=get;list;watch
 
 // secretInterval is how often credentials are looked at, whether they have been rotated or are there at
-// last: nobody watches Secrets.
+// last: not all Secrets are watched.
 const secretInterval = time.Minute
 
 // conflictDelay is how long the cache gets to show what somebody else wrote.
@@ -58,6 +59,9 @@ type Reconciler struct {
 	// differ: how much is allocated, how many machines there are, what exactly an error says. With a
 	// thousand machines on their way these change all the time. 30 seconds when it is 0.
 	CountInterval time.Duration
+
+	// Secrets watches Secrets. None is watched when it is nil.
+	Secrets *secretwatch.Watch
 
 	recorder events.EventRecorder
 	writes   writes
@@ -140,11 +144,17 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		return ctrl.Result{}, nil
 	}
 	target, err := r.target(ctx, host)
-	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
+	hopeless := (*targetError)(nil)
+	if errors.As(err, &hopeless) && r.Fleet.IsOpen(host.Name, target) {
+		snapshot, _ := r.Fleet.Snapshot(host.Name)
+		r.setAll(host, snapshot, machines, hopeless)
+		return ctrl.Result{RequeueAfter: secretInterval}, nil
+	}
+	if hopeless != nil {
 		r.Fleet.Forget(host.Name)
 		setUnreachable(host, hopeless.reason, hopeless.Error())
 		setReady(host, machines)
-		return ctrl.Result{RequeueAfter: secretInterval}, nil
+		return ctrl.Result{RequeueAfter: secretInterval}, nil //nolint:nilerr // the condition says it
 	}
 	if err != nil {
 		if !seen(host) { // or else it is as it was: the API server will be back
@@ -164,13 +174,22 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	if connecting(snapshot) && seen(host) {
 		return ctrl.Result{}, nil // what was written holds until the first try has ended, which brings the host here
 	}
-	setSeen(host, snapshot)
-	setCounts(host, snapshot, machines)
-	setReady(host, machines)
+	r.setAll(host, snapshot, machines, r.Fleet.Rotation(host.Name))
 	if host.Spec.IdentityRef == nil {
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: secretInterval}, nil
+}
+
+// setAll sets the status. unused says why the connection that is open was made with earlier credentials, if it was.
+func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine, unused error) {
+	setSeen(host, snapshot)
+	if snapshot.Reachable && unused != nil {
+		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.EarlierCredentialsReason,
+			"The connection that was opened with earlier credentials is kept, and can't be opened again: "+oneLine(unused))
+	}
+	setCounts(host, snapshot, machines)
+	setReady(host, machines)
 }
 
 // keepSession is all that is done for a host that is paused: its machines aren't, and need the session,
@@ -178,7 +197,9 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
 	target, err := r.target(ctx, host)
 	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
-		r.Fleet.Forget(host.Name)
+		if !r.Fleet.IsOpen(host.Name, target) {
+			r.Fleet.Forget(host.Name)
+		}
 		return ctrl.Result{RequeueAfter: secretInterval}, nil
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
 		setUnseen(host)
 	case !snapshot.Reachable:
-		setUnreachable(host, unreachableReason(snapshot.Err), strings.ReplaceAll(snapshot.Err.Error(), "\n", "; ")+howToGoOn(snapshot.Err))
+		setUnreachable(host, unreachableReason(snapshot.Err), oneLine(snapshot.Err)+howToGoOn(snapshot.Err))
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))
@@ -90,6 +90,8 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	capacity := fleet.Capacity(snapshot)
 	host.Status.Capacity = counted(int64(facts.CPUs), facts.MemoryBytes, storage(host, capacity))
 }
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems []string) {
 	if len(problems) == 0 {
@@ -220,6 +222,8 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
 		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse:
+			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Connect", "%s", is.Message)
+		case is.Reason == infrav1.EarlierCredentialsReason:
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Connect", "%s", is.Message)
 		case condition == infrav1.ReachableCondition && is.Status == metav1.ConditionTrue:
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Connect", "Connected to libvirt %s", after.Status.LibvirtVersion)

@@ -18,19 +18,16 @@ type targetError struct{ reason, message string }
 // Error returns the message.
 func (e *targetError) Error() string { return e.message }
 
-// target returns how a host is reached. The error is a *targetError when somebody has to change
-// something for that.
+// target returns how a host is reached. The error is a *targetError when somebody has to change something for
+// that, and the target then is without what is missing.
 func (r *Reconciler) target(ctx context.Context, host *infrav1.LibvirtHost) (fleet.Target, error) {
-	data, err := r.credentials(ctx, host.Spec.IdentityRef)
-	if err != nil {
-		return fleet.Target{}, err
-	}
+	data, missing := r.credentials(ctx, host.Spec.IdentityRef)
 	target, err := fleet.TargetOf(&host.Spec, data)
 	if err != nil {
 		return fleet.Target{}, &targetError{infrav1.ConnectionFailedReason, err.Error()}
 	}
 	target.UUID = hypervisorUUID(host)
-	return target, nil
+	return target, missing
 }
 
 // credentials reads the Secret of an identity. Whether what is in it can be used is for the

@@ -24,14 +24,17 @@ import (
 // build registers the controller with what it watches. The watch filter is looked for on LibvirtHosts only.
 func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
-	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
 		WithOptions(options).
 		Watches(&infrav1.LibvirtClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToHosts), identityChanged()).
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.twins), hypervisorChanged()).
 		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(machineToHost), predicate.GenerationChangedPredicate{}).
-		WatchesRawSource(source.Channel(r.Fleet.Hosts(), &handler.EnqueueRequestForObject{})).
-		Complete(ctx, r)
+		WatchesRawSource(source.Channel(r.Fleet.Hosts(), &handler.EnqueueRequestForObject{}))
+	if r.Secrets != nil {
+		of = of.WatchesRawSource(r.Secrets.Source(r.identityToHosts))
+	}
+	return of.Complete(ctx, r)
 }
 
 // identityChanged lets pass that an identity refers to another Secret, or that the Secret has become
