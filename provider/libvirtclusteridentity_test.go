@@ -68,6 +68,13 @@ func TestLifeOfAnIdentity(t *testing.T) {
 	eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 	eventually(infrav1.PausedCondition, metav1.ConditionFalse, infrav1.NotPausedReason)
 
+	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{
+		URI: "qemu+tls://host/system", IdentityRef: &infrav1.ClusterIdentityReference{Name: name}}}
+	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
+	g.Eventually(func(g Gomega) { // the manager's cache has it then
+		g.Expect(w.client.Get(t.Context(), key, host)).To(Succeed())
+		g.Expect(conditions.Has(host, infrav1.ReachableCondition)).To(BeTrue())
+	}).WithTimeout(soon).Should(Succeed())
 	// A Secret that is deleted and made again is the identity's again, or else a move would leave it behind.
 	g.Expect(w.client.Delete(t.Context(), secret)).To(Succeed())
 	eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.SecretNotFoundReason)
@@ -78,13 +85,6 @@ func TestLifeOfAnIdentity(t *testing.T) {
 		g.Expect(secret.OwnerReferences).To(ConsistOf(HaveField("UID", identity.UID)))
 	}).WithTimeout(soon).Should(Succeed())
 	eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
-	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{
-		URI: "qemu+tls://host/system", IdentityRef: &infrav1.ClusterIdentityReference{Name: name}}}
-	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
-	g.Eventually(func(g Gomega) { // the manager's cache has it then
-		g.Expect(w.client.Get(t.Context(), key, host)).To(Succeed())
-		g.Expect(conditions.Has(host, infrav1.ReachableCondition)).To(BeTrue())
-	}).WithTimeout(soon).Should(Succeed())
 	g.Expect(w.client.Delete(t.Context(), identity)).To(Succeed())
 	g.Expect(eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
 		To(ContainSubstring("Waiting for 1 LibvirtHosts to be deleted or to get another identity, the first is " + name))
