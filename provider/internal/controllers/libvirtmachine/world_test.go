@@ -202,6 +202,7 @@ func newSpec() infrav1.LibvirtMachineSpec {
 type manager struct {
 	*process
 	*Reconciler
+	cache *cache
 	world *world
 	end   func()
 }
@@ -219,7 +220,8 @@ func (w *world) newManager(killAt int) *manager {
 	}
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		options)
-	m := &manager{process: p, world: w, Reconciler: &Reconciler{Client: c, APIReader: c, Hosts: seen, Images: store, Ledger: cmp.Or(w.ledger, &placement.Ledger{}), recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
+	seenLate := &cache{}
+	m := &manager{process: p, cache: seenLate, world: w, Reconciler: &Reconciler{Client: interceptor.NewClient(c, seenLate.intercept()), APIReader: c, Hosts: seen, Images: store, Ledger: cmp.Or(w.ledger, &placement.Ledger{}), recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
