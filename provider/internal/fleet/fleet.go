@@ -33,6 +33,11 @@ type Options struct {
 	// CallLimit is how long a host may take for one of the session's calls before the connection is
 	// given up. Two minutes: more than the hypervisor itself allows for a call.
 	CallLimit time.Duration
+	// PoolLimit is how long a storage pool may take to be read before what was seen of it stays. 30 seconds.
+	PoolLimit time.Duration
+	// RefreshInterval is how often a host looks itself at what is in each of its storage pools, in turn: what others
+	// have put there. MinRefresh is the shortest time between two such looks at a pool. 5 minutes and 30 seconds.
+	RefreshInterval, MinRefresh time.Duration
 	// SettleTime is how long news of a domain wait for more of the same: a domain that is made is defined
 	// and started. A fifth of a second.
 	SettleTime time.Duration
@@ -44,7 +49,7 @@ func (o Options) withDefaults() Options {
 		standard time.Duration
 	}{
 		{&o.ListInterval, time.Minute}, {&o.MinBackoff, time.Second}, {&o.MaxBackoff, 2 * time.Minute}, {&o.CallLimit, 2 * time.Minute},
-		{&o.SettleTime, 200 * time.Millisecond},
+		{&o.SettleTime, 200 * time.Millisecond}, {&o.PoolLimit, 30 * time.Second}, {&o.RefreshInterval, 5 * time.Minute}, {&o.MinRefresh, 30 * time.Second},
 	} {
 		if *option.value == 0 {
 			*option.value = option.standard

@@ -60,14 +60,9 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snapshot := Snapshot{Facts: facts, Pools: map[string]Pool{}, Networks: map[string]Network{}, Interfaces: map[string]Interface{}}
-	for _, name := range s.target.Pools {
-		pool, err := s.readPool(ctx, connection, name)
-		if hypervisor.Uncertain(err) {
-			return Snapshot{}, err
-		}
-		pool.Name, pool.Err = name, err
-		snapshot.Pools[name] = pool
+	snapshot := Snapshot{Facts: facts, Networks: map[string]Network{}, Interfaces: map[string]Interface{}}
+	if snapshot.Pools, err = s.readPools(ctx, connection); err != nil {
+		return Snapshot{}, err
 	}
 	for _, name := range s.target.Networks {
 		network, err := limited(ctx, s, func(ctx context.Context) (hypervisor.Network, error) { return connection.Network(ctx, name) })
@@ -91,22 +86,6 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 		}
 	}
 	return snapshot, nil
-}
-
-func (s *session) readPool(ctx context.Context, connection hypervisor.Hypervisor, name string) (Pool, error) {
-	pool, err := limited(ctx, s, func(ctx context.Context) (hypervisor.Pool, error) { return connection.Pool(ctx, name) })
-	if err != nil || !pool.Active {
-		return Pool{Pool: pool}, err
-	}
-	volumes, err := limited(ctx, s, func(ctx context.Context) ([]hypervisor.Volume, error) { return connection.PoolVolumes(ctx, name) })
-	if err != nil {
-		return Pool{}, err
-	}
-	byName := make(map[string]hypervisor.Volume, len(volumes))
-	for _, volume := range volumes {
-		byName[volume.Name] = volume
-	}
-	return Pool{Pool: pool, Volumes: byName}, nil
 }
 
 // publishAll publishes a reading of all of the host. Domains that were read one by one since it began

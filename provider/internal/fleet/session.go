@@ -35,10 +35,12 @@ type session struct {
 	// must not replace what a newer one did.
 	begun, listed uint64
 	read          map[string]uint64
+
+	refreshes refreshes
 }
 
 func newSession(host string, target Target, fleet *Fleet) *session {
-	return &session{host: host, target: target, fleet: fleet, uuid: target.UUID, read: map[string]uint64{}}
+	return &session{host: host, target: target, fleet: fleet, uuid: target.UUID, read: map[string]uint64{}, refreshes: newRefreshes()}
 }
 
 // end ends the session and returns its last snapshot. Nothing is published any more. The fleet's lock
@@ -161,12 +163,21 @@ func (s *session) lost(err error) {
 
 // readEverySoOften reads all of the host, for what no news come of and for news that were missed.
 func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hypervisor) error {
+	var next <-chan time.Time
 	for {
+		if next == nil {
+			next = time.After(jitter(s.fleet.options.ListInterval, 0.2))
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(jitter(s.fleet.options.ListInterval, 0.2)):
+		case <-s.refreshes.wake:
+			s.refreshWanted(ctx, connection)
+			continue
+		case <-next:
+			next = nil
 		}
+		s.refreshNext(ctx, connection)
 		number := s.beginReading()
 		domains, err := limited(ctx, s, connection.ListDomains)
 		if err != nil {

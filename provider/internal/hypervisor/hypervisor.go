@@ -44,8 +44,12 @@ type Volumes interface {
 	Pool(ctx context.Context, name string) (Pool, error)
 	// Volume returns a volume. ErrNotFound when the pool or the volume isn't there.
 	Volume(ctx context.Context, ref VolumeRef) (Volume, error)
-	// PoolVolumes returns all volumes of a pool, ordered by name. ErrNotFound when there is no such pool.
+	// PoolVolumes returns all volumes of a pool, ordered by name. ErrNotFound when there is no such pool. How large
+	// they are, and what they take, may be as it was some minutes ago, where others have changed it.
 	PoolVolumes(ctx context.Context, pool string) ([]Volume, error)
+	// RefreshPool lets the host look at what is in a pool: what others have put there, and how much is free.
+	// ErrNotFound when there is no such pool.
+	RefreshPool(ctx context.Context, pool string) error
 	// CreateVolume makes an empty volume, or an overlay of another one, and returns it. Nothing is
 	// changed and the error is ErrAlreadyExists when the name is taken: only one of several callers
 	// succeeds. ErrNotFound when the pool isn't there.

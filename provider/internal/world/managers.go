@@ -184,7 +184,7 @@ func (w *World) providerManager(ctx context.Context, config *rest.Config, ledger
 			return nil, err
 		}
 	}
-	sessions := fleet.New(connect, fleet.Options{ListInterval: time.Second, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second})
+	sessions := fleet.New(connect, fleet.Options{ListInterval: time.Second, RefreshInterval: time.Second, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Second})
 	if err := mgr.Add(sessions); err != nil {
 		return nil, err
 	}

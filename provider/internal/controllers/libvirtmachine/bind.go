@@ -42,6 +42,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
+		s.lookForImages(ctx, noFit)
 		return s.noHostFits(noFit)
 	}
 	if err != nil {

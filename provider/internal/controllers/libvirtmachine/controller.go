@@ -57,6 +57,8 @@ type Hosts interface {
 	Hypervisor(host string) (hypervisor.Hypervisor, error)
 	// Refresh brings a domain that was just changed into the snapshot.
 	Refresh(ctx context.Context, host, uuid string) error
+	// RefreshPool asks a host to look soon at what somebody has put into a storage pool.
+	RefreshPool(host, pool string)
 }
 
 // News are what brings LibvirtMachines here besides changes of objects. Each is a channel of objects

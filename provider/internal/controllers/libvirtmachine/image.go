@@ -49,6 +49,8 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 	}
 	volume, err := s.connection.Volume(ctx, ref)
 	if errors.Is(err, hypervisor.ErrNotFound) {
+		s.Hosts.RefreshPool(s.host.Name, ref.Pool)
+		s.lookAgain(noFitDelay)
 		return s.noImageVolume(ref)
 	}
 	if err != nil {

@@ -83,6 +83,9 @@ func (s snapshots) Hypervisor(string) (hypervisor.Hypervisor, error) {
 // Refresh implements Hosts.
 func (s snapshots) Refresh(context.Context, string, string) error { return nil }
 
+// RefreshPool implements Hosts.
+func (s snapshots) RefreshPool(string, string) {}
+
 // TestPlaces: what is remembered of a host is what would be made anew, whatever has changed.
 func TestPlaces(t *testing.T) {
 	const theirs, ours = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"

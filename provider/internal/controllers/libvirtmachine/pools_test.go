@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -44,6 +45,29 @@ func TestDisksInSeveralPools(t *testing.T) {
 			w.delete()
 			w.until(m, w.isGone)
 			w.Expect(w.left()).To(BeEmpty())
+		})
+	}
+}
+
+// TestImageThatIsCopiedInByHand: a machine that waits for an image gets a host when somebody has put it into a pool
+// there, although the host itself doesn't notice, and one that is bound goes on.
+func TestImageThatIsCopiedInByHand(t *testing.T) {
+	const image = "base.img"
+	for _, bound := range []bool{false, true} {
+		t.Run(fmt.Sprintf("bound %v", bound), func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+				infra.Spec.Image = infrav1.ImageSpec{Volume: image, Format: infrav1.ImageFormatRaw}
+			}, "a")
+			m := w.newManager(0)
+			w.until(m, w.hasCondition(infrav1.HostBoundCondition, infrav1.NoHostFitsReason))
+			if bound {
+				change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+					infra.Spec.HostName, infra.Spec.ProviderID = "a", infrav1.ProviderIDPrefix+"5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
+				})
+				w.until(m, w.hasCondition(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason))
+			}
+			w.hosts["a"].PutFile(hypervisor.VolumeRef{Pool: "default", Name: image}, []byte("a disk"))
+			w.until(m, w.isProvisioned)
 		})
 	}
 }

@@ -159,6 +159,13 @@ func (h *hosts) Hypervisor(host string) (hypervisor.Hypervisor, error) {
 	return &killable{Hypervisor: connected, process: h.process}, nil
 }
 
+// RefreshPool implements Hosts.
+func (h *hosts) RefreshPool(host, pool string) {
+	if connected, err := h.connect(host); err == nil {
+		_ = connected.RefreshPool(context.Background(), pool)
+	}
+}
+
 // Snapshot implements Hosts: what is there at the moment.
 func (h *hosts) Snapshot(host string) (fleet.Snapshot, bool) {
 	if _, known := h.hosts[host]; !known {

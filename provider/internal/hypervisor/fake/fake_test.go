@@ -35,7 +35,12 @@ func define(uuid, name string, owner *hypervisor.Owner, disks ...hypervisor.Volu
 
 func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(*testing.T) hypervisortest.Fixture {
-		return hypervisortest.Fixture{Connect: fake.NewHost().Connect, Pool: "default", Network: "default", Define: define}
+		host := fake.NewHost()
+		return hypervisortest.Fixture{Connect: host.Connect, Pool: "default", Network: "default", Define: define,
+			PutFile: func(name string, content []byte) error {
+				host.PutFile(hypervisor.VolumeRef{Pool: "default", Name: name}, content)
+				return nil
+			}}
 	})
 }
 

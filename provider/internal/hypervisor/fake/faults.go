@@ -22,6 +22,7 @@ const (
 	Pool            Operation = "Pool"
 	Volume          Operation = "Volume"
 	PoolVolumes     Operation = "PoolVolumes"
+	RefreshPool     Operation = "RefreshPool"
 	CreateVolume    Operation = "CreateVolume"
 	CloneVolume     Operation = "CloneVolume"
 	UploadVolume    Operation = "UploadVolume"

@@ -17,13 +17,17 @@ import (
 
 // Host is a pretended host. It lives on when connections to it are lost.
 type Host struct {
-	lock        sync.Mutex
-	facts       hypervisor.Facts
-	pools       map[string]hypervisor.Pool
-	networks    map[string]hypervisor.Network
-	interfaces  []string
-	devices     []hypervisor.PCIDevice
-	volumes     map[hypervisor.VolumeRef]*volume
+	lock       sync.Mutex
+	facts      hypervisor.Facts
+	pools      map[string]hypervisor.Pool
+	networks   map[string]hypervisor.Network
+	interfaces []string
+	devices    []hypervisor.PCIDevice
+	volumes    map[hypervisor.VolumeRef]*volume
+	// files are those that somebody has put into pools since they were last refreshed, and unseen how much of each
+	// pool others have taken since.
+	files       map[hypervisor.VolumeRef]*volume
+	unseen      map[string]int64
 	domains     map[string]*domain
 	connections map[*connection]bool
 	// observers are the channels that Observe has given.
@@ -66,6 +70,8 @@ func NewHost() *Host {
 		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true}},
 		interfaces:  []string{"lo", "eth0", "br0"},
 		volumes:     map[hypervisor.VolumeRef]*volume{},
+		files:       map[hypervisor.VolumeRef]*volume{},
+		unseen:      map[string]int64{},
 		domains:     map[string]*domain{},
 		connections: map[*connection]bool{},
 		observers:   map[chan string]bool{},
@@ -136,25 +142,54 @@ func (h *Host) SetPool(pool hypervisor.Pool) {
 	h.pools[pool.Name] = pool
 }
 
-// FillPool takes all that is free in a storage pool, as files of others do, and returns what gives it back.
-// It panics when there is no such pool.
+// PutFile puts a file into a storage pool, as somebody does by hand: the host knows it once the pool is refreshed.
+func (h *Host) PutFile(ref hypervisor.VolumeRef, content []byte) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.files[ref] = &volume{content: content, Volume: hypervisor.Volume{VolumeRef: ref, Path: "/fake/" + ref.String(), Format: hypervisor.FormatRaw,
+		CapacityBytes: int64(len(content)), AllocatedBytes: int64(len(content))}}
+	h.take(ref.Pool, int64(len(content)))
+}
+
+// take takes room in a pool that the host doesn't know to be taken until the pool is refreshed. The lock is held.
+func (h *Host) take(name string, bytes int64) {
+	pool, there := h.pools[name]
+	if !there {
+		panic("there is no storage pool " + name)
+	}
+	pool.AvailableBytes -= bytes
+	h.pools[name] = pool
+	h.unseen[name] += bytes
+}
+
+// refresh lets the host see what is in a pool. The lock is held.
+func (h *Host) refresh(name string) {
+	delete(h.unseen, name)
+	for ref, file := range h.files {
+		if ref.Pool == name {
+			h.volumes[ref] = file
+			delete(h.files, ref)
+		}
+	}
+}
+
+// seen is a storage pool as the host knows it. The lock is held.
+func (h *Host) seen(pool hypervisor.Pool) hypervisor.Pool {
+	pool.AvailableBytes += h.unseen[pool.Name]
+	return pool
+}
+
+// FillPool takes all that is free in a storage pool, as files of others do, and returns what gives it back. What the
+// host says to be free changes when the pool is refreshed. It panics when there is no such pool.
 func (h *Host) FillPool(name string) func() {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	change := func(by int64) {
-		pool, there := h.pools[name]
-		if !there {
-			panic("there is no storage pool " + name)
-		}
-		pool.AvailableBytes += by
-		h.pools[name] = pool
-	}
 	free := h.pools[name].AvailableBytes
-	change(-free)
+	h.take(name, free)
 	return func() {
 		h.lock.Lock()
 		defer h.lock.Unlock()
-		change(free)
+		h.take(name, -free)
 	}
 }
 

@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,14 +18,18 @@ func (c *connection) Pool(ctx context.Context, name string) (hypervisor.Pool, er
 		if !there {
 			return pool, refuse(hypervisor.ErrNotFound, "")
 		}
-		return pool, nil
+		return c.host.seen(pool), nil
 	})
 }
 
 // Pools implements hypervisor.Volumes.
 func (c *connection) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
 	return do(ctx, c, "listing the storage pools", Pools, "", func() ([]hypervisor.Pool, error) {
-		return slices.SortedFunc(maps.Values(c.host.pools), func(a, b hypervisor.Pool) int { return cmp.Compare(a.Name, b.Name) }), nil
+		var pools []hypervisor.Pool
+		for _, name := range slices.Sorted(maps.Keys(c.host.pools)) {
+			pools = append(pools, c.host.seen(c.host.pools[name]))
+		}
+		return pools, nil
 	})
 }
 
@@ -54,6 +57,17 @@ func (c *connection) PoolVolumes(ctx context.Context, pool string) ([]hypervisor
 			}
 		}
 		return volumes, nil
+	})
+}
+
+// RefreshPool implements hypervisor.Volumes.
+func (c *connection) RefreshPool(ctx context.Context, pool string) error {
+	return run(ctx, c, "refreshing the storage pool", RefreshPool, pool, func() error {
+		if _, there := c.host.pools[pool]; !there {
+			return refuse(hypervisor.ErrNotFound, "")
+		}
+		c.host.refresh(pool)
+		return nil
 	})
 }
 

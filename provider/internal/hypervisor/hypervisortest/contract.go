@@ -26,6 +26,8 @@ type Fixture struct {
 	Pool string
 	// Network is the name of an active network. Empty when the host can't have one.
 	Network string
+	// PutFile puts a file into the pool, past the host.
+	PutFile func(name string, content []byte) error
 	// Define writes a small domain that has these disks and this owner, if any.
 	Define func(uuid, name string, owner *hypervisor.Owner, disks ...hypervisor.VolumeRef) hypervisor.Definition
 }
@@ -51,6 +53,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"volumes", volumes},
 		{"uploads", uploads},
 		{"one creator wins", oneCreatorWins},
+		{"files that nobody made", filesOfOthers},
 		{"life of a domain", lifeOfADomain},
 		{"definitions that clash", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
@@ -145,6 +148,7 @@ func whatIsMissing(t *testing.T, f Fixture) {
 		"volume":           func() error { _, err := host.Volume(ctx, inPool); return err },
 		"volume, no pool":  func() error { _, err := host.Volume(ctx, noPool); return err },
 		"list, no pool":    func() error { _, err := host.PoolVolumes(ctx, "missing"); return err },
+		"refresh, no pool": func() error { return host.RefreshPool(ctx, "missing") },
 		"create, no pool":  func() error { _, err := host.CreateVolume(ctx, spec); return err },
 		"clone, no source": func() error { _, err := host.CloneVolume(ctx, spec, inPool); return err },
 		"upload":           func() error { return host.UploadVolume(ctx, inPool, emptyReader{}, 0) },

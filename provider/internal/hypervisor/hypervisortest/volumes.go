@@ -162,3 +162,32 @@ func oneCreatorWins(t *testing.T, f Fixture) {
 	g.Expect(won).To(gomega.Equal(1))
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
 }
+
+// filesOfOthers: what others put into a pool, and what it takes, is seen when the pool is refreshed.
+func filesOfOthers(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	ref := hypervisor.VolumeRef{Pool: f.Pool, Name: "by-hand.img"}
+	g.Expect(host.RefreshPool(ctx, f.Pool)).To(gomega.Succeed())
+	before, err := host.Pool(ctx, f.Pool)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	content := bytes.Repeat([]byte("guest"), 1<<20)
+	g.Expect(f.PutFile(ref.Name, content)).To(gomega.Succeed())
+
+	g.Expect(host.Pool(ctx, f.Pool)).To(gomega.Equal(before))
+	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.BeEmpty())
+	_, err = host.Volume(ctx, ref)
+	g.Expect(err).To(failsWith(hypervisor.ErrNotFound))
+
+	g.Expect(host.RefreshPool(ctx, f.Pool)).To(gomega.Succeed())
+	volume, err := host.Volume(ctx, ref)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(len(content)))
+	g.Expect(volume.Format).To(gomega.Equal(hypervisor.FormatRaw))
+	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.Equal([]hypervisor.Volume{volume}))
+	after, err := host.Pool(ctx, f.Pool)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(after.AvailableBytes).To(gomega.BeNumerically("<", before.AvailableBytes))
+	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
+	g.Expect(host.PoolVolumes(ctx, f.Pool)).To(gomega.BeEmpty())
+}

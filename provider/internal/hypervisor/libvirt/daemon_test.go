@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -96,6 +97,9 @@ func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(t *testing.T) hypervisortest.Fixture {
 		t.Helper()
 		t.Cleanup(func() { d.empty(t) })
-		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define}
+		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define,
+			PutFile: func(name string, content []byte) error {
+				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644) //nolint:gosec // the daemon runs as somebody else
+			}}
 	})
 }

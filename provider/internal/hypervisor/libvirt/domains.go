@@ -215,25 +215,34 @@ func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) er
 // StartDomain implements hypervisor.Domains.
 func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	const doing = "starting the domain"
-	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		err := client.DomainCreate(domain)
-		if code(err, golibvirt.ErrOperationInvalid) {
-			state, stateErr := stateOf(client, domain)
-			if stateErr == nil && state.Started() {
-				return nil
-			}
-			if stateErr == nil && state == hypervisor.StateStarting {
-				// A daemon that was killed while it started the domain has found its process, and will end it.
-				return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: err}
-			}
-		}
-		if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
-			// The domain is there, but not something that it needs.
-			_, cause := classify(err)
-			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: cause}
-		}
-		return err
+	domain, err := domainOf(uuid)
+	if err != nil {
+		return failure(doing, uuid, err)
+	}
+	_, err = getOn(ctx, h, &h.starts, startFactor*h.limit, doing, uuid, func(client *golibvirt.Libvirt) (struct{}, error) {
+		return struct{}{}, start(client, domain, doing)
 	})
+	return err
+}
+
+func start(client *golibvirt.Libvirt, domain golibvirt.Domain, doing string) error {
+	err := client.DomainCreate(domain)
+	if code(err, golibvirt.ErrOperationInvalid) {
+		state, stateErr := stateOf(client, domain)
+		if stateErr == nil && state.Started() {
+			return nil
+		}
+		if stateErr == nil && state == hypervisor.StateStarting {
+			// A daemon that was killed while it started the domain has found its process, and will end it.
+			return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrBusy, Cause: err}
+		}
+	}
+	if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
+		// The domain is there, but not something that it needs.
+		_, cause := classify(err)
+		return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrInvalid, Cause: cause}
+	}
+	return err
 }
 
 // ShutdownDomain implements hypervisor.Domains.

@@ -19,9 +19,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// callLimit is how long a daemon may take for a call before its connection is given up. Starting or
-// stopping a domain takes the longest.
-const callLimit = 60 * time.Second
+const (
+	// callLimit is how long a daemon may take for a call before its connection is given up.
+	callLimit = 60 * time.Second
+	// startFactor is how many times as long it may take to start a domain: to set huge pages aside, or memory
+	// for devices that are passed through, takes minutes.
+	startFactor = 10
+)
 
 // host is a libvirt host. It implements hypervisor.Hypervisor.
 type host struct {
@@ -31,6 +35,10 @@ type host struct {
 	uri  string
 	// limit is how long a call may take.
 	limit time.Duration
+	// storage is the connection for storage pools, and known what was last seen of their volumes. starts is the
+	// connection for starting domains.
+	storage, starts separate
+	known           knownVolumes
 	// uuid is that of the hypervisor, once it was asked for its facts.
 	uuid atomic.Value
 

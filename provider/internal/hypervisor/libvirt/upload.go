@@ -27,6 +27,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 		// libvirt would take it without an error, and write as much as fits.
 		return invalid(fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes))
 	}
+	defer h.known.forget(ref)
 	own, err := h.another(ctx)
 	if err != nil {
 		return failure(doing, ref.String(), err)

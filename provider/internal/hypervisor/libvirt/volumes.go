@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -16,7 +18,7 @@ import (
 
 // Pool implements hypervisor.Volumes.
 func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
-	return get(ctx, h, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
+	return getStored(ctx, h, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
 		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
 			return hypervisor.Pool{}, err
@@ -27,7 +29,7 @@ func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 
 // Pools implements hypervisor.Volumes.
 func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
-	return get(ctx, h, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
+	return getStored(ctx, h, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
 		listed, _, err := client.ConnectListAllStoragePools(1, 0)
 		if err != nil {
 			return nil, err
@@ -58,7 +60,7 @@ func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hyperv
 
 // Volume implements hypervisor.Volumes.
 func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
-	return get(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+	return getStored(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		return describe(client, volumeOf(ref))
 	})
 }
@@ -104,30 +106,61 @@ func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hyperviso
 	}, nil
 }
 
-// PoolVolumes implements hypervisor.Volumes.
+// PoolVolumes implements hypervisor.Volumes. It asks for volumes that it hasn't asked for lately, several at a time.
 func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volume, error) {
-	return get(ctx, h, "listing the volumes of the storage pool", name, func(client *golibvirt.Libvirt) ([]hypervisor.Volume, error) {
+	const doing = "listing the volumes of the storage pool"
+	known, number := h.known.of(name)
+	listed, err := getStored(ctx, h, doing, name, func(client *golibvirt.Libvirt) ([]golibvirt.StorageVol, error) {
 		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
 			return nil, err
 		}
 		listed, _, err := client.StoragePoolListAllVolumes(pool, 1, 0)
+		return listed, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*hypervisor.Volume, len(listed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(describedAtOnce)
+	for i, one := range listed {
+		if volume, is := known[one.Name]; is {
+			found[i] = &volume
+			continue
+		}
+		group.Go(func() error {
+			volume, err := getStored(ctx, h, doing, name, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) { return describe(client, one) })
+			if errors.Is(err, hypervisor.ErrNotFound) {
+				return nil // deleted since it was listed
+			}
+			found[i] = &volume
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var volumes []hypervisor.Volume
+	for _, volume := range found {
+		if volume != nil {
+			volumes = append(volumes, *volume)
+		}
+	}
+	h.known.set(name, number, volumes)
+	slices.SortFunc(volumes, func(a, b hypervisor.Volume) int { return cmp.Compare(a.Name, b.Name) })
+	return volumes, nil
+}
+
+// RefreshPool implements hypervisor.Volumes.
+func (h *host) RefreshPool(ctx context.Context, name string) error {
+	defer h.known.forget(hypervisor.VolumeRef{Pool: name})
+	return h.runStored(ctx, "refreshing the storage pool", name, func(client *golibvirt.Libvirt) error {
+		pool, err := client.StoragePoolLookupByName(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		var volumes []hypervisor.Volume
-		for _, one := range listed {
-			volume, err := describe(client, one)
-			if code(err, golibvirt.ErrNoStorageVol) {
-				continue // deleted since it was listed
-			}
-			if err != nil {
-				return nil, err
-			}
-			volumes = append(volumes, volume)
-		}
-		slices.SortFunc(volumes, func(a, b hypervisor.Volume) int { return cmp.Compare(a.Name, b.Name) })
-		return volumes, nil
+		return client.StoragePoolRefresh(pool, 0)
 	})
 }
 
@@ -154,7 +187,8 @@ func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hy
 	if err != nil {
 		return hypervisor.Volume{}, err
 	}
-	return get(ctx, h, doing, spec.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+	defer h.known.forget(spec.VolumeRef)
+	return getStored(ctx, h, doing, spec.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		pool, err := client.StoragePoolLookupByName(spec.Pool)
 		if err != nil {
 			return hypervisor.Volume{}, err
@@ -192,6 +226,7 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 	if err != nil {
 		return hypervisor.Volume{}, err
 	}
+	defer h.known.forget(spec.VolumeRef)
 	// Copying takes as long as it takes, and holds up everything else on its connection.
 	own, err := h.another(ctx)
 	if err != nil {
@@ -269,7 +304,8 @@ func (h *host) recognize(ctx context.Context, own *session) error {
 // ResizeVolume implements hypervisor.Volumes.
 func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
 	const doing = "resizing the volume"
-	return h.run(ctx, doing, ref.String(), func(client *golibvirt.Libvirt) error {
+	defer h.known.forget(ref)
+	return h.runStored(ctx, doing, ref.String(), func(client *golibvirt.Libvirt) error {
 		volume := volumeOf(ref)
 		now, err := describe(client, volume)
 		if err != nil {
@@ -285,7 +321,8 @@ func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capac
 
 // DeleteVolume implements hypervisor.Volumes.
 func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
-	return h.run(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
+	defer h.known.forget(ref)
+	return h.runStored(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
 		return client.StorageVolDelete(volumeOf(ref), golibvirt.StorageVolDeleteNormal)
 	})
 }

@@ -1,0 +1,125 @@
+package libvirt
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+const (
+	// describedAtOnce is how many volumes of a pool are asked for at once.
+	describedAtOnce = 12
+	// knownFor is for how long it isn't asked again what a volume is like that nobody has changed through this
+	// connection: what it takes of the pool changes, and others may change it.
+	knownFor = 5 * time.Minute
+)
+
+// separate is a connection for calls that may hang, or take long: a daemon carries out five calls of a connection at
+// a time, and what takes too long costs the connection. It is opened when it is needed, and again when it was lost.
+type separate struct {
+	lock    sync.Mutex
+	session *session
+}
+
+func (p *separate) open(ctx context.Context, h *host) (*session, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.session != nil {
+		select {
+		case <-p.session.lost:
+		default:
+			return p.session, nil
+		}
+	}
+	s, err := h.another(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.session = s
+	return s, nil
+}
+
+// getStored is get on the connection for storage pools.
+func getStored[T any](ctx context.Context, h *host, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+	return getOn(ctx, h, &h.storage, h.limit, doing, object, calls)
+}
+
+// getOn is get on a separate connection.
+func getOn[T any](ctx context.Context, h *host, on *separate, limit time.Duration, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+	var result T
+	s, err := on.open(ctx, h)
+	if err == nil {
+		result, err = do(ctx, s, limit, calls)
+	}
+	if err != nil {
+		return result, failure(doing, object, err)
+	}
+	return result, nil
+}
+
+// runStored is getStored for calls without a result.
+func (h *host) runStored(ctx context.Context, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
+	_, err := getStored(ctx, h, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
+	return err
+}
+
+// knownVolumes are the volumes of pools as they were last seen. The zero value is ready to use.
+type knownVolumes struct {
+	lock sync.Mutex
+	// changes counts what may make volumes other than they are known.
+	changes uint64
+	pools   map[string]knownPool
+}
+
+type knownPool struct {
+	since   time.Time
+	volumes map[string]hypervisor.Volume
+}
+
+// of returns the volumes of a pool that needn't be asked for, and a number for set.
+func (k *knownVolumes) of(pool string) (map[string]hypervisor.Volume, uint64) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if time.Since(k.pools[pool].since) > knownFor {
+		delete(k.pools, pool)
+	}
+	return maps.Clone(k.pools[pool].volumes), k.changes
+}
+
+// set remembers the volumes of a pool, unless something has changed since the number was given.
+func (k *knownVolumes) set(pool string, number uint64, volumes []hypervisor.Volume) {
+	byName := make(map[string]hypervisor.Volume, len(volumes))
+	for _, volume := range volumes {
+		byName[volume.Name] = volume
+	}
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if number != k.changes {
+		return
+	}
+	if k.pools == nil {
+		k.pools = map[string]knownPool{}
+	}
+	since := time.Now()
+	if before, there := k.pools[pool]; there {
+		since = before.since
+	}
+	k.pools[pool] = knownPool{since: since, volumes: byName}
+}
+
+// forget drops what is known of a volume, or of all of a pool when it has no name.
+func (k *knownVolumes) forget(ref hypervisor.VolumeRef) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.changes++
+	if ref.Name == "" {
+		delete(k.pools, ref.Pool)
+		return
+	}
+	delete(k.pools[ref.Pool].volumes, ref.Name)
+}
