@@ -234,7 +234,9 @@ const (
 	// RestartingReason: the guest is being shut down, and its domain is changed and started again then.
 	RestartingReason = "Restarting"
 
-	// NoRoomReason: the host has no room for what the spec asks for more; the message says of what.
+	// NoRoomReason, also of ImageReady, DisksReady and InstanceReady: the host has no room for the image, a disk or
+	// the memory, or for what the spec asks for more; the message says for what. It is tried again, and new
+	// machines go to other hosts meanwhile.
 	NoRoomReason = "NoRoom"
 
 	// InPlaceUpdateFailedReason: the domain or a disk can't be changed; the message says why. It is tried again.

@@ -40,6 +40,8 @@ type Host struct {
 	Pools []string
 	// Networks that the host has, by the name that machines use.
 	Networks []string
+	// Full says that a machine there had no room lately although by what is counted there was.
+	Full bool
 	// ImageVolumes are the volumes in the pool for images.
 	ImageVolumes []string
 	// Room is how much may be promised to machines, as the function Room counts it.
@@ -189,6 +191,9 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 		func() (Reason, string) {
 			if short := on.free.shortages(needs); len(short) > 0 {
 				return NoRoom, noRoom(short)
+			}
+			if host.Full {
+				return NoRoom, "no room (a machine there didn't get what it needs, although by what is counted there is room)"
 			}
 			return "", ""
 		},

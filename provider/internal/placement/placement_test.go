@@ -109,6 +109,8 @@ func TestFilters(t *testing.T) {
 			reason: placement.MissingPool, message: "lacks storage pool tape"},
 		{name: "no pool at all", host: func(h *placement.Host) { h.Pools = nil },
 			reason: placement.MissingPool, message: "has no storage pool for disks"},
+		{name: "full", host: func(h *placement.Host) { h.Full = true },
+			reason: placement.NoRoom, message: "no room (a machine there didn't get what it needs, although by what is counted there is room)"},
 		{name: "image", spec: func(s *infrav1.LibvirtMachineSpec) { s.Image.Volume = "other" },
 			reason: placement.MissingImage, message: "lacks image volume other"},
 		{name: "network", spec: func(s *infrav1.LibvirtMachineSpec) {

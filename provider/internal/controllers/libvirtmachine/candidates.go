@@ -56,6 +56,7 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 			candidate.Message = fmt.Sprintf("without the label %s: %s it isn't one of this manager's", clusterv1.WatchLabel, s.WatchFilterValue)
 		}
 		s.newHosts.see(host.Name, candidate.Connecting, now)
+		candidate.Full = s.full.is(host.Name)
 		candidate.Selected = selector.Matches(k8slabels.Set(host.Labels))
 		if ref := host.Spec.IdentityRef; ref != nil {
 			candidate.Quota = quotas[ref.Name]

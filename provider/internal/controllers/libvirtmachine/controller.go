@@ -107,6 +107,7 @@ type Reconciler struct {
 	told     told
 	places   places
 	newHosts newHosts
+	full     full
 	// macs is held while a machine that asks for a MAC address is placed.
 	macs       sync.Mutex
 	copies     copies

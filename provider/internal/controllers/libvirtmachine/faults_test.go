@@ -354,8 +354,8 @@ func TestImageServerFails(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.CreateVolume, Skip: 2, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNoSpace})
-	m := w.until(w.newManager(0), w.hasCondition(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason))
-	w.Expect(w.said()).To(ContainSubstring("the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event says which")
+	m := w.until(w.newManager(0), w.hasCondition(infrav1.DisksReadyCondition, infrav1.NoRoomReason))
+	w.Expect(w.said()).To(ContainSubstring("the host a has no room: the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event says which")
 	w.hosts["a"].ClearFaults()
 	w.until(m, w.isProvisioned)
 	w.Expect(strings.Join(w.left(), " ")).To(ContainSubstring("domain Running"))

@@ -34,6 +34,9 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 			reason = infrav1.ImageQueuedReason
 		}
 		return s.waitFor(infrav1.ImageReadyCondition, reason, "%s", err.Error())
+	case errors.As(err, &failed) && errors.Is(err, hypervisor.ErrNoSpace):
+		s.lookAgain(imageDelay)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.NoRoomReason, "%s", s.noRoom(err).Error())
 	case errors.As(err, &failed):
 		s.lookAgain(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, "%s", err.Error())

@@ -93,9 +93,9 @@ var imageTroubles = []struct {
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("<html>" + strings.Repeat("Who are you? ", 20)))
 		}},
-	{name: "disk full before", reason: infrav1.ImageTransferFailedReason, message: "storing the image in pool default: no room on the host",
+	{name: "disk full before", reason: infrav1.NoRoomReason, message: "storing the image in pool default: no room on the host",
 		onHost: func(host *fake.Host) func() { return host.FillPool("default") }},
-	{name: "disk full while uploading", reason: infrav1.ImageTransferFailedReason, message: "no room on the host",
+	{name: "disk full while uploading", reason: infrav1.NoRoomReason, message: "no room on the host",
 		onHost: func(host *fake.Host) func() {
 			host.Inject(fake.Fault{Operation: fake.UploadVolume, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNoSpace})
 			return host.ClearFaults

@@ -160,6 +160,9 @@ func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
 		return s.unreachable(condition, err)
 	}
+	if errors.Is(err, hypervisor.ErrNoSpace) && s.host != nil {
+		reason, err = infrav1.NoRoomReason, s.noRoom(err)
+	}
 	s.set(condition, metav1.ConditionFalse, reason, "%s", err.Error())
 	return stop, err
 }

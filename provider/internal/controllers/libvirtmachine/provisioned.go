@@ -9,6 +9,9 @@ import (
 // finishProvisioning says that the machine is there, once and for good: its domain has been started
 // and has addresses.
 func (s *scope) finishProvisioning(context.Context) (verdict, error) {
+	if !s.isProvisioned() {
+		s.full.forget(s.host.Name)
+	}
 	s.infra.Status.Initialization.Provisioned = ptr.To(true)
 	return goOn, nil
 }
