@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
@@ -13,6 +14,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // WorkloadClusters registers what keeps the connections to the workload clusters whose infrastructure is a
@@ -26,13 +28,20 @@ func WorkloadClusters(ctx context.Context, mgr ctrl.Manager, name string) (clust
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:  mgr.GetClient(),
 		ClusterFilter: ofLibvirt,
-		Cache:         setup.ClusterCacheCacheOptions(),
+		Cache:         cacheOptions(),
 		Client:        setup.ClusterCacheClientOptions(name, 20, 30),
 	}, controller.Options{MaxConcurrentReconciles: 10})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the connections to workload clusters: %w", err)
 	}
 	return clusters, nil
+}
+
+// cacheOptions let the node of a machine be found among thousands.
+func cacheOptions() clustercache.CacheOptions {
+	options := setup.ClusterCacheCacheOptions()
+	options.Indexes = append(options.Indexes, clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: index.NodeDomain, ExtractValue: index.DomainsOf})
+	return options
 }
 
 func ofLibvirt(cluster *clusterv1.Cluster) bool {

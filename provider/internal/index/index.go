@@ -1,17 +1,51 @@
-// Package index adds the fields that the provider's controllers select objects by to a manager's cache.
+// Package index adds the fields that the provider's controllers select objects by to a manager's cache, and to the
+// caches of workload clusters.
 package index
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"strings"
 
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// MachineHost is the field of LibvirtMachines with the name of the host that they are bound to.
-const MachineHost = "spec.hostName"
+// The fields.
+const (
+	// MachineHost is the field of LibvirtMachines with the name of the host that they are bound to.
+	MachineHost = "spec.hostName"
+	// MachineProviderID is the field of LibvirtMachines with their provider ID.
+	MachineProviderID = "spec.providerID"
+	// MachineOwner is the field of Machines with the kind and name of what controls them, as Owner writes it.
+	MachineOwner = "metadata.controller"
+	// NodeDomain is the field of nodes with the UUIDs that their domains may have.
+	NodeDomain = "status.nodeInfo.systemUUID"
+)
+
+// Field is a field that objects are selected by.
+type Field struct {
+	// Object is an object of the kind.
+	Object client.Object
+	// Name of the field.
+	Name string
+	// Values returns what an object has there.
+	Values client.IndexerFunc
+}
+
+// Fields are all fields of a management cluster.
+var Fields = []Field{
+	{&infrav1.LibvirtMachine{}, MachineHost, HostOf},
+	{&infrav1.LibvirtMachine{}, MachineProviderID, ProviderIDOf},
+	{&clusterv1.Machine{}, MachineOwner, OwnerOf},
+}
 
 // HostOf returns what MachineHost has of an object.
 func HostOf(object client.Object) []string {
@@ -22,9 +56,6 @@ func HostOf(object client.Object) []string {
 	return []string{machine.Spec.HostName}
 }
 
-// MachineProviderID is the field of LibvirtMachines with their provider ID.
-const MachineProviderID = "spec.providerID"
-
 // ProviderIDOf returns what MachineProviderID has of an object.
 func ProviderIDOf(object client.Object) []string {
 	machine, is := object.(*infrav1.LibvirtMachine)
@@ -34,13 +65,45 @@ func ProviderIDOf(object client.Object) []string {
 	return []string{machine.Spec.ProviderID}
 }
 
+// Owner writes the kind and name of what controls Machines.
+func Owner(kind, name string) string { return kind + "/" + name }
+
+// OwnerOf returns what MachineOwner has of an object.
+func OwnerOf(object client.Object) []string {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return nil
+	}
+	return []string{Owner(owner.Kind, owner.Name)}
+}
+
+// DomainsOf returns what NodeDomain has of a node: the UUIDs that its domain may have, in libvirt's form. SMBIOS before
+// 2.6 doesn't say in which order the bytes of the first three fields are, and guests then show them reversed.
+func DomainsOf(object client.Object) []string {
+	node, is := object.(*corev1.Node)
+	if !is {
+		return nil
+	}
+	id, err := uuid.Parse(strings.TrimSpace(node.Status.NodeInfo.SystemUUID))
+	if err != nil {
+		return nil
+	}
+	reversed := id
+	binary.LittleEndian.PutUint32(reversed[0:], binary.BigEndian.Uint32(id[0:]))
+	binary.LittleEndian.PutUint16(reversed[4:], binary.BigEndian.Uint16(id[4:]))
+	binary.LittleEndian.PutUint16(reversed[6:], binary.BigEndian.Uint16(id[6:]))
+	if reversed == id {
+		return []string{id.String()}
+	}
+	return []string{id.String(), reversed.String()}
+}
+
 // Add adds all fields. It is called once for a manager, before its controllers are set up.
 func Add(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &infrav1.LibvirtMachine{}, MachineHost, HostOf); err != nil {
-		return fmt.Errorf("indexing LibvirtMachines by their host: %w", err)
-	}
-	if err := indexer.IndexField(ctx, &infrav1.LibvirtMachine{}, MachineProviderID, ProviderIDOf); err != nil {
-		return fmt.Errorf("indexing LibvirtMachines by their provider ID: %w", err)
+	for _, field := range Fields {
+		if err := indexer.IndexField(ctx, field.Object, field.Name, field.Values); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", field.Object, field.Name, err)
+		}
 	}
 	return nil
 }

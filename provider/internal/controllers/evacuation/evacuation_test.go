@@ -176,7 +176,7 @@ func newAPI(g *WithT) client.WithWatch {
 			Spec: infrav1.LibvirtMachineSpec{HostName: "host"}})
 	}
 	return clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).
+		WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).WithIndex(&clusterv1.Machine{}, index.MachineOwner, index.OwnerOf).
 		WithStatusSubresource(&infrav1.LibvirtHost{}).Build()
 }
 

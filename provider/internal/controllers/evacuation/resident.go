@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -131,9 +130,9 @@ func (r *Reconciler) residents(ctx context.Context, host string) ([]resident, er
 	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
 		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
 	}
-	all := make([]resident, 0, len(list.Items))
+	all, view := make([]resident, 0, len(list.Items)), r.look()
 	for i := range list.Items {
-		m, err := r.resident(ctx, &list.Items[i])
+		m, err := view.resident(ctx, &list.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -152,9 +151,9 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-func (r *Reconciler) resident(ctx context.Context, infra *infrav1.LibvirtMachine) (resident, error) {
+func (v *view) resident(ctx context.Context, infra *infrav1.LibvirtMachine) (resident, error) {
 	m := resident{infra: infra}
-	machine, err := util.GetOwnerMachine(ctx, r.Client, infra.ObjectMeta)
+	machine, err := util.GetOwnerMachine(ctx, v.Client, infra.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {
 		return m, fmt.Errorf("reading the Machine of LibvirtMachine %s/%s: %w", infra.Namespace, infra.Name, err)
 	}
@@ -163,62 +162,21 @@ func (r *Reconciler) resident(ctx context.Context, infra *infrav1.LibvirtMachine
 	}
 	m.machine, m.owner = machine, metav1.GetControllerOf(machine)
 	cluster := &clusterv1.Cluster{}
-	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); {
+	switch err := v.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); {
 	case client.IgnoreNotFound(err) != nil:
 		return m, fmt.Errorf("reading the Cluster of Machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	case err == nil:
 		m.cluster = cluster
 	}
-	if m.check, err = r.checkOf(ctx, machine); err != nil {
+	if m.check, err = v.checkOf(ctx, machine); err != nil {
 		return m, err
 	}
 	if m.owner == nil {
 		return m, nil
 	}
-	ready, desired, err := r.replicas(ctx, machine.Namespace, m.owner.Kind, m.owner.Name, machine)
+	ready, desired, err := v.replicas(ctx, machine.Namespace, m.owner.Kind, m.owner.Name, machine)
 	m.others, m.wanted = ready, desired-1
 	return m, err
-}
-
-// checkOf returns a MachineHealthCheck that has a Machine as a target, as its controller finds them
-// (Cluster API v1.14.2, getMachinesFromMHC), or nil.
-func (r *Reconciler) checkOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.MachineHealthCheck, error) {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(machine.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing MachineHealthChecks: %w", err)
-	}
-	for i := range list.Items {
-		check := &list.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(metav1.CloneSelectorAndAddLabel(&check.Spec.Selector, clusterv1.ClusterNameLabel, check.Spec.ClusterName))
-		if err == nil && check.DeletionTimestamp.IsZero() && selector.Matches(k8slabels.Set(machine.Labels)) {
-			return check, nil // one with a selector that can't be read finds no targets
-		}
-	}
-	return nil, nil
-}
-
-// replicas counts the Ready Machines of an owner besides one of them, which may be nil, and says how many
-// the owner wants: 0 when it is gone or that isn't known.
-func (r *Reconciler) replicas(ctx context.Context, namespace, kind, name string, besides *clusterv1.Machine) (ready, desired int, err error) {
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return 0, 0, fmt.Errorf("listing Machines: %w", err)
-	}
-	clusterName := ""
-	for i := range list.Items {
-		machine := &list.Items[i]
-		owner := metav1.GetControllerOf(machine)
-		if owner == nil || owner.Kind != kind || owner.Name != name {
-			continue
-		}
-		clusterName = machine.Spec.ClusterName
-		if besides != nil && machine.UID == besides.UID || !machine.DeletionTimestamp.IsZero() || !isReady(machine) {
-			continue
-		}
-		ready++
-	}
-	desired, err = r.desired(ctx, namespace, kind, name, clusterName)
-	return ready, desired, err
 }
 
 func isReady(machine *clusterv1.Machine) bool {

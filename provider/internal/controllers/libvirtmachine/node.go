@@ -2,12 +2,10 @@ package libvirtmachine
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,23 +92,20 @@ func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 		return nil, fmt.Errorf("watching the nodes of the workload cluster: %w", err)
 	}
 	nodes := &corev1.NodeList{}
-	// There may be thousands, and only one is needed.
-	if err := workload.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := workload.List(ctx, nodes, client.MatchingFields{index.NodeDomain: s.uuid}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the nodes of the workload cluster: %w", err)
 	}
-	var found *corev1.Node
-	var names []string
+	switch len(nodes.Items) {
+	case 0:
+		return nil, nil
+	case 1:
+		return nodes.Items[0].DeepCopy(), nil
+	}
+	several := &severalNodesError{}
 	for i := range nodes.Items {
-		for _, is := range domainUUIDs(&nodes.Items[i]) {
-			if is == s.uuid {
-				found, names = &nodes.Items[i], append(names, nodes.Items[i].Name)
-			}
-		}
+		several.names = append(several.names, nodes.Items[i].Name)
 	}
-	if len(names) > 1 {
-		return nil, &severalNodesError{names}
-	}
-	return found.DeepCopy(), nil // nil when it is nil
+	return nil, several
 }
 
 func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
@@ -130,31 +125,10 @@ func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// domainUUIDs are the UUIDs that a node's domain may have, in libvirt's form. SMBIOS before 2.6 doesn't say
-// in which order the bytes of the first three fields are, and guests then show them reversed.
-func domainUUIDs(node *corev1.Node) []string {
-	id, err := uuid.Parse(strings.TrimSpace(node.Status.NodeInfo.SystemUUID))
-	if err != nil {
-		return nil
-	}
-	reversed := id
-	binary.LittleEndian.PutUint32(reversed[0:], binary.BigEndian.Uint32(id[0:]))
-	binary.LittleEndian.PutUint16(reversed[4:], binary.BigEndian.Uint16(id[4:]))
-	binary.LittleEndian.PutUint16(reversed[6:], binary.BigEndian.Uint16(id[6:]))
-	if reversed == id {
-		return []string{id.String()}
-	}
-	return []string{id.String(), reversed.String()}
-}
-
 // machineOfNode returns the LibvirtMachine whose domain a node is in. Reconcile looks in which cluster it is.
 func (r *Reconciler) machineOfNode(ctx context.Context, object client.Object) []ctrl.Request {
-	node, is := object.(*corev1.Node)
-	if !is {
-		return nil
-	}
 	var requests []ctrl.Request
-	for _, id := range domainUUIDs(node) {
+	for _, id := range index.DomainsOf(object) {
 		requests = append(requests, r.requests(ctx, func(*infrav1.LibvirtMachine) bool { return true },
 			client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + id})...)
 	}

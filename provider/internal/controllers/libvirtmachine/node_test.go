@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // node is a node with a system UUID.
@@ -77,7 +78,7 @@ func TestNodeProviderID(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil, "a")
 			m := w.until(w.newManager(0), func() bool { return w.infra().Spec.ProviderID != "" })
-			workload := clientfake.NewClientBuilder().WithObjects(tc.nodes(w.uuid())...).WithInterceptorFuncs(tc.functions).Build()
+			workload := clientfake.NewClientBuilder().WithIndex(&corev1.Node{}, index.NodeDomain, index.DomainsOf).WithObjects(tc.nodes(w.uuid())...).WithInterceptorFuncs(tc.functions).Build()
 			m.Workload = clustercache.NewFakeClusterCache(workload, client.ObjectKey{Namespace: key.Namespace, Name: "blue"}, "libvirtmachine-nodes")
 			if tc.apart {
 				m.Workload = clustercache.NewFakeEmptyClusterCache()
@@ -110,19 +111,18 @@ func TestNodeProviderID(t *testing.T) {
 	}
 }
 
-// TestNodesAreNotCopied: to find one of thousands of nodes, those in the cache are read where they are, and
-// none of them is changed.
+// TestNodesAreNotCopied: of thousands of nodes the one is asked for, read where it is in the cache, and not changed.
 func TestNodesAreNotCopied(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.ProviderID != "" })
 	cached := &corev1.NodeList{Items: []corev1.Node{*node("a", w.uuid(), ""), *node("b", "22222222-2222-4222-8222-222222222222", "")}}
 	before := cached.DeepCopy()
 	lists := 0
-	workload := clientfake.NewClientBuilder().WithObjects(before.Items[0].DeepCopy(), before.Items[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+	workload := clientfake.NewClientBuilder().WithIndex(&corev1.Node{}, index.NodeDomain, index.DomainsOf).WithObjects(before.Items[0].DeepCopy(), before.Items[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			lists++
-			w.Expect(options).To(ContainElement(client.UnsafeDisableDeepCopy))
-			list.(*corev1.NodeList).Items = cached.Items
+			w.Expect(options).To(ConsistOf(client.UnsafeDisableDeepCopy, client.MatchingFields{index.NodeDomain: w.uuid()}))
+			list.(*corev1.NodeList).Items = cached.Items[:1]
 			return nil
 		},
 		Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {

@@ -32,7 +32,9 @@ func (h realHost) Hypervisor(string) (hypervisor.Hypervisor, error) { return h.c
 func (h realHost) Refresh(context.Context, string, string) error { return nil }
 
 // RefreshPool implements Hosts.
-func (h realHost) RefreshPool(_, pool string) { _ = h.connection.RefreshPool(context.Background(), pool) }
+func (h realHost) RefreshPool(_, pool string) {
+	_ = h.connection.RefreshPool(context.Background(), pool)
+}
 
 // Snapshot implements Hosts: what is there at the moment.
 func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {

@@ -43,6 +43,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
@@ -191,15 +192,19 @@ func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error 
 		return r.failed(host, err)
 	}
 	v := &visit{Reconciler: r, host: host, connection: connection, self: self, pools: activePools(snapshot)}
-	machines := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-		return r.failed(host, fmt.Errorf("listing LibvirtMachines: %w", err))
+	bound, err := r.listed(ctx, client.MatchingFields{index.MachineHost: host.Name})
+	if err != nil {
+		return r.failed(host, err)
 	}
 	seen := seenIn(snapshot)
-	marked := r.keepMarker(ctx, connection, host.Name, self, v.pools, seen, snapshot.Taken, r.Options.Collect || anyOn(host.Name, machines.Items))
+	marked := r.keepMarker(ctx, connection, host.Name, self, v.pools, seen, snapshot.Taken, r.Options.Collect || len(bound) > 0)
+	unknown, err := r.unknown(ctx, find(seen, knownOf(bound)))
+	if err != nil {
+		return errors.Join(r.failed(host, err), marked)
+	}
 	var orphans []orphan
 	// Most of the time there is nothing, and so nothing that is to be asked once more.
-	if len(find(seen, knownOf(machines.Items))) > 0 {
+	if unknown {
 		if orphans, err = v.findForCertain(ctx); err != nil {
 			return errors.Join(r.failed(host, err), marked)
 		}
@@ -245,13 +250,24 @@ func (r *Reconciler) identify(ctx context.Context) (string, error) {
 	return r.self, nil
 }
 
-func anyOn(host string, machines []infrav1.LibvirtMachine) bool {
-	for i := range machines {
-		if machines[i].Spec.HostName == host {
-			return true
+// listed returns LibvirtMachines of the cache, to be read only.
+func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]infrav1.LibvirtMachine, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, which, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing LibvirtMachines: %w", err)
+	}
+	return list.Items, nil
+}
+
+// unknown says whether any of what isn't of a machine that is bound to the host is of no other machine either.
+func (r *Reconciler) unknown(ctx context.Context, found []orphan) (bool, error) {
+	for _, o := range found {
+		machines, err := r.listed(ctx, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid})
+		if err != nil || len(machines) == 0 {
+			return err == nil, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reason, message string) {

@@ -26,6 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
 // UUIDs of machines.
@@ -102,7 +103,8 @@ func newWorld(t *testing.T, options Options) *world {
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
 		w.Expect(add(scheme)).To(Succeed())
 	}
-	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.LibvirtHost{}).WithObjects(
+	w.api = clientfake.NewClientBuilder().WithScheme(scheme).WithIndex(&infrav1.LibvirtMachine{}, index.MachineHost, index.HostOf).WithIndex(&infrav1.LibvirtMachine{}, index.MachineProviderID, index.ProviderIDOf).
+		WithStatusSubresource(&infrav1.LibvirtHost{}).WithObjects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "here"}},
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue"}},
 		machine("alive", alive),
