@@ -61,6 +61,10 @@ verify: ## Check lint, generated files and go.mod
 	hack/verify-generated
 	go mod tidy -diff
 
+.PHONY: race
+race: ## Run the tests with the race detector, without those of the testbed: it takes about an hour
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -race -timeout 90m ./pkg/... ./provider/internal/...
+
 .PHONY: mutants
 mutants: ## Plant each check's defects into the provider's release and print what finds them
 	go test ./pkg/checks -run TestMutants -count=1 -v -mutants

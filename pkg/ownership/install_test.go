@@ -22,7 +22,6 @@ func (w *world) install(t *testing.T, s *scenario) {
 		w.create(t, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})
 	}
 	create := func(ctx context.Context, m *made) error {
-		m.SetOwnerReferences(m.references())
 		if err := w.client.Create(ctx, m.Unstructured); err != nil || m.status == nil {
 			return err
 		}
@@ -43,17 +42,28 @@ func (w *world) install(t *testing.T, s *scenario) {
 		if len(wave) == 0 {
 			break
 		}
+		refer(wave)
 		w.each(t, wave, create)
 		waiting = next
 	}
+	refer(waiting)
 	w.each(t, waiting, create)
+	refer(waiting)
 	w.each(t, waiting, func(ctx context.Context, m *made) error {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": m.references()}})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": m.GetOwnerReferences()}})
 		if err != nil {
 			return err
 		}
 		return w.client.Patch(ctx, m.Unstructured, client.RawPatch(types.MergePatchType, patch))
 	})
+}
+
+// refer sets the references of objects to owners that exist, before anything is done to several of them at a time:
+// one may be the owner of another.
+func refer(objects []*made) {
+	for _, m := range objects {
+		m.SetOwnerReferences(m.references())
+	}
 }
 
 // references returns references to the owners that exist, and to the ghost.

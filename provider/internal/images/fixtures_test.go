@@ -119,6 +119,7 @@ func newFixture(t *testing.T, fakes *hosts, options Options) *fixture {
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	f.Store = New(fakes.hypervisor, func(string) []string { return []string{"default", "fast"} }, options)
 	f.Expect(f.Source().Start(t.Context(), f.queue)).To(Succeed())
+	t.Cleanup(f.queue.ShutDown)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Start(ctx) }()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/hypervisortest"
@@ -25,16 +26,20 @@ var (
 	errDaemon  error
 )
 
-// TestMain starts one libvirtd for all tests that want one.
+// TestMain starts one libvirtd for all tests that want one, and fails when a test has left a goroutine behind.
 func TestMain(m *testing.M) {
 	if libvirtd.Installed() {
 		testDaemon, errDaemon = libvirtd.New()
 	}
-	status := m.Run()
-	if testDaemon != nil {
-		testDaemon.Stop()
-	}
-	os.Exit(status)
+	// The library never ends an upload that is broken off: it waits for itself.
+	broken := goleak.IgnoreAnyFunction("github.com/digitalocean/go-libvirt.(*Libvirt).requestStream")
+	sending := goleak.IgnoreAnyFunction("github.com/digitalocean/go-libvirt.(*Libvirt).requestStream.func2")
+	goleak.VerifyTestMain(m, broken, sending, goleak.Cleanup(func(status int) {
+		if testDaemon != nil {
+			testDaemon.Stop()
+		}
+		os.Exit(status)
+	}))
 }
 
 // theDaemon returns the tests' libvirtd, or ends the test when there is none.
