@@ -110,6 +110,7 @@ type Reconciler struct {
 	full     full
 	// macs is held while a machine that asks for a MAC address is placed.
 	macs       sync.Mutex
+	atWork     atWork
 	copies     copies
 	choosing   choosing
 	configured configured
@@ -166,6 +167,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return again(wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
 		}
 		return r.letMove(ctx, infra)
+	}
+	if host := infra.Spec.HostName; host != "" {
+		if !r.atWork.begin(host, req.NamespacedName) {
+			return ctrl.Result{RequeueAfter: turnDelay}, nil
+		}
+		defer r.atWork.end(host)
 	}
 	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
 }

@@ -61,7 +61,8 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		WatchesRawSource(source.Channel(r.News.Machines, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(r.News.Reachability, handler.Funcs{GenericFunc: r.hostIsBackOrLost})).
 		WatchesRawSource(r.Images.Source()).
-		WatchesRawSource(source.Func(r.copies.start))
+		WatchesRawSource(source.Func(r.copies.start)).
+		WatchesRawSource(source.Func(r.atWork.start))
 	if r.Workload != nil {
 		of = of.WatchesRawSource(r.Workload.GetClusterSource("libvirtmachine", r.machinesOfCluster))
 	}

@@ -52,7 +52,7 @@ func dialer(uri hosturi.URI, credentials Credentials) (func(context.Context) (ne
 		if err != nil {
 			return nil, err
 		}
-		dial = func(ctx context.Context) (net.Conn, error) { return dialSSH(ctx, uri, config) }
+		dial = (&sharedSSH{uri: uri, config: config}).dial
 	default:
 		return nil, fmt.Errorf("there is no transport %q", uri.Transport)
 	}

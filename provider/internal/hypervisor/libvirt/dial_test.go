@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,13 +160,10 @@ func newSSHKey(g Gomega) (ssh.Signer, []byte) {
 	return signer, pem.EncodeToMemory(block)
 }
 
-func TestSSH(t *testing.T) {
-	g := NewWithT(t)
-	hostKey, _ := newSSHKey(g)
-	otherHostKey, _ := newSSHKey(g)
-	user, userKey := newSSHKey(g)
-	_, strangerKey := newSSHKey(g)
-
+// listenSSH is an SSH server whose daemon answers as usual, for one user. count is told of connections that begin and
+// end.
+func listenSSH(t *testing.T, hostKey, user ssh.Signer, count func(begins bool)) netip.AddrPort {
+	t.Helper()
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		if string(key.Marshal()) != string(user.PublicKey().Marshal()) {
 			return nil, fmt.Errorf("unknown key")
@@ -174,13 +172,17 @@ func TestSSH(t *testing.T) {
 	}}
 	config.AddHostKey(hostKey)
 	server := &hostile{}
-	at := listen(t, func(raw net.Conn) {
+	return listen(t, func(raw net.Conn) {
 		connection, channels, requests, err := ssh.NewServerConn(raw, config)
 		if err != nil {
 			_ = raw.Close()
 			return
 		}
-		defer func() { _ = connection.Close() }()
+		count(true)
+		defer func() {
+			_ = connection.Close()
+			count(false)
+		}()
 		go ssh.DiscardRequests(requests)
 		for channel := range channels {
 			if channel.ChannelType() != "direct-streamlocal@openssh.com" {
@@ -195,6 +197,46 @@ func TestSSH(t *testing.T) {
 			go server.serve(stream{accepted})
 		}
 	})
+}
+
+// TestOneSSHConnection: what has a connection to the daemon of its own goes through the one SSH connection, which ends
+// with the last of them.
+func TestOneSSHConnection(t *testing.T) {
+	g := NewWithT(t)
+	hostKey, _ := newSSHKey(g)
+	user, userKey := newSSHKey(g)
+	var begun, ended atomic.Int32
+	at := listenSSH(t, hostKey, user, func(begins bool) {
+		if begins {
+			begun.Add(1)
+		} else {
+			ended.Add(1)
+		}
+	})
+	uri := hosturi.URI{Driver: hosturi.QEMU, Transport: hosturi.SSH, Host: "127.0.0.1", Port: at.Port(), User: "caplv", Path: "/system"}
+	connection, err := Connect(t.Context(), uri, Credentials{PrivateKey: userKey, KnownHosts: fmt.Appendf(nil, "[127.0.0.1]:%d %s", at.Port(), ssh.MarshalAuthorizedKey(hostKey.PublicKey()))})
+	g.Expect(err).ToNot(HaveOccurred())
+	for range 3 { // one for storage, and one for each transfer
+		_, err = connection.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: "v"})
+		g.Expect(err).ToNot(HaveOccurred())
+		own, err := connection.(*host).another(t.Context())
+		g.Expect(err).ToNot(HaveOccurred())
+		own.close()
+	}
+	g.Expect(connection.ListDomains(t.Context())).To(BeEmpty(), "the end of a transfer is no other's")
+	g.Expect(begun.Load()).To(BeEquivalentTo(1))
+	g.Expect(connection.Close()).To(Succeed())
+	g.Eventually(ended.Load).WithTimeout(time.Minute).Should(BeEquivalentTo(1))
+}
+
+func TestSSH(t *testing.T) {
+	g := NewWithT(t)
+	hostKey, _ := newSSHKey(g)
+	otherHostKey, _ := newSSHKey(g)
+	user, userKey := newSSHKey(g)
+	_, strangerKey := newSSHKey(g)
+
+	at := listenSSH(t, hostKey, user, func(bool) {})
 	silent := listen(t, func(net.Conn) {})
 	known := func(port uint16, key ssh.Signer, prefix string) []byte {
 		return fmt.Appendf(nil, "# hosts\n%s[127.0.0.1]:%d %s", prefix, port, ssh.MarshalAuthorizedKey(key.PublicKey()))

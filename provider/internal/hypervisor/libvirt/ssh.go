@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/crypto/ssh"
 
@@ -111,8 +112,54 @@ func isHash(entry, name string) bool {
 	return hmac.Equal(mac.Sum(nil), want)
 }
 
-// dialSSH connects to the daemon's socket through the host's SSH server.
-func dialSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) (net.Conn, error) {
+// sharedSSH is a connection to a host's SSH server that all connections to its daemon go through: the server
+// limits how many connections begin at once (MaxStartups of sshd_config(5)), and each costs a key exchange. It is
+// there as long as one of those is.
+type sharedSSH struct {
+	uri    hosturi.URI
+	config *ssh.ClientConfig
+
+	lock    sync.Mutex
+	client  *ssh.Client
+	tunnels int
+}
+
+// dial connects to the daemon's socket.
+func (s *sharedSSH) dial(ctx context.Context) (net.Conn, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	socket := s.uri.Socket
+	if socket == "" {
+		socket = systemSocket
+	}
+	if s.client != nil {
+		conn, err := s.client.DialContext(ctx, "unix", socket)
+		if err == nil {
+			s.tunnels++
+			return &tunnel{Conn: conn, shared: s, client: s.client}, nil
+		}
+		if refused := (*ssh.OpenChannelError)(nil); errors.As(err, &refused) || ctx.Err() != nil {
+			return nil, fmt.Errorf("opening %s on the host: %w", socket, err)
+		}
+		// It may be lost without anybody having noticed so far.
+		_ = s.client.Close()
+		s.client, s.tunnels = nil, 0
+	}
+	client, err := connectSSH(ctx, s.uri, s.config)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := client.DialContext(ctx, "unix", socket)
+	if err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("opening %s on the host: %w", socket, err)
+	}
+	s.client, s.tunnels = client, 1
+	return &tunnel{Conn: conn, shared: s, client: client}, nil
+}
+
+// connectSSH connects to the host's SSH server.
+func connectSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) (*ssh.Client, error) {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(uri))
 	if err != nil {
 		return nil, err
@@ -138,26 +185,30 @@ func dialSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) (ne
 		}
 		return nil, err
 	}
-	client := ssh.NewClient(transport, channels, requests)
-	socket := uri.Socket
-	if socket == "" {
-		socket = systemSocket
-	}
-	conn, err := client.DialContext(ctx, "unix", socket)
-	if err != nil {
-		_ = client.Close()
-		return nil, fmt.Errorf("opening %s on the host: %w", socket, err)
-	}
-	return &tunnel{Conn: conn, client: client}, nil
+	return ssh.NewClient(transport, channels, requests), nil
 }
 
-// tunnel is a connection through SSH that takes the SSH connection with it when it is closed.
+// tunnel is a connection through SSH. The last one that is closed takes the SSH connection with it.
 type tunnel struct {
 	net.Conn
+	shared *sharedSSH
 	client *ssh.Client
+	once   sync.Once
 }
 
 // Close implements net.Conn.
 func (t *tunnel) Close() error {
-	return errors.Join(t.Conn.Close(), t.client.Close())
+	err := t.Conn.Close()
+	t.once.Do(func() {
+		t.shared.lock.Lock()
+		defer t.shared.lock.Unlock()
+		if t.client != t.shared.client {
+			return // another one has taken its place
+		}
+		if t.shared.tunnels--; t.shared.tunnels == 0 {
+			err = errors.Join(err, t.client.Close())
+			t.shared.client = nil
+		}
+	})
+	return err
 }
