@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,8 @@ type libvirtd struct {
 	command        *exec.Cmd
 	listener       net.Listener
 	calls          *callCounter
+	// slow is for how long each answer is held back.
+	slow atomic.Int64
 	// kept is a connection that stays open.
 	kept *golibvirt.Libvirt
 }
@@ -148,7 +151,7 @@ func (d *libvirtd) serve() {
 			_ = client.Close()
 			continue
 		}
-		l := &line{client: client, server: server, calls: d.calls, uploads: map[uint32]bool{}}
+		l := &line{client: client, server: server, calls: d.calls, slow: &d.slow, uploads: map[uint32]bool{}}
 		go l.pass(client, l.fromClient)
 		go l.pass(server, l.fromServer)
 	}
@@ -177,6 +180,7 @@ const (
 type line struct {
 	client, server net.Conn
 	calls          *callCounter
+	slow           *atomic.Int64
 	toClient       sync.Mutex
 	// uploads are the serial numbers of uploads that are taken here. Only fromClient uses it.
 	uploads map[uint32]bool
@@ -261,6 +265,10 @@ func (l *line) fromServer(packet []byte) error {
 			binary.BigEndian.PutUint64(content[4:], storageBytes)  // the capacity
 			binary.BigEndian.PutUint64(content[20:], storageBytes) // what is free
 		}
+	}
+	if delay := time.Duration(l.slow.Load()); delay > 0 {
+		time.AfterFunc(delay, func() { _ = l.send(packet) })
+		return nil
 	}
 	return l.send(packet)
 }

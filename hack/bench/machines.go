@@ -32,6 +32,8 @@ type trial struct {
 	await func(p *plant, ctx context.Context, size int, first func()) error
 	// own are the writes that await makes itself, by resource.
 	own map[string]int
+	// prepare changes hosts and objects before the manager starts.
+	prepare func(p *plant, ctx context.Context) error
 	// withBare says that the bare calls are timed, too.
 	withBare bool
 }
@@ -95,6 +97,11 @@ func (t trial) run(ctx context.Context, work, assets, module, manager string) (o
 	}
 	if err := errors.Join(p.fillHosts(ctx), t.fill(p, ctx, t.size)); err != nil {
 		return o, fmt.Errorf("making objects: %w", err)
+	}
+	if t.prepare != nil {
+		if err := t.prepare(p, ctx); err != nil {
+			return o, fmt.Errorf("preparing: %w", err)
+		}
 	}
 	before, err := p.writes(ctx)
 	if err != nil {

@@ -29,13 +29,14 @@ const (
 	// partMachines and partPools are the provider's.
 	partMachines = "machines"
 	partPools    = "pools"
+	partSlowHost = "slowhost"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == stopwatch {
 		os.Exit(timeCommand(os.Args[2:]))
 	}
-	parts := []string{partPublish, partBuild, partDump, partLive, partMachines, partPools}
+	parts := []string{partPublish, partBuild, partDump, partLive, partMachines, partPools, partSlowHost}
 	runs := flag.Int("n", 9, "counted runs of each side, after one that is not counted")
 	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
 	machines := flag.String("machines", "250,1000,4000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
@@ -55,7 +56,7 @@ func main() {
 		parts = []string{*only}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := bench(ctx, *runs, parts, map[string][]trial{partMachines: machineTrials(machineSizes), partPools: poolTrials(poolSizes)})
+	err := bench(ctx, *runs, parts, map[string][]trial{partMachines: machineTrials(machineSizes), partPools: poolTrials(poolSizes), partSlowHost: slowHostTrials()})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -103,7 +104,7 @@ func bench(ctx context.Context, runs int, parts []string, trials map[string][]tr
 			return err
 		}
 	}
-	for _, part := range []string{partMachines, partPools} {
+	for _, part := range []string{partMachines, partPools, partSlowHost} {
 		if !wanted(part) {
 			continue
 		}

@@ -51,7 +51,10 @@ func (c *connection) DefineDomain(ctx context.Context, definition hypervisor.Def
 		} else {
 			read.State = old.State
 		}
-		old.Domain, old.xml = read, definition.XML
+		old.xml = definition.XML
+		if old.pending = read.State.Active(); !old.pending {
+			old.Domain = read
+		}
 		c.host.notify(definition.UUID)
 		return nil
 	})
@@ -102,11 +105,15 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 	})
 }
 
-// readSize gives the domain the size that its definition has.
+// readSize gives the domain the size that its definition has, or all of it when it was defined anew while it ran.
 func (d *domain) readSize() error {
 	read, err := hypervisor.ReadDomainXML(d.xml)
 	if err != nil {
 		return refuse(hypervisor.ErrInvalid, err.Error())
+	}
+	if d.pending {
+		read.State = d.State
+		d.Domain, d.pending = read, false
 	}
 	d.CPUs, d.MemoryBytes = read.CPUs, read.MemoryBytes
 	return nil

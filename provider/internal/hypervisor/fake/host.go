@@ -50,6 +50,8 @@ type domain struct {
 	addresses map[hypervisor.AddressSource][]hypervisor.InterfaceAddress
 	// holds are disks that the guest doesn't let go of.
 	holds map[hypervisor.VolumeRef]bool
+	// pending says that the domain was defined anew while it ran: it is like that when it has ended.
+	pending bool
 	// deaf says that the guest ignores that it is asked to shut down.
 	deaf bool
 }

@@ -58,6 +58,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"definitions that clash", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
 		{"size of a domain", sizeOfADomain},
+		{"definition of an active domain", definitionOfAnActiveDomain},
 		{"disks that grow", disksThatGrow},
 		{"addresses", addresses},
 		{"watch", watch},

@@ -154,3 +154,31 @@ func watch(t *testing.T, f Fixture) {
 	g.Expect(another.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.ListDomains(ctx)).To(gomega.BeEmpty(), "the end of a watch isn't the end of its connection")
 }
+
+// definitionOfAnActiveDomain: to define a domain that runs changes nothing of it until it has ended.
+func definitionOfAnActiveDomain(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	refs := []hypervisor.VolumeRef{{Pool: f.Pool, Name: "root"}, {Pool: f.Pool, Name: "more"}}
+	for _, ref := range refs {
+		_, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20})
+		g.Expect(err).ToNot(gomega.HaveOccurred())
+	}
+	owner := &hypervisor.Owner{Cluster: "c", Namespace: "default", Name: "m-1"}
+	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", nil, refs[0]))).To(gomega.Succeed())
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	before, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", owner, refs...))).To(gomega.Succeed())
+	g.Expect(host.Domain(ctx, uuid1)).To(gomega.Equal(before))
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	after, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(after.State).To(gomega.Equal(hypervisor.StateShutOff))
+	g.Expect(after.Disks).To(gomega.ConsistOf(refs[0], refs[1]))
+	g.Expect(after.Owner).To(gomega.Equal(owner))
+	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
+	for _, ref := range refs {
+		g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
+	}
+}

@@ -104,7 +104,7 @@ func TestContract(t *testing.T) {
 		t.Cleanup(func() { d.empty(t) })
 		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define,
 			PutFile: func(name string, content []byte) error {
-				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644) //nolint:gosec // the daemon runs as somebody else
+				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644)
 			}}
 	})
 }
