@@ -93,3 +93,29 @@ func TestGrowthLeavesRoomForWhatIsPlaced(t *testing.T) {
 	broken := errors.New("broken")
 	g.Expect(ledger.Grow(wanted, has, host, func() ([]placement.Machine, error) { return nil, broken })).To(MatchError(broken))
 }
+
+// TestClaimsTakeNoRoom: neither from machines that are placed nor from those that grow, until they are placed
+// themselves.
+func TestClaimsTakeNoRoom(t *testing.T) {
+	g := NewWithT(t)
+	claim := newMachine("claim", "a")
+	claim.Claimed = true
+	claim.Needs = placement.Needs(newSpec(func(s *infrav1.LibvirtMachineSpec) { s.CPUs = 7 }))
+	ledger := newLedger(t, claim)
+	has := newMachine("1", "a")
+	ledger.See(has)
+	g.Expect(ledger.Counts("claim")).To(BeFalse())
+	more := newMachine("1", "a")
+	more.Needs = placement.Needs(newSpec(func(s *infrav1.LibvirtMachineSpec) { s.CPUs = 4 }))
+	bound := func() ([]placement.Machine, error) { return []placement.Machine{has, claim}, nil }
+	g.Expect(ledger.Grow(more, has.Needs, newHost("a"), bound)).To(Succeed())
+	ledger.EndGrowth("1")
+
+	request := newRequest(func(s *infrav1.LibvirtMachineSpec) { s.CPUs = 4 })
+	request.Machine.UID = "claim"
+	g.Expect(ledger.Place(request, []placement.Host{newHost("a")})).To(Equal("a"))
+	ledger.See(claim)
+	g.Expect(ledger.Counts("claim")).To(BeTrue(), "it was placed there")
+	g.Expect(ledger.Reserved()).To(BeZero())
+	g.Expect(ledger.Grow(more, has.Needs, newHost("a"), bound)).To(MatchError(ContainSubstring("no room")))
+}
