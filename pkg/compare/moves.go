@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"unicode"
@@ -173,19 +174,29 @@ func (e end) keys() []string {
 	}
 	keys := e.shapes()
 	for _, s := range e.scopes() {
-		keys = append(keys, compact([]any{s, "named", nested, kind, sentence}))
+		keys = append(keys, digest(s.around, s.called, "named", string(nested), kind, sentence))
 		if words(name) > 1 {
-			keys = append(keys, compact([]any{s, "called", nested, kind}))
+			keys = append(keys, digest(s.around, s.called, "called", string(nested), kind))
 		}
 		if text != "" {
-			keys = append(keys, compact([]any{s.around, "described", kind, text}), compact([]any{s.around, "in units", inUnits(schema.Description, name)}))
+			keys = append(keys, digest(s.around, "described", kind, text), digest(s.around, "in units", inUnits(schema.Description, name)))
 		}
 	}
 	if !e.isNested() && words(name) > 1 { // the object that it moved into, or out of, may be in both releases
-		keys = append(keys, compact([]any{scope{parentOf(parentOf(e.Field)), spelled(name)}, "called", e.Kind, kind}))
+		keys = append(keys, digest(parentOf(parentOf(e.Field)), spelled(name), "called", string(e.Kind), kind))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
+}
+
+// digest returns a short key that stands for texts, which may be long and are many.
+func digest(texts ...string) string {
+	hash := sha256.New()
+	for _, text := range texts {
+		hash.Write([]byte(text))
+		hash.Write([]byte{0})
+	}
+	return string(hash.Sum(nil))
 }
 
 // shapes returns the keys of a field with several fields below it: its name and shape.
@@ -196,16 +207,13 @@ func (e end) shapes() []string {
 	}
 	var keys []string
 	for _, s := range e.scopes() {
-		keys = append(keys, compact([]any{s, "shaped", shape}))
+		keys = append(keys, digest(s.around, s.called, "shaped", shape))
 	}
 	return keys
 }
 
 // scope is an object around a field, and how the field may be called in it.
 type scope struct{ around, called string }
-
-// MarshalText implements encoding.TextMarshaler.
-func (s scope) MarshalText() ([]byte, error) { return []byte(s.around + "|" + s.called), nil }
 
 // scopes returns the objects around the field, up to the one that is in both releases. The field is
 // called by its name there, or by its whole path: rolloutBefore becomes rollout.before.
@@ -224,8 +232,10 @@ func (e end) scopes() []scope {
 // spelled returns a name or path without what is only a matter of spelling: hostId is hostID, and
 // gateway_ip is gatewayIP.
 func spelled(name string) string {
-	return strings.ToLower(strings.NewReplacer(".", "", "_", "", "-", "").Replace(name))
+	return strings.ToLower(withoutSigns.Replace(name))
 }
+
+var withoutSigns = strings.NewReplacer(".", "", "_", "", "-", "")
 
 // words counts the words of a name: rolloutAfter has two.
 func words(name string) int {
