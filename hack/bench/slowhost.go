@@ -32,10 +32,23 @@ func slowHostTrials() []trial {
 				return err
 			}
 		}
-		p.hosts[0].slow.Store(int64(slowAnswer))
+		go p.slowDown(ctx)
 		return nil
 	}
 	return []trial{alone, beside}
+}
+
+// slowDown makes the first host slow as soon as the manager has connected to it.
+func (p *plant) slowDown(ctx context.Context) {
+	for host := object("LibvirtHost", "", "host-0"); ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		if err := p.client.Get(ctx, client.ObjectKeyFromObject(host), host); err != nil {
+			continue
+		}
+		if version, _, _ := unstructured.NestedString(host.Object, "status", "libvirtVersion"); version != "" {
+			p.hosts[0].slow.Store(int64(slowAnswer))
+			return
+		}
+	}
 }
 
 // cordonFirst keeps the machines of a trial away from the first host.
