@@ -80,7 +80,7 @@ func TestPoolsAreRefreshed(t *testing.T) {
 		f.snapshot("a", reachable)
 		f.hosts["a"].PutFile(file, []byte("abc"))
 		f.snapshot("a", hasFile)
-		f.Eventually(func() []string { return refreshed(f) }).WithTimeout(soon).Should(HaveLen(4))
+		f.Eventually(func() int { return len(refreshed(f)) }).WithTimeout(soon).Should(BeNumerically(">=", 4))
 		f.Expect(refreshed(f)[:4]).To(Equal([]string{"default", "other", "default", "other"}))
 	})
 	t.Run("when something is missed", func(t *testing.T) {

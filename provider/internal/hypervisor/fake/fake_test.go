@@ -184,7 +184,11 @@ func TestWhatGuestsDo(t *testing.T) {
 	g := NewWithT(t)
 	host, connection := connected(t)
 	seed := hypervisor.VolumeRef{Pool: "default", Name: "seed"}
+	_, err := connection.CreateVolume(t.Context(), hypervisor.VolumeSpec{VolumeRef: seed, Format: hypervisor.FormatRaw, CapacityBytes: 1})
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(connection.StopDomain(t.Context(), uuid)).To(Succeed())
 	g.Expect(connection.DefineDomain(t.Context(), define(uuid, "m", nil, seed))).To(Succeed())
+	g.Expect(connection.StartDomain(t.Context(), uuid)).To(Succeed())
 	watch, err := connection.Watch(t.Context())
 	g.Expect(err).ToNot(HaveOccurred())
 
