@@ -183,7 +183,7 @@ func TestRealGitea(t *testing.T) {
 		t.Skip("it needs the program gitea, which takes long to build: make gitea")
 	}
 	server := startGitea(t)
-	real := []worldKind{{name: "real Gitea", open: func(t testing.TB, _ string, _ uint64) world {
+	kinds := []worldKind{{name: "real Gitea", open: func(t testing.TB, _ string, _ uint64) world {
 		w := &realGiteaWorld{giteaWorld: giteaWorld{clock: wire.NewClock()}, t: t, server: server}
 		w.name = strings.ToLower(strings.NewReplacer("/", "-", " ", "-", ",", "", "#", "-").Replace(t.Name()))
 		w.token = filepath.Join(t.TempDir(), "token")
@@ -193,7 +193,7 @@ func TestRealGitea(t *testing.T) {
 	for name, suite := range map[string]func(*testing.T, []worldKind){
 		"killed": killedAtEachRequest, "random": randomFaults, "two": twoPublishers, "replace": replaceKilled, "refused": replaceRefused,
 	} {
-		t.Run(name, func(t *testing.T) { suite(t, real) })
+		t.Run(name, func(t *testing.T) { suite(t, kinds) })
 	}
 	t.Run("registry", func(t *testing.T) {
 		t.Setenv("OCI_USERNAME", "acme")
