@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -95,6 +96,60 @@ func asOperator(t *testing.T, host, name, version string) map[string]string {
 		files[l.Annotations[ocispec.AnnotationTitle]] = string(data)
 	}
 	return files
+}
+
+// operatorReads returns the components and metadata that the Cluster API operator installs, read from a
+// registry by its own code. The URL is that of spec.fetchConfig.oci.
+func operatorReads(t *testing.T, url, kind, name, version string) (components, metadata string) {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), pinned.Tool(t, "operator"), url, kind, name, version, dir).CombinedOutput(); err != nil {
+		t.Fatalf("the operator can't read %s %s of %s: %v: %s", kind, version, url, err, out)
+	}
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	return read("components.yaml"), read("metadata.yaml")
+}
+
+// TestOCIForOperator: the operator's own code reads what was published, each of several providers by the
+// URL that publishing tells, and of two versions the one that is asked for.
+func TestOCIForOperator(t *testing.T) {
+	host := startRegistry(t)
+	place := "oci://" + host + "/acme/capl"
+	quick := Options{Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
+	providers := []release.Provider{libvirt, micro, {Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}, {Name: "hooks", Type: clusterctlv1.RuntimeExtensionProviderType}}
+	kinds := []string{"infrastructure", "bootstrap", "control-plane", "runtimeextension"}
+	var told string
+	for _, version := range []string{"v0.1.0", "v0.1.1"} {
+		var releases []*release.Release
+		for _, p := range providers {
+			releases = append(releases, someRelease(p, version, version))
+		}
+		for _, r := range releases {
+			for i := range r.Files {
+				if r.Files[i].Name == "cluster-template-prod.yaml" {
+					r.Files[i].Data = []byte("kind: Cluster\n") // they share it
+				}
+			}
+			r.Record(someSource)
+		}
+		told = publish(t, place, quick, releases...).Usage
+	}
+	_, url, _ := strings.Cut(told, "oci: \"")
+	url, _, _ = strings.Cut(url, "\"")
+	for _, version := range []string{"v0.1.0", "v0.1.1"} {
+		for i, p := range providers {
+			want, _ := someRelease(p, version, version).Components()
+			if components, meta := operatorReads(t, url, kinds[i], p.Name, version); components != string(want.Data) || meta != metadata {
+				t.Errorf("%s %s: the operator reads %q and %q", kinds[i], version, components, meta)
+			}
+		}
+	}
 }
 
 // TestOCI publishes to a real registry.
