@@ -104,15 +104,21 @@ spec:
 		Data: map[string][]byte{"value": bytes.Repeat([]byte("#cloud-config\n"), 500), "format": []byte("cloud-config")}}); err != nil {
 		return err
 	}
-	if _, err := p.create(ctx, "apiVersion: %s\nkind: LibvirtCluster\nmetadata: {namespace: default, name: bench}\nspec: {controlPlaneEndpoint: {host: 192.0.2.10, port: 6443}}\n", infraGroup); err != nil {
+	return p.createCluster(ctx, "bench", "192.0.2.10", "{}")
+}
+
+// createCluster makes a Cluster whose machines go to the hosts that a selector selects.
+func (p *plant) createCluster(ctx context.Context, name, endpoint, hostSelector string) error {
+	if _, err := p.create(ctx, "apiVersion: %s\nkind: LibvirtCluster\nmetadata: {namespace: default, name: %s}\nspec: {controlPlaneEndpoint: {host: %s, port: 6443}, hostSelector: %s}\n",
+		infraGroup, name, endpoint, hostSelector); err != nil {
 		return err
 	}
 	cluster, err := p.create(ctx, `
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: Cluster
-metadata: {namespace: default, name: bench}
-spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: LibvirtCluster, name: bench}}
-`)
+metadata: {namespace: default, name: %[1]s}
+spec: {infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: LibvirtCluster, name: %[1]s}}
+`, name)
 	if err != nil {
 		return err
 	}
@@ -125,7 +131,7 @@ func (p *plant) fillMachinesOf(ctx context.Context, machines int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for i := range machines {
-		group.Go(func() error { return p.createMachine(ctx, i) })
+		group.Go(func() error { return p.createMachine(ctx, "bench", i) })
 	}
 	return group.Wait()
 }
@@ -138,17 +144,17 @@ image: {volume: image.qcow2}
 rootDisk: {size: 1Gi}
 `
 
-func (p *plant) createMachine(ctx context.Context, number int) error {
+func (p *plant) createMachine(ctx context.Context, cluster string, number int) error {
 	name := fmt.Sprintf("machine-%d", number)
 	machine, err := p.create(ctx, `
 apiVersion: %s
 kind: Machine
-metadata: {namespace: default, name: %[2]s, labels: {cluster.x-k8s.io/cluster-name: bench}}
+metadata: {namespace: default, name: %[2]s, labels: {cluster.x-k8s.io/cluster-name: %[3]s}}
 spec:
-  clusterName: bench
+  clusterName: %[3]s
   bootstrap: {dataSecretName: bootstrap}
   infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: LibvirtMachine, name: %[2]s}
-`, coreGroup, name)
+`, coreGroup, name, cluster)
 	if err != nil {
 		return err
 	}
@@ -158,10 +164,10 @@ kind: LibvirtMachine
 metadata:
   namespace: default
   name: %[2]s
-  labels: {cluster.x-k8s.io/cluster-name: bench}
+  labels: {cluster.x-k8s.io/cluster-name: %[6]s}
   ownerReferences: [{apiVersion: %[3]s, kind: Machine, name: %[2]s, uid: %[4]s, controller: true}]
 spec:
 %[5]s
-`, infraGroup, name, coreGroup, machine.GetUID(), indent(machineSpec, 2))
+`, infraGroup, name, coreGroup, machine.GetUID(), indent(machineSpec, 2), cluster)
 	return err
 }

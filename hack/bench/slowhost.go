@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// slowAnswer is for how long the slow host holds each answer back, and machinesOnSlow how many machines are bound
+	// slowAnswer is for how long the slow host holds each answer back, and machinesOnSlow how many machines go
 	// to it: enough to take all workers of the manager.
 	slowAnswer     = 5 * time.Second
 	machinesOnSlow = 2 * reconcilesAtOnce
@@ -22,13 +22,13 @@ const (
 func slowHostTrials() []trial {
 	made := trial{size: machinesOnRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
 	alone, beside := made, made
-	alone.title, alone.prepare = "LibvirtMachines, no slow host", (*plant).cordonFirst
+	alone.title, alone.prepare = "LibvirtMachines, no slow host", (*plant).setFirstApart
 	beside.title, beside.prepare = "LibvirtMachines, and a slow host", func(p *plant, ctx context.Context) error {
-		if err := p.cordonFirst(ctx); err != nil {
+		if err := errors.Join(p.setFirstApart(ctx), p.createCluster(ctx, "slow", "192.0.2.11", "{matchLabels: {bench: slow}}")); err != nil {
 			return err
 		}
 		for i := range machinesOnSlow {
-			if err := p.createBound(ctx, machinesOnRest+i); err != nil {
+			if err := p.createMachine(ctx, "slow", machinesOnRest+i); err != nil {
 				return err
 			}
 		}
@@ -51,20 +51,13 @@ func (p *plant) slowDown(ctx context.Context) {
 	}
 }
 
-// cordonFirst keeps the machines of a trial away from the first host.
-func (p *plant) cordonFirst(ctx context.Context) error {
-	host := object("LibvirtHost", "", "host-0")
-	return p.client.Patch(ctx, host, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"maintenance":{"mode":"Cordon"}}}`)))
-}
-
-// createBound makes a machine that is bound to the first host.
-func (p *plant) createBound(ctx context.Context, number int) error {
-	if err := p.createMachine(ctx, number); err != nil {
-		return err
-	}
-	machine := object("LibvirtMachine", "default", fmt.Sprintf("machine-%d", number))
-	return p.client.Patch(ctx, machine, client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"spec":{"hostName":"host-0","providerID":"libvirt:///%08x-0000-4000-8000-000000000000"}}`, number)))
+// setFirstApart keeps the machines of a trial away from the first host.
+func (p *plant) setFirstApart(ctx context.Context) error {
+	const mergePatch = "application/merge-patch+json"
+	return errors.Join(
+		p.client.Patch(ctx, object("LibvirtHost", "", "host-0"), client.RawPatch(mergePatch, []byte(`{"metadata":{"labels":{"bench":"slow"}}}`))),
+		p.client.Patch(ctx, object("LibvirtCluster", "default", "bench"),
+			client.RawPatch(mergePatch, []byte(`{"spec":{"hostSelector":{"matchExpressions":[{"key":"bench","operator":"DoesNotExist"}]}}}`))))
 }
 
 func object(kind, namespace, name string) *unstructured.Unstructured {
