@@ -19,6 +19,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
@@ -73,11 +74,16 @@ func New() (_ *Daemon, err error) {
 		}
 	}()
 	folders := []string{folder}
-	for _, name := range []string{"run", "config", "cache", "data", "pool"} {
+	for _, name := range []string{"run", "config", "config/libvirt", "cache", "data", "pool"} {
 		folders = append(folders, filepath.Join(folder, name))
 		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
 			return nil, err
 		}
+	}
+	// Where the machine has no UUID libvirtd makes one up at each start, and would be another hypervisor after each.
+	configuration := fmt.Appendf(nil, "host_uuid = %q\n", uuid.NewUUID())
+	if err := os.WriteFile(filepath.Join(folder, "config", "libvirt", "libvirtd.conf"), configuration, 0o644); err != nil { //nolint:gosec // the daemon runs as another user
+		return nil, err
 	}
 	credential, err := credential()
 	if err != nil {

@@ -235,7 +235,7 @@ func (o *ofDaemon) onHost() (machine, image []string) {
 			image = append(image, volume.Name)
 			continue
 		}
-		machine = append(machine, "a: volume uuid"+volume.Name[36:])
+		machine = append(machine, "a: volume uuid"+ofMachine.ReplaceAllString(volume.Name[36:], "-"))
 	}
 	for _, domain := range domains {
 		machine = append(machine, fmt.Sprintf("a: domain %s", domain.State))

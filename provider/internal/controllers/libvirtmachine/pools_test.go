@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 )
 
 // TestDisksInSeveralPools: each disk is in the pool that it asks for, overlays have their image in
@@ -58,15 +59,20 @@ func TestImageThatIsCopiedInByHand(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 				infra.Spec.Image = infrav1.ImageSpec{Volume: image, Format: infrav1.ImageFormatRaw}
 			}, "a")
+			file := hypervisor.VolumeRef{Pool: "default", Name: image}
 			m := w.newManager(0)
 			w.until(m, w.hasCondition(infrav1.HostBoundCondition, infrav1.NoHostFitsReason))
-			if bound {
-				change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
-					infra.Spec.HostName, infra.Spec.ProviderID = "a", infrav1.ProviderIDPrefix+"5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
-				})
-				w.until(m, w.hasCondition(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason))
+			if bound { // and loses the image before its disk is made
+				w.hosts["a"].Inject(fake.Fault{Operation: fake.CreateVolume, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrBusy})
+				w.hosts["a"].PutFile(file, []byte("a disk"))
+				m = w.until(m, w.hasCondition(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason))
+				connected, err := w.hosts["a"].Connect(t.Context())
+				w.Expect(err).ToNot(HaveOccurred())
+				w.Expect(connected.DeleteVolume(t.Context(), file)).To(Succeed())
+				m = w.until(m, w.hasCondition(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason))
+				w.hosts["a"].ClearFaults()
 			}
-			w.hosts["a"].PutFile(hypervisor.VolumeRef{Pool: "default", Name: image}, []byte("a disk"))
+			w.hosts["a"].PutFile(file, []byte("a disk"))
 			w.until(m, w.isProvisioned)
 		})
 	}

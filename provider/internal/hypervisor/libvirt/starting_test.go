@@ -20,7 +20,7 @@ func TestDaemonKilledWhileItStartsADomain(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(daemon.Stop)
 	const uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b22"
-	const seenEnough, tries = 2, 60
+	const seenEnough, tries = 2, 240
 	seen := 0
 	for try := range tries {
 		connection, err := Connect(t.Context(), daemon.URI(), Credentials{})
@@ -28,7 +28,7 @@ func TestDaemonKilledWhileItStartsADomain(t *testing.T) {
 		g.Expect(connection.DefineDomain(t.Context(), define(uuid, "killed", nil))).To(Succeed())
 		started := make(chan error, 1)
 		go func() { started <- connection.StartDomain(t.Context(), uuid) }()
-		time.Sleep(time.Duration(try) * 15 * time.Millisecond)
+		time.Sleep(time.Duration(try%60)*15*time.Millisecond + time.Duration(try/60)*4*time.Millisecond) // a finer comb each time
 		daemon.Kill()
 		startErr := <-started
 		_ = connection.Close()
