@@ -62,7 +62,7 @@ verify: ## Check lint, generated files and go.mod
 	go mod tidy -diff
 
 .PHONY: race
-race: ## Run the tests with the race detector, without those of the testbed: it takes about an hour
+race: ## Run the tests with the race detector, without those of the testbed
 	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test -race -timeout 90m ./pkg/... ./provider/internal/...
 
 .PHONY: mutants
