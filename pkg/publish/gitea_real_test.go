@@ -36,14 +36,7 @@ type realGitea struct {
 // startGitea starts a Gitea in a folder of its own.
 func startGitea(t *testing.T) realGitea {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	host := freeHost(t)
 	_, port, _ := net.SplitHostPort(host) // it was listened on
 	dir := t.TempDir()
 	config := filepath.Join(dir, "app.ini")

@@ -338,7 +338,7 @@ func TestGitHubDoubles(t *testing.T) {
 	w.published(t, nil, r)
 	w.server.Add(githubserver.Release{Tag: "v0.1.0", Assets: program()})
 	result := w.published(t, nil, r)
-	if !strings.Contains(strings.Join(result.Warnings, "\n"), "v0.1.0 is public more than once") {
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "v0.1.0 is public more than once") {
 		t.Errorf("publishing again: %q", result.Warnings)
 	}
 	_, opts := w.process(nil)

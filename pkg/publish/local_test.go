@@ -18,7 +18,7 @@ func TestPublishAndReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(t.TempDir(), name, "deep")
 			r := someRelease(libvirt, "v0.1.0", "one")
-			r.Source = nil // it is no part of what is published
+			r.Source = nil // the record is not published
 			result := publish(t, root, Options{}, r)
 			if got := result.Releases[0].Action; got != Create {
 				t.Errorf("action %s, want create", got)

@@ -32,17 +32,23 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// startRegistry starts the real distribution registry and returns its host.
-func startRegistry(t *testing.T) string {
+// freeHost returns an address of this machine that nothing listens on.
+func freeHost(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := listener.Addr().String()
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return listener.Addr().String()
+}
+
+// startRegistry starts the real distribution registry and returns its host.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	host := freeHost(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yml")
 	write(t, config, fmt.Sprintf("version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %q}\n", filepath.Join(dir, "data"), host))
@@ -274,8 +280,8 @@ func TestOCICredentials(t *testing.T) {
 
 func TestOCIURLs(t *testing.T) {
 	for text, want := range map[string]string{
-		"oci://registry.example.com":          "is no repository",
-		"oci://registry.example.com/UPPER":    "is no repository",
+		"oci://registry.example.com":          "does not name a repository",
+		"oci://registry.example.com/UPPER":    "does not name a repository",
 		"oci://me:pw@registry.example.com/a":  "has an @ in it",
 		"oci://registry.example.com/a:v0.1.0": "is more than a repository",
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // SourceFile is the file in a version folder in which a build records what the release was built
-// from. It is no file of the release: nothing of a release compares, checks or publishes it.
+// from. It is not one of the release's files: releases are compared, checked and published without it.
 const SourceFile = "clusterctl-release.source.json"
 
 // Source is what a release was built from.

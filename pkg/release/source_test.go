@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadSource: a record is read with the release and is none of its files; a broken one says what to do.
+// TestReadSource: a record is read with the release, and is not one of its files. The error of a broken record says what to do.
 func TestReadSource(t *testing.T) {
 	commit := strings.Repeat("0123456789", 4)
 	for name, test := range map[string]struct {

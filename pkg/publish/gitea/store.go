@@ -234,12 +234,5 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 
 // LatestVersion implements store.Store: the highest stable one.
 func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	versions, err := s.Versions(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := store.HighestStable(versions); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+	return store.LatestStable(ctx, s)
 }

@@ -43,6 +43,7 @@ func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([
 		isMine := mark != "" && strings.HasPrefix(r.GetBody(), mark)
 		switch {
 		case r.GetID() == id || r.GetTagName() != v.Number:
+		case !r.GetDraft() && x == nil: // the plan has said so
 		case !r.GetDraft():
 			warnings = append(warnings, fmt.Sprintf("%s is public more than once, and users get one or the other: compare %s and %s and remove one", v.Number, there.GetHTMLURL(), r.GetHTMLURL()))
 		case !own || store.Replaceable(v.Number) && !isMine && !s.isAbandoned(r):

@@ -277,14 +277,7 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 // LatestVersion implements store.Store. Clusterctl knows no latest version of a package, so that this
 // is the highest stable one.
 func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	versions, err := s.Versions(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := store.HighestStable(versions); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+	return store.LatestStable(ctx, s)
 }
 
 // Reader implements store.Store.

@@ -79,7 +79,7 @@ func open(text string, opts store.Options) (*Store, store.At, error) {
 	}
 	repository, err := orasremote.NewRepository(name)
 	if err != nil || repository.Reference.Reference != "" {
-		return nil, store.At{}, fmt.Errorf("%q is no repository of a registry: write %sHOST/REPOSITORY, in lower case", text, scheme)
+		return nil, store.At{}, fmt.Errorf("%q does not name a repository of a registry: write %sHOST/REPOSITORY, in lower case", text, scheme)
 	}
 	host := repository.Reference.Host()
 	login, err := credentialFor(host, opts)
@@ -245,7 +245,7 @@ func (s *Store) manifest(ctx context.Context, version string) (ocispec.Manifest,
 		return m, false, s.failure(doing, err)
 	}
 	if desc.Size > maxManifest {
-		return m, false, fmt.Errorf("%s: its manifest has %d bytes: it is none of a release", doing, desc.Size)
+		return m, false, fmt.Errorf("%s: its manifest has %d bytes, which is too large for a release: give the tag of a release", doing, desc.Size)
 	}
 	data, err := content.FetchAll(ctx, s.repository, desc)
 	if err != nil {
@@ -286,12 +286,5 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 // LatestVersion implements store.Store. The operator knows no latest version, so that this is the
 // highest stable one.
 func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	tags, err := s.Versions(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := store.HighestStable(tags); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has the tags %s", release.ErrNoRelease, s.URL(), strings.Join(tags, ", "))
+	return store.LatestStable(ctx, s)
 }

@@ -22,7 +22,7 @@ func ParseChecksums(data []byte) (map[string]string, error) {
 		sum, name, ok := strings.Cut(text, " ")
 		name = strings.TrimPrefix(strings.TrimPrefix(name, " "), "*")
 		if !ok || len(sum) != 64 || strings.Trim(sum, "0123456789abcdefABCDEF") != "" || name == "" || strings.ContainsAny(name, `/\`) {
-			return nil, fmt.Errorf("%s:%d: it is no line of a SHA-256 and a file's name", ChecksumsFile, line)
+			return nil, fmt.Errorf("%s:%d: the line must be a SHA-256 digest and the name of a file", ChecksumsFile, line)
 		}
 		if _, twice := sums[name]; twice {
 			return nil, fmt.Errorf("%s:%d: %s is there twice", ChecksumsFile, line, name)

@@ -215,3 +215,16 @@ func Entries(releases []*release.Release, url func(r *release.Release) string) [
 }
 
 func (e Entry) String() string { return fmt.Sprintf("%s (%s)", e.Name, e.Type) }
+
+// LatestStable returns the highest version of a store that has no pre-release part, for servers that do
+// not say which version is the latest. The error is release.ErrNoRelease where there is none.
+func LatestStable(ctx context.Context, s Store) (string, error) {
+	versions, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	if highest := HighestStable(versions); highest != "" {
+		return highest, nil
+	}
+	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPoolThatHangs: a pool that doesn't answer takes neither the connection nor what was seen of it, and the rest of
-// the host is looked at as ever.
+// the host is looked at as before.
 func TestPoolThatHangs(t *testing.T) {
 	for name, operation := range map[string]fake.Operation{"the pool": fake.Pool, "its volumes": fake.PoolVolumes, "its refreshing": fake.RefreshPool} {
 		t.Run(name, func(t *testing.T) {
