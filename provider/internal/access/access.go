@@ -50,9 +50,9 @@ func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity
 	return false
 }
 
-// NotAllowed is what a namespace that may use no host is told. It has no names of hosts or identities:
-// those aren't for everybody.
+// NotAllowed is the message for a namespace that may not use the hosts that exist. It names neither hosts nor
+// identities: not everybody may know them.
 func NotAllowed(namespace string) string {
-	return fmt.Sprintf("There is no LibvirtHost that namespace %s may use: ask those who run the hosts to add it to "+
+	return fmt.Sprintf("LibvirtHosts exist, but namespace %s may not use them: ask those who run the hosts to add it to "+
 		"spec.allowedNamespaces of a LibvirtClusterIdentity", namespace)
 }

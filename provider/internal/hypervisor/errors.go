@@ -41,17 +41,24 @@ type Error struct {
 	Cause error
 }
 
-// Error writes what was being done, to what, and why it failed.
+// Error writes what was being done, to what, and why it failed. What the cause says too is left to the cause.
 func (e *Error) Error() string {
-	parts := []string{e.Operation}
+	what := e.Operation
 	if e.Object != "" {
-		parts[0] += " " + e.Object
+		what += " " + e.Object
 	}
-	parts = append(parts, e.Reason.Error())
-	if e.Cause != nil {
-		parts = append(parts, e.Cause.Error())
+	if e.Cause == nil {
+		return what + ": " + e.Reason.Error()
 	}
-	return strings.Join(parts, ": ")
+	cause := e.Cause.Error()
+	switch reason := e.Reason.Error() + ": "; {
+	case strings.HasPrefix(cause, what+": "):
+		return cause
+	case errors.Is(e.Cause, e.Reason) || strings.HasPrefix(cause, reason):
+		return what + ": " + cause
+	default:
+		return what + ": " + reason + cause
+	}
 }
 
 // Unwrap lets errors.Is find the reason, and the end of a context in the cause.

@@ -48,6 +48,29 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+// TestErrorsInErrors: neither an operation nor a reason is written twice.
+func TestErrorsInErrors(t *testing.T) {
+	reaching := func(cause error) error {
+		return &hypervisor.Error{Operation: "reaching host", Object: "a", Reason: hypervisor.ErrUnreachable, Cause: cause}
+	}
+	connecting := &hypervisor.Error{Operation: "connecting to", Object: "qemu+tls://a/system", Reason: hypervisor.ErrUnreachable, Cause: errors.New("no route to host")}
+	denied := &hypervisor.Error{Operation: "connecting to", Object: "qemu+tls://a/system", Reason: hypervisor.ErrDenied, Cause: errors.New("unknown key")}
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{err: reaching(nil), want: "reaching host a: host can't be reached"},
+		{err: reaching(errors.New("no session")), want: "reaching host a: host can't be reached: no session"},
+		{err: reaching(reaching(errors.New("no session"))), want: "reaching host a: host can't be reached: no session"},
+		{err: reaching(connecting), want: "reaching host a: connecting to qemu+tls://a/system: host can't be reached: no route to host"},
+		{err: reaching(denied), want: "reaching host a: host can't be reached: connecting to qemu+tls://a/system: not allowed: unknown key"},
+	} {
+		g := NewWithT(t)
+		g.Expect(tc.err).To(MatchError(tc.want))
+		g.Expect(tc.err).To(MatchError(hypervisor.ErrUnreachable))
+	}
+}
+
 func FuzzOwner(f *testing.F) {
 	f.Add("cluster", "default", "machine-1")
 	f.Add(`"><x/>`, "&amp;", "'\n\t")

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 )
 
 const (
@@ -135,7 +137,8 @@ func (d *download) ask(ctx context.Context, client *http.Client, wish Wish, maxB
 	case d.size == 0:
 		return fmt.Errorf("%w: it is empty", ErrNotAnImage)
 	case d.size > maxBytes:
-		return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, quantity(d.size), quantity(maxBytes))
+		unit := bytesize.UnitFor(d.size, maxBytes)
+		return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, unit.Up(d.size), unit.Down(maxBytes))
 	}
 	header := make([]byte, min(headerBytes, d.size))
 	if _, err := io.ReadFull(d, header); err != nil {
@@ -177,7 +180,8 @@ func (d *download) tooSlow(read int, in time.Duration) error {
 		return nil
 	}
 	if float64(d.received) < float64(d.minRate)*d.waited.Seconds() {
-		return fmt.Errorf("the server has sent %s in %s, and must send %s a second", quantity(d.received), d.waited.Round(time.Millisecond), quantity(d.minRate))
+		return fmt.Errorf("the server has sent %s in %s, and must send %s a second",
+			bytesize.UnitFor(d.received).Down(d.received), d.waited.Round(time.Millisecond), bytesize.UnitFor(d.minRate).Up(d.minRate))
 	}
 	d.received, d.waited = 0, 0
 	return nil

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -38,7 +37,8 @@ func (t *Transferring) Error() string {
 	case t.DoneBytes < shownBytes || t.TotalBytes == 0:
 		return fmt.Sprintf("downloading %s", t.URL)
 	}
-	return fmt.Sprintf("downloading %s: %s of %s (%d %%)", t.URL, quantity(t.DoneBytes), quantity(t.TotalBytes), t.DoneBytes*100/t.TotalBytes)
+	unit := bytesize.UnitFor(t.DoneBytes, t.TotalBytes)
+	return fmt.Sprintf("downloading %s: %s of %s (%d %%)", t.URL, unit.Down(t.DoneBytes), unit.Up(t.TotalBytes), t.DoneBytes*100/t.TotalBytes)
 }
 
 // Failed says that a transfer has failed, and will be tried again as long as somebody wants it.
@@ -82,12 +82,3 @@ func (e *sourceError) Unwrap() error { return e.err }
 
 // Unwrap returns why the last attempt failed.
 func (f *Failed) Unwrap() error { return f.Err }
-
-// quantity writes a number of bytes for people.
-func quantity(bytes int64) string {
-	const mebi = 1 << 20
-	if bytes > mebi {
-		bytes -= bytes % mebi
-	}
-	return resource.NewQuantity(bytes, resource.BinarySI).String()
-}

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -96,7 +97,7 @@ func checkRoom(ctx context.Context, host volumes, name string, size int64) error
 	}
 	if pool.AvailableBytes < size {
 		return &hypervisor.Error{Operation: "storing the image in pool", Object: name, Reason: hypervisor.ErrNoSpace,
-			Cause: fmt.Errorf("the image is larger than the %s that are free", quantity(pool.AvailableBytes))}
+			Cause: fmt.Errorf("the image is larger than the %s that are free", bytesize.UnitFor(pool.AvailableBytes).Down(pool.AvailableBytes))}
 	}
 	return nil
 }

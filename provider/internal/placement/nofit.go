@@ -53,6 +53,8 @@ type Unfit struct {
 type NoFitError struct {
 	// Hosts are all hosts, sorted by name.
 	Hosts []Unfit
+	// Unlisted says that there are hosts which the machine's namespace may not use. They are not in Hosts.
+	Unlisted bool
 }
 
 // ForNow says whether a host may yet turn out to fit: the first try to connect to it hasn't ended.
@@ -60,23 +62,89 @@ func (e *NoFitError) ForNow() bool {
 	return slices.ContainsFunc(e.Hosts, func(host Unfit) bool { return host.Reason == NotSeen })
 }
 
-// shownHosts is how many hosts a message has at most: it ends up in a condition.
-const shownHosts = 20
+const (
+	// shownNames is how many hosts with the same message are named, and shownMessages how many messages are
+	// shown of those with the same reason: the text ends up in a condition.
+	shownNames    = 10
+	shownMessages = 5
+)
 
-// Error lists the reason for each host, for the first 20 of them by name.
+// closest are the reasons in the order in which they are shown: those of hosts that come closest to fitting first.
+// Hosts with one of the first usable reasons are Ready, and the cluster selects them.
+var closest = []Reason{NoRoom, QuotaExceeded, MissingNetwork, MissingImage, MissingPool, MissingFeature, WrongArchitecture, WrongFailureDomain,
+	NotSeen, NotReady, InMaintenance, NamespaceNotAllowed, NotSelected}
+
+const usable = 8
+
+// Error lists the hosts by the reason for which they don't fit, Ready hosts first. Hosts with the same message share
+// an entry, with their number. The text has one line.
 func (e *NoFitError) Error() string {
 	if len(e.Hosts) == 0 {
 		return "no host fits: there is no LibvirtHost"
 	}
-	var reasons []string
-	for _, host := range e.Hosts[:min(len(e.Hosts), shownHosts)] {
-		reasons = append(reasons, fmt.Sprintf("%s: %s", host.Host, host.Message))
+	reasons := map[Reason][]Unfit{}
+	for _, host := range e.Hosts {
+		reasons[host.Reason] = append(reasons[host.Reason], host)
 	}
-	if rest := len(e.Hosts) - shownHosts; rest > 0 {
-		reasons = append(reasons, fmt.Sprintf("and %d more", rest))
+	ready := 0
+	var entries []string
+	for i, reason := range closest {
+		if i < usable {
+			ready += len(reasons[reason])
+		}
+		entries = append(entries, entriesOf(reasons[reason])...)
 	}
+	if e.Unlisted {
+		entries = append(entries, "hosts that the namespace may not use are not listed")
+	}
+	soFar := ""
 	if e.ForNow() {
-		return "no host fits so far: " + strings.Join(reasons, "; ")
+		soFar = " so far"
 	}
-	return "no host fits: " + strings.Join(reasons, "; ")
+	return fmt.Sprintf("no host fits%s (%d of %d Ready and selected): %s", soFar, ready, len(e.Hosts), strings.Join(entries, "; "))
+}
+
+// entriesOf returns an entry for each message of hosts with the same reason, and one for the number of those left out.
+func entriesOf(hosts []Unfit) []string {
+	var messages []string
+	names := map[string][]string{}
+	for _, host := range hosts {
+		message := oneLine(host.Message)
+		if names[message] == nil {
+			messages = append(messages, message)
+		}
+		names[message] = append(names[message], host.Host)
+	}
+	var entries []string
+	left := len(hosts)
+	for _, message := range messages[:min(len(messages), shownMessages)] {
+		entries = append(entries, listed(names[message])+": "+message)
+		left -= len(names[message])
+	}
+	if left > 0 {
+		entries = append(entries, fmt.Sprintf("%d more hosts: %s", left, hosts[0].Reason))
+	}
+	return entries
+}
+
+func listed(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	shown := strings.Join(names[:min(len(names), shownNames)], ", ")
+	if len(names) > shownNames {
+		shown += ", ..."
+	}
+	return fmt.Sprintf("%d hosts (%s)", len(names), shown)
+}
+
+// oneLine joins the lines of a message: a condition that sums up others has a line "* TYPE: MESSAGE" for each.
+func oneLine(message string) string {
+	var lines []string
+	for line := range strings.Lines(message) {
+		if line = strings.TrimSpace(strings.Replace(line, "* ", "", 1)); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, ", ")
 }

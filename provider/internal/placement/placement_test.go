@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -233,6 +234,7 @@ func TestMachinesWithoutOwnerHaveNoSiblings(t *testing.T) {
 	g.Expect(chosen).To(Equal("a"))
 }
 
+// TestNoFitErrorIsBounded: one entry for what is the same of many hosts, Ready hosts first, on one line.
 func TestNoFitErrorIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	_, err := placement.Choose(newRequest(), nil, nil)
@@ -240,13 +242,59 @@ func TestNoFitErrorIsBounded(t *testing.T) {
 
 	var hosts []placement.Host
 	for i := range 26 {
-		hosts = append(hosts, newHost(string(rune('z'-i)), func(h *placement.Host) { h.Ready = false }))
+		hosts = append(hosts, newHost(string(rune('z'-i)), func(h *placement.Host) {
+			h.Ready, h.Message = false, "* PoolsReady: Storage pool fast isn't active\n* NetworksReady: Network lan isn't active"
+		}))
+	}
+	for i := range 8 {
+		hosts = append(hosts, newHost(fmt.Sprintf("zz-%d", i), func(h *placement.Host) { h.Room[placement.Resource{Kind: placement.CPU}] = int64(i) / 7 }))
 	}
 	_, err = placement.Choose(newRequest(), hosts, nil)
-	g.Expect(err).To(MatchError(And(HavePrefix("no host fits: a: not ready; b: not ready; "), HaveSuffix("t: not ready; and 6 more"))))
+	g.Expect(err).To(MatchError("no host fits (8 of 34 Ready and selected): " +
+		"7 hosts (zz-0, zz-1, zz-2, zz-3, zz-4, zz-5, zz-6): no room (CPUs: 2 needed, 0 free); zz-7: no room (CPUs: 2 needed, 1 free); " +
+		"26 hosts (a, b, c, d, e, f, g, h, i, j, ...): not ready: PoolsReady: Storage pool fast isn't active, NetworksReady: Network lan isn't active"))
 	var noFit *placement.NoFitError
 	g.Expect(errors.As(err, &noFit)).To(BeTrue())
-	g.Expect(noFit.Hosts).To(HaveLen(26))
+	g.Expect(noFit.Hosts).To(HaveLen(34))
+
+	each := &placement.NoFitError{Unlisted: true}
+	for i := range 9 {
+		each.Hosts = append(each.Hosts, placement.Unfit{Host: fmt.Sprint(i), Reason: placement.NoRoom, Message: fmt.Sprintf("%d free", i)})
+	}
+	g.Expect(each).To(MatchError("no host fits (9 of 9 Ready and selected): 0: 0 free; 1: 1 free; 2: 2 free; 3: 3 free; 4: 4 free; 4 more hosts: NoRoom; " +
+		"hosts that the namespace may not use are not listed"))
+}
+
+// TestUnits: amounts that are compared have one unit, and a lack is visible in it.
+func TestUnits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		needed string
+		free   int64
+		want   string
+	}{
+		"odd bytes":           {needed: "60Gi", free: 6089644 << 10, want: "memory: 60Gi needed, 5.8Gi free"},
+		"nothing":             {needed: "60Gi", want: "memory: 60Gi needed, 0 free"},
+		"a byte":              {needed: "16Gi", free: 16*gib - 1, want: "memory: 16Gi needed, 15.99Gi free"},
+		"much less":           {needed: "16Ti", free: 56 * gib, want: "memory: 16384Gi needed, 56Gi free"},
+		"next to nothing":     {needed: "60Gi", free: 600 << 10, want: "memory: 61440Mi needed, 0.58Mi free"},
+		"needed in odd bytes": {needed: "1000000001", free: 1 << 20, want: "memory: 953.68Mi needed, 1Mi free"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := placement.Choose(newRequest(func(s *infrav1.LibvirtMachineSpec) { s.Memory = resource.MustParse(tc.needed) }),
+				[]placement.Host{newHost("a", func(h *placement.Host) { h.Room[placement.Resource{Kind: placement.Memory}] = tc.free })}, nil)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("(" + tc.want + ")")))
+		})
+	}
+}
+
+// TestReasonsAreShown: none is left out of the text.
+func TestReasonsAreShown(t *testing.T) {
+	for _, reason := range []placement.Reason{placement.NotSelected, placement.NamespaceNotAllowed, placement.InMaintenance, placement.NotReady,
+		placement.WrongFailureDomain, placement.NotSeen, placement.WrongArchitecture, placement.MissingFeature, placement.MissingPool,
+		placement.MissingImage, placement.MissingNetwork, placement.QuotaExceeded, placement.NoRoom} {
+		NewWithT(t).Expect(&placement.NoFitError{Hosts: []placement.Unfit{{Host: "a", Reason: reason, Message: "why"}}}).
+			To(MatchError(HaveSuffix("a: why")), string(reason))
+	}
 }
 
 func TestRoom(t *testing.T) {

@@ -67,7 +67,8 @@ func (q *Quota) exceeded(needs, has Resources, used map[Kind]int64) []string {
 			if kind == Disk {
 				name = "storage"
 			}
-			over = append(over, fmt.Sprintf("%s: %s allowed, %s used, %s needed", name, of.amount(limit), of.amount(used[kind]), of.amount(wants[kind])))
+			amounts := of.compared(limit, used[kind], wants[kind])
+			over = append(over, fmt.Sprintf("%s: %s allowed, %s used, %s needed", name, amounts[0], amounts[1], amounts[2]))
 		}
 	}
 	slices.Sort(over)

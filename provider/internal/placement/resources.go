@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 )
 
 // Kind is a sort of thing that a host has a limited amount of.
@@ -56,12 +57,28 @@ func (r Resource) String() string {
 	return string(r.Kind)
 }
 
-// amount returns an amount of the resource in words, for messages.
-func (r Resource) amount(value int64) string {
-	if r.Kind == CPU || r.Kind == DedicatedCPU || r.Kind == Device {
-		return fmt.Sprint(value)
+// isCounted says that amounts of the resource are numbers of things, and not of bytes.
+func (r Resource) isCounted() bool {
+	return r.Kind == CPU || r.Kind == DedicatedCPU || r.Kind == Device
+}
+
+// compared writes amounts of the resource in one unit: what is available rounded down, and what is needed up, so that
+// a lack stays visible.
+func (r Resource) compared(available int64, needed ...int64) []string {
+	amounts := append([]int64{available}, needed...)
+	unit := bytesize.UnitFor(amounts...)
+	words := make([]string, len(amounts))
+	for i, amount := range amounts {
+		switch {
+		case r.isCounted():
+			words[i] = fmt.Sprint(amount)
+		case i == 0:
+			words[i] = unit.Down(amount)
+		default:
+			words[i] = unit.Up(amount)
+		}
 	}
-	return resource.NewQuantity(value, resource.BinarySI).String()
+	return words
 }
 
 // Resources are amounts of resources, each in the unit of its kind. What isn't in it is zero.
@@ -91,7 +108,8 @@ func (r Resources) shortages(needs Resources) []string {
 	var short []string
 	for key, value := range needs {
 		if value > 0 && r[key] < value {
-			short = append(short, fmt.Sprintf("%s: %s needed, %s free", key, key.amount(value), key.amount(max(r[key], 0))))
+			amounts := key.compared(max(r[key], 0), value)
+			short = append(short, fmt.Sprintf("%s: %s needed, %s free", key, amounts[1], amounts[0]))
 		}
 	}
 	slices.Sort(short)

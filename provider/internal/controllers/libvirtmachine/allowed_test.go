@@ -64,7 +64,7 @@ func TestOtherNamespacesGetNothing(t *testing.T) {
 	w.changeHost("open", func(h *infrav1.LibvirtHost) {
 		h.Spec.IdentityRef, h.Spec.Maintenance = nil, &infrav1.HostMaintenance{}
 	})
-	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits: open: in maintenance"))
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits (0 of 1 Ready and selected): open: in maintenance; hosts that the namespace may not use are not listed"))
 
 	w.label("blue")
 	w.until(m, w.isProvisioned)

@@ -105,7 +105,7 @@ func TestHostNamedByHandIsPlacedToo(t *testing.T) {
 		why     string
 	}{
 		"more than the host has": {spec: func(s *infrav1.LibvirtMachineSpec) { s.CPUs, s.Memory = 512, resource.MustParse("16Ti") },
-			why: "a: no room (CPUs: 512 needed, 16 free, memory: 16Ti needed, 56Gi free)"},
+			why: "a: no room (CPUs: 512 needed, 16 free, memory: 16384Gi needed, 56Gi free)"},
 		"maintenance": {why: "a: in maintenance", prepare: func(w *world) {
 			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
 		}},
@@ -267,8 +267,8 @@ func TestNamespaceQuota(t *testing.T) {
 		w.domainOf("b", uuid, hypervisor.Owner{Cluster: "c", Namespace: namespace, Name: "other"})
 	}
 	m := w.newManager(0)
-	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits: " +
-		"a: more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed); b: more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed)"))
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits (2 of 2 Ready and selected): " +
+		"2 hosts (a, b): more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed)"))
 	identity.Spec.NamespaceQuota.CPUs = ptr.To[int32](4)
 	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
 	w.until(m, w.isProvisioned)

@@ -23,11 +23,11 @@ import (
 // bind chooses a host and writes it into the spec, together with the UUID that everything is named
 // from, before anything is made. In the spec, because `clusterctl move` drops the status.
 func (s *scope) bind(ctx context.Context) (verdict, error) {
-	hosts, snapshots, err := s.candidates(ctx)
+	hosts, unlisted, snapshots, err := s.candidates(ctx)
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	if len(hosts) == 0 {
+	if len(hosts) == 0 && unlisted {
 		return s.notAllowed()
 	}
 	machine := s.placed()
@@ -42,6 +42,7 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	}
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
+		noFit.Unlisted = unlisted
 		s.lookForImages(ctx, noFit)
 		return s.noHostFits(noFit)
 	}

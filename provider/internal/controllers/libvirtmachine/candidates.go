@@ -20,33 +20,32 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// candidates puts all hosts that the namespace may use into placement's words. It returns what was last
-// seen of every host too, by name.
-func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fleet.Snapshot, error) {
+// candidates puts all hosts that the namespace may use into placement's words. unlisted says that there
+// are others. It returns what was last seen of every host too, by name.
+func (s *scope) candidates(ctx context.Context) (hosts []placement.Host, unlisted bool, snapshots map[string]fleet.Snapshot, err error) {
 	list, identities, namespace := &infrav1.LibvirtHostList{}, &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
 	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("listing LibvirtHosts: %w", err)
+		return nil, false, nil, fmt.Errorf("listing LibvirtHosts: %w", err)
 	}
 	if err := s.Client.List(ctx, identities, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
+		return nil, false, nil, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
 	}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
-		return nil, nil, fmt.Errorf("reading the namespace: %w", err)
+		return nil, false, nil, fmt.Errorf("reading the namespace: %w", err)
 	}
 	selector, err := s.hostSelector(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	}
 	if err := s.told.all(ctx, s.Reconciler); err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	}
 	// Snapshots first, and machines afterwards: no domain of ours is then taken for somebody else's.
-	snapshots := map[string]fleet.Snapshot{}
+	snapshots = map[string]fleet.Snapshot{}
 	for i := range list.Items {
 		snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
 	}
 	quotas := quotas(list.Items, identities.Items)
-	var hosts []placement.Host
 	now := time.Now()
 	for i := range list.Items {
 		host := &list.Items[i]
@@ -64,10 +63,12 @@ func (s *scope) candidates(ctx context.Context) ([]placement.Host, map[string]fl
 		candidate.NamespaceAllowed = access.Host(host, identities.Items, namespace)
 		if candidate.NamespaceAllowed { // the others are not to be named
 			hosts = append(hosts, candidate)
+		} else {
+			unlisted = true
 		}
 	}
 	s.places.keep(list.Items)
-	return hosts, snapshots, nil
+	return hosts, unlisted, snapshots, nil
 }
 
 // quotas puts the quotas of identities into placement's words, by the names of the identities.

@@ -16,7 +16,7 @@ func (s *scope) isClaim() bool { return !s.isProvisioned() && !s.Ledger.Counts(s
 
 // checkClaim places the machine on the host that its spec names, by the rules for machines without a host.
 func (s *scope) checkClaim(ctx context.Context) (verdict, error) {
-	hosts, snapshots, err := s.candidates(ctx)
+	hosts, _, snapshots, err := s.candidates(ctx)
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
@@ -18,9 +18,9 @@ import (
 func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 	size := s.infra.Spec.RootDisk.Size.Value()
 	if s.image.CapacityBytes > size {
+		unit := bytesize.UnitFor(size, s.image.CapacityBytes)
 		return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason,
-			"spec.rootDisk.size is %s, and the disk in the image has %s: make it at least as large",
-			s.infra.Spec.RootDisk.Size.String(), resource.NewQuantity(s.image.CapacityBytes, resource.BinarySI))
+			"spec.rootDisk.size is %s, and the disk in the image has %s: make it at least as large", unit.Down(size), unit.Up(s.image.CapacityBytes))
 	}
 	if s.infra.Spec.RootDisk.Clone == infrav1.CloneFull {
 		return s.ensureCopy(ctx)

@@ -126,7 +126,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 // startUpdate looks whether the host has room for what the spec asks for more, and writes that the
 // update begins, before anything is changed.
 func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
-	hosts, _, err := s.candidates(ctx)
+	hosts, _, _, err := s.candidates(ctx)
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}

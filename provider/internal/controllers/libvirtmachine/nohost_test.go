@@ -24,7 +24,7 @@ func TestWaitingForHosts(t *testing.T) {
 	w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
 	w.connecting.Store("a", true)
 	m := w.newManager(0)
-	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far: a: it is being connected to; b: in maintenance"))
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far (0 of 2 Ready and selected): a: it is being connected to; b: in maintenance"))
 	w.Expect(w.infra().Spec.HostName).To(BeEmpty())
 	w.Expect(w.events.Events).To(BeEmpty(), "that is no news")
 	w.connecting.Delete("a")
@@ -43,7 +43,7 @@ func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
 	w = newWorld(t, nil, "a", "b")
 	w.connecting.Store("a", true)
 	change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-c" })
-	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HavePrefix("no host fits: a: in failure domain rack-a"))
+	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HavePrefix("no host fits (2 of 2 Ready and selected): a: in failure domain rack-a"))
 
 	w = newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Labels[clusterv1.WatchLabel] = "blue" }, "a")
 	w.connecting.Store("a", true)

@@ -76,7 +76,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			after: func(w *world) {
 				change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("blue-1") })
 			}},
-		{name: "a host", condition: infrav1.HostBoundCondition, reason: infrav1.NoHostFitsReason, message: "no host fits: a: in maintenance; b: lacks network green",
+		{name: "a host", condition: infrav1.HostBoundCondition, reason: infrav1.NoHostFitsReason, message: "no host fits (1 of 2 Ready and selected): b: lacks network green; a: in maintenance",
 			spec: func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].Network = "green" },
 			before: func(w *world) {
 				w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
@@ -102,7 +102,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 				w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Labels = map[string]string{"for": "blue"} })
 			}},
 		{name: "a host that its namespace may use", condition: infrav1.HostBoundCondition, reason: infrav1.NamespaceNotAllowedReason,
-			message: "There is no LibvirtHost that namespace team may use",
+			message: "LibvirtHosts exist, but namespace team may not use them",
 			before: func(w *world) {
 				for _, name := range []string{"a", "b"} {
 					w.changeHost(name, func(h *infrav1.LibvirtHost) { h.Spec.IdentityRef = &infrav1.ClusterIdentityReference{Name: "none"} })

@@ -116,7 +116,7 @@ func TestErrorOfAHostOfOthers(t *testing.T) {
 	w.hosts["hidden-host"].SetReachable(false)
 	w.delete()
 	w.until(m, w.hasCondition(infrav1.ReadyCondition, infrav1.DeletingReason))
-	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(And(HavePrefix("Waiting for the host. There is no LibvirtHost that namespace team may use"),
+	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(And(HavePrefix("Waiting for the host. LibvirtHosts exist, but namespace team may not use them"),
 		ContainSubstring(infrav1.HostLostAnnotation+": hidden-host"), Not(ContainSubstring("connect")), Not(ContainSubstring("reach"))))
 	w.hosts["hidden-host"].SetReachable(true)
 	w.until(m, w.isGone)

@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
@@ -46,7 +48,7 @@ func dialer(uri hosturi.URI, credentials Credentials) (func(context.Context) (ne
 		if err != nil {
 			return nil, err
 		}
-		dial = func(ctx context.Context) (net.Conn, error) { return dialTLS(ctx, address(uri), config) }
+		dial = func(ctx context.Context) (net.Conn, error) { return dialTLS(ctx, uri, config) }
 	case hosturi.SSH:
 		config, err := sshConfig(uri, credentials)
 		if err != nil {
@@ -96,8 +98,8 @@ func tlsConfig(uri hosturi.URI, credentials Credentials) (*tls.Config, error) {
 }
 
 // dialTLS connects, and waits for the byte by which the daemon says that it accepts the client.
-func dialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+func dialTLS(ctx context.Context, uri hosturi.URI, config *tls.Config) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(uri))
 	if err != nil {
 		return nil, err
 	}
@@ -107,28 +109,38 @@ func dialTLS(ctx context.Context, address string, config *tls.Config) (net.Conn,
 	conn := tls.Client(raw, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
-		return nil, denied("the TLS handshake", err)
+		return nil, denied(uri, "the TLS handshake", err)
 	}
 	status := make([]byte, 1)
 	if _, err := conn.Read(status); err != nil {
 		_ = raw.Close()
-		return nil, denied("waiting for the daemon to accept the client's certificate", err)
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			err = errRefused // the daemon says why in its own log only
+		}
+		return nil, denied(uri, "waiting for the daemon to accept the client's certificate", err)
 	}
 	if status[0] != 1 {
 		_ = raw.Close()
-		return nil, &hypervisor.Error{Operation: "connecting with TLS to", Object: address, Reason: hypervisor.ErrDenied,
-			Cause: errors.New("the daemon refuses the client's certificate")}
+		return nil, denied(uri, "the answer to the client's certificate", errRefused)
 	}
 	return conn, nil
 }
 
+// errRefused is the cause when a daemon ends the connection after it has seen the client's certificate.
+var errRefused = errors.New("the daemon refuses the client's certificate: see that its CA in /etc/pki/CA/cacert.pem has signed tls.crt of the " +
+	"identity's Secret, that the certificate is valid now, and that tls_allowed_dn_list in its configuration allows the certificate's name")
+
 // denied tells failures that are about who speaks to whom from failures of the network.
-func denied(doing string, err error) error {
+func denied(uri hosturi.URI, doing string, err error) error {
 	var verification *tls.CertificateVerificationError
 	// A refusal by the other side is an OpError of this name, around a type that isn't exported.
 	var refusal *net.OpError
-	if errors.As(err, &verification) || errors.As(err, &refusal) && refusal.Op == "remote error" {
-		return &hypervisor.Error{Operation: doing, Reason: hypervisor.ErrDenied, Cause: err}
+	isRefusal := errors.As(err, &refusal) && refusal.Op == "remote error"
+	if isRefusal {
+		err = fmt.Errorf("%w (%w)", errRefused, err)
+	}
+	if errors.As(err, &verification) || errors.Is(err, errRefused) {
+		return &hypervisor.Error{Operation: "connecting to", Object: uri.String(), Reason: hypervisor.ErrDenied, Cause: fmt.Errorf("%s: %w", doing, err)}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

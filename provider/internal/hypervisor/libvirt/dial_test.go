@@ -81,6 +81,12 @@ func listen(t *testing.T, serve func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
+// What a TLS server does when it has seen the client's certificate, other than sending a byte.
+const (
+	silent  = -1
+	hangsUp = -2
+)
+
 func TestTLS(t *testing.T) {
 	g := NewWithT(t)
 	ours, other := newAuthority(g), newAuthority(g)
@@ -93,17 +99,20 @@ func TestTLS(t *testing.T) {
 
 	tests := map[string]struct {
 		credentials Credentials
-		// name is the address in the server's certificate, status what it sends first; none when negative.
+		// name is the address in the server's certificate, status what it sends first: nothing when it is silent, and
+		// the end of the connection when it hangs up.
 		name   string
 		status int
 		want   error
+		text   string
 	}{
-		"accepted":               {good, "127.0.0.1", 1, nil},
-		"refused by the daemon":  {good, "127.0.0.1", 0, hypervisor.ErrDenied},
-		"no answer":              {good, "127.0.0.1", -1, hypervisor.ErrTimeout},
-		"client of another CA":   {foreign, "127.0.0.1", 1, hypervisor.ErrDenied},
-		"server of another CA":   {believer, "127.0.0.1", 1, hypervisor.ErrDenied},
-		"server of another name": {good, "127.0.0.2", 1, hypervisor.ErrDenied},
+		"accepted":               {good, "127.0.0.1", 1, nil, ""},
+		"refused by the daemon":  {good, "127.0.0.1", 0, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"refused without a word": {good, "127.0.0.1", hangsUp, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"no answer":              {good, "127.0.0.1", silent, hypervisor.ErrTimeout, ""},
+		"client of another CA":   {foreign, "127.0.0.1", 1, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"server of another CA":   {believer, "127.0.0.1", 1, hypervisor.ErrDenied, "certificate signed by unknown authority"},
+		"server of another name": {good, "127.0.0.2", 1, hypervisor.ErrDenied, "127.0.0.2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,27 +130,33 @@ func TestTLS(t *testing.T) {
 					_ = raw.Close()
 					return
 				}
-				if test.status >= 0 {
+				switch test.status {
+				case hangsUp:
+					_ = conn.Close()
+				case silent:
+				default:
 					_, _ = conn.Write([]byte{byte(test.status)})
 					server.serve(conn)
 				}
 			})
 			uri := hosturi.URI{Driver: hosturi.QEMU, Transport: hosturi.TLS, Host: "127.0.0.1", Port: at.Port(), Path: "/system"}
 			ctx := t.Context()
-			if test.status < 0 {
+			if test.status == silent {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
 				defer cancel()
 			}
-			expectConnection(ctx, g, uri, test.credentials, test.want)
+			expectConnection(ctx, g, uri, test.credentials, test.want, test.text)
 		})
 	}
 }
 
-func expectConnection(ctx context.Context, g Gomega, uri hosturi.URI, credentials Credentials, want error) {
+// expectConnection connects, or fails for a reason with a text in which the host is named.
+func expectConnection(ctx context.Context, g Gomega, uri hosturi.URI, credentials Credentials, want error, text string) {
 	connection, err := Connect(ctx, uri, credentials)
 	if want != nil {
 		g.Expect(err).To(MatchError(want))
+		g.Expect(err).To(MatchError(And(ContainSubstring(address(uri)), ContainSubstring(text), Not(ContainSubstring("EOF")))))
 		g.Expect(err).ToNot(MatchError(ContainSubstring("PRIVATE")))
 		return
 	}
@@ -237,7 +252,7 @@ func TestSSH(t *testing.T) {
 	_, strangerKey := newSSHKey(g)
 
 	at := listenSSH(t, hostKey, user, func(bool) {})
-	silent := listen(t, func(net.Conn) {})
+	mute := listen(t, func(net.Conn) {})
 	known := func(port uint16, key ssh.Signer, prefix string) []byte {
 		return fmt.Appendf(nil, "# hosts\n%s[127.0.0.1]:%d %s", prefix, port, ssh.MarshalAuthorizedKey(key.PublicKey()))
 	}
@@ -253,7 +268,7 @@ func TestSSH(t *testing.T) {
 		"no host key":      {at.Port(), Credentials{PrivateKey: userKey, KnownHosts: known(1, hostKey, "")}, hypervisor.ErrInvalid},
 		"a stranger":       {at.Port(), Credentials{PrivateKey: strangerKey, KnownHosts: known(at.Port(), hostKey, "")}, hypervisor.ErrDenied},
 		"no key":           {at.Port(), Credentials{PrivateKey: []byte("PRIVATE"), KnownHosts: known(at.Port(), hostKey, "")}, hypervisor.ErrInvalid},
-		"silence":          {silent.Port(), Credentials{PrivateKey: userKey, KnownHosts: known(silent.Port(), hostKey, "")}, hypervisor.ErrTimeout},
+		"silence":          {mute.Port(), Credentials{PrivateKey: userKey, KnownHosts: known(mute.Port(), hostKey, "")}, hypervisor.ErrTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -263,7 +278,7 @@ func TestSSH(t *testing.T) {
 				defer cancel()
 			}
 			uri := hosturi.URI{Driver: hosturi.QEMU, Transport: hosturi.SSH, Host: "127.0.0.1", Port: test.port, User: "caplv", Path: "/system"}
-			expectConnection(ctx, NewWithT(t), uri, test.credentials, test.want)
+			expectConnection(ctx, NewWithT(t), uri, test.credentials, test.want, "")
 		})
 	}
 }
