@@ -173,14 +173,18 @@ const (
 	// replacing a machine is for MachineHealthChecks.
 	InstanceNotFoundReason = "InstanceNotFound"
 
-	// AddressesReadyCondition is True once the machine has an IP address.
+	// AddressesReadyCondition is True once an IP address of the machine is known. Ready doesn't depend on it when the
+	// Machine has a node.
 	AddressesReadyCondition = "AddressesReady"
 
 	// AddressesReadyReason: the machine has an IP address.
 	AddressesReadyReason = "AddressesReady"
 
-	// WaitingForAddressesReason: no claim, lease or guest agent has given an address so far.
+	// WaitingForAddressesReason: no claim, lease, guest agent or node has given an address so far.
 	WaitingForAddressesReason = "WaitingForAddresses"
+
+	// NoAddressSourceReason: nothing can give an address of the machine. It is provisioned without one.
+	NoAddressSourceReason = "NoAddressSource"
 
 	// AddressClaimFailedReason, also of a LibvirtCluster: an address can't be claimed from a pool, or the IPAM provider can't give one; the
 	// message says for which IPAddressClaim and why.

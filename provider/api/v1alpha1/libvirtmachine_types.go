@@ -147,8 +147,8 @@ const (
 // LibvirtMachineInitializationStatus says how far the machine has come.
 // +kubebuilder:validation:MinProperties=1
 type LibvirtMachineInitializationStatus struct {
-	// provisioned is true once the machine's domain has been started and has addresses, and stays
-	// true. Part of Cluster API's contract: the Machine goes on from here.
+	// provisioned is true once the machine's domain has been started and has an address, or runs and
+	// nobody has given it one, and stays true. Part of Cluster API's contract: the Machine goes on from here.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
@@ -167,7 +167,8 @@ type LibvirtMachineStatus struct {
 	// +optional
 	Initialization LibvirtMachineInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// addresses of the machine, at most 256: its name and the IP addresses of its interfaces.
+	// addresses of the machine, at most 256: its name and the IP addresses of its interfaces, or those
+	// that its node says it has when nobody else gives any.
 	// +optional
 	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
 

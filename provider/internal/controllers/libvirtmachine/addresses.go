@@ -10,10 +10,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -27,27 +29,37 @@ const (
 	minAddressDelay, maxAddressDelay = 2 * time.Second, 30 * time.Second
 	// addressInterval is how often, give or take a fifth, the addresses of a machine are looked at that has some.
 	addressInterval = 10 * time.Minute
+	// addressPatience is how long a machine that runs waits for its first address before it is provisioned without.
+	addressPatience = 2 * time.Minute
 	// maxAddresses is how many addresses a status may have.
 	maxAddresses = 256
 )
 
 // findAddresses finds the machine's addresses. Those from pools are known without asking; for the other
-// interfaces it asks for leases, which cost less, and then the guest agent. What was known stays known
-// while a machine doesn't run or doesn't say.
+// interfaces it asks for leases, which cost less, then the guest agent, and then the machine's node. What
+// was known stays known while a machine doesn't run or doesn't say.
+//
+// Addresses are optional in Cluster API's contract: a machine that nobody gives one is provisioned without.
 func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	if err := s.findClaims(ctx); err != nil {
 		return s.addressesFailed(err)
 	}
 	var found []hypervisor.InterfaceAddress
+	var failure, nodeFailure error
 	asked := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
 	if asked {
-		var err error
-		if found, err = s.askForAddresses(ctx); err != nil {
-			return s.addressesFailed(err)
+		if found, failure = s.askForAddresses(ctx); errors.Is(failure, hypervisor.ErrUnreachable) {
+			return s.addressesFailed(failure)
 		}
 	}
-	s.setAddresses(found)
+	addresses := s.nodeAddresses(found)
+	if asked && len(addresses) == 0 {
+		addresses, nodeFailure = s.addressesOfNode(ctx)
+	}
+	s.setAddresses(addresses, len(found) > 0)
 	switch {
+	case failure != nil:
+		return s.addressesFailed(failure)
 	case len(s.notGiven) > 0:
 		s.setClaimed()
 	case len(s.infra.Status.Addresses) > 0:
@@ -57,34 +69,72 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 		}
 		return goOn, nil
 	default:
-		s.lookAgain(s.addressDelay())
-		s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "Neither a DHCP lease nor a guest agent has given an address so far")
+		s.setNoAddress(nodeFailure)
 	}
-	if s.isProvisioned() {
-		return goOn, nil
+	if s.needsAddress() {
+		return stop, nil
 	}
-	return stop, nil
+	return goOn, nil
 }
 
-// addressesFailed says why the addresses aren't known. A machine that was provisioned goes on: an agent in the
+// setNoAddress says that the machine has no address, and when to look again.
+func (s *scope) setNoAddress(nodeFailure error) {
+	if !s.hasAddressSource() {
+		s.lookAgain(s.addressInterval(nil)) // the spec of its host may change
+		s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.NoAddressSourceReason,
+			"No interface is on a libvirt network, guestAgent is false, and the feature NodeProviderIDs is off: the machine's addresses can't be found")
+		return
+	}
+	s.lookAgain(s.addressDelay())
+	message := "Neither a DHCP lease, nor a guest agent, nor the machine's node has given an address so far"
+	if nodeFailure != nil {
+		message += ": " + nodeFailure.Error()
+	}
+	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "%s", message)
+}
+
+// needsAddress says whether the machine isn't provisioned before it has an address: as long as one may still
+// come soon. Nothing else than its address leads to a load balancer.
+func (s *scope) needsAddress() bool {
+	if s.isProvisioned() || len(s.infra.Status.Addresses) > 0 && len(s.notGiven) == 0 {
+		return false
+	}
+	return s.isLoadBalancer() || len(s.notGiven) > 0 || !conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) ||
+		s.hasAddressSource() && s.runningFor() < addressPatience
+}
+
+// hasAddressSource says whether anything can give the machine an address: pools, leases, which libvirt
+// networks have, the guest agent, or the node.
+func (s *scope) hasAddressSource() bool {
+	if ptr.Deref(s.infra.Spec.GuestAgent, true) || s.hasMachine() && s.Workload != nil {
+		return true
+	}
+	return slices.ContainsFunc(s.infra.Spec.Interfaces, func(nic infrav1.InterfaceSpec) bool {
+		return len(nic.AddressesFromPools) > 0 || slices.ContainsFunc(s.host.Spec.Networks, func(network infrav1.HostNetwork) bool {
+			return network.Name == nic.Network && network.LibvirtNetwork != ""
+		})
+	})
+}
+
+// addressesFailed says why the addresses aren't known. A machine that doesn't need them goes on: an agent in the
 // guest may fail for ever, and the removal of the seed with its secrets doesn't need it.
 func (s *scope) addressesFailed(err error) (verdict, error) {
 	next, err := s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
-	if err == nil || !s.isProvisioned() {
+	if err == nil || s.needsAddress() {
 		return next, err
 	}
 	s.errs = append(s.errs, err)
 	return goOn, nil
 }
 
-// setAddresses sets the addresses in the status from those that were found and those from pools.
-func (s *scope) setAddresses(found []hypervisor.InterfaceAddress) {
-	addresses := s.nodeAddresses(found)
+// setAddresses sets the addresses in the status. Those that nobody was asked for (from pools), and those of
+// the node, replace others only when these are out of date: what else is known was found earlier.
+func (s *scope) setAddresses(addresses clusterv1.MachineAddresses, answered bool) {
 	if len(addresses) == 0 {
 		return
 	}
-	if len(found) == 0 && !slices.ContainsFunc(addresses, func(a clusterv1.MachineAddress) bool { return !slices.Contains(s.infra.Status.Addresses, a) }) {
-		return // what else is known was found earlier
+	if !answered && !slices.ContainsFunc(addresses, func(a clusterv1.MachineAddress) bool { return !slices.Contains(s.infra.Status.Addresses, a) }) {
+		return
 	}
 	s.infra.Status.Addresses = addresses
 }
@@ -104,8 +154,12 @@ func (s *scope) addressInterval(found []hypervisor.InterfaceAddress) time.Durati
 	return interval
 }
 
-// addressDelay is half of the time that the domain has run.
+// addressDelay is half of the time that the domain has run. A machine that has joined its cluster isn't asked
+// often: that its node has an address brings it here.
 func (s *scope) addressDelay() time.Duration {
+	if s.hasMachine() && s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
+		return s.addressInterval(nil)
+	}
 	return min(max(s.runningFor()/2, minAddressDelay), maxAddressDelay)
 }
 
@@ -167,18 +221,50 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 }
 
 // usable are those of the found addresses by which others reach an interface that has none from pools.
-// Interfaces that software in the guest has made aren't the machine's own, and the address of the control
-// plane isn't that of one machine.
+// Interfaces that software in the guest has made aren't the machine's own.
 func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
+	dynamic := s.dynamicInterfaces()
+	return slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
+		_, own := dynamic[a.MAC]
+		return !own || !s.isReachable(a.Address)
+	})
+}
+
+// isReachable says whether others reach the machine by an address. That of the control plane isn't that of
+// one machine.
+func (s *scope) isReachable(address netip.Addr) bool {
 	var endpoint netip.Addr
 	if s.cluster != nil && !s.hasOwnEndpoint() {
 		endpoint, _ = netip.ParseAddr(s.cluster.Spec.ControlPlaneEndpoint.Host)
 	}
-	dynamic := s.dynamicInterfaces()
-	return slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
-		_, own := dynamic[a.MAC]
-		return !own || !a.Address.IsValid() || a.Address.IsLinkLocalUnicast() || a.Address.IsLoopback() || a.Address == endpoint
-	})
+	return address.IsValid() && !address.IsUnspecified() && !address.IsLinkLocalUnicast() && !address.IsLoopback() && address != endpoint
+}
+
+// addressesOfNode are the name of the machine and the IP addresses that its node says it has. None when the
+// node isn't known.
+func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses, error) {
+	if !s.hasMachine() || s.Workload == nil {
+		return nil, nil
+	}
+	node, err := s.findNode(ctx)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) { // that there is a connection brings the object here
+		return nil, nil
+	}
+	if err != nil || node == nil || node.Spec.ProviderID != "" && node.Spec.ProviderID != s.infra.Spec.ProviderID {
+		return nil, err
+	}
+	addresses := clusterv1.MachineAddresses{{Type: clusterv1.MachineHostName, Address: s.infra.Name}}
+	for _, one := range node.Status.Addresses {
+		address, err := netip.ParseAddr(one.Address)
+		known := one.Type == corev1.NodeInternalIP || one.Type == corev1.NodeExternalIP
+		if err == nil && known && s.isReachable(address) && len(addresses) < maxAddresses {
+			addresses = append(addresses, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(one.Type), Address: address.String()})
+		}
+	}
+	if len(addresses) == 1 {
+		return nil, nil
+	}
+	return addresses, nil
 }
 
 // nodeAddresses are the name of the machine, and the addresses of its interfaces: those that were found

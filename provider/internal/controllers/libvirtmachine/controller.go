@@ -195,7 +195,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		}
 		return ctrl.Result{RequeueAfter: s.after}, nil
 	}
-	setReady(s.infra)
+	s.setReady()
 	written, err := false, s.blockMove(ctx, before)
 	if err == nil {
 		written, err = r.writeStatus(ctx, before, s.infra)

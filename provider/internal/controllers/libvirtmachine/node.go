@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,8 +77,8 @@ func (e *severalNodesError) Error() string {
 	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, and none is given its provider ID: %s", strings.Join(e.names, ", "))
 }
 
-// findNode returns the node in the domain, or nil when there is none so far. It sees to it that nodes
-// that come bring their machines here.
+// findNode returns the Machine's node, or the one in the domain as long as the Machine names none, or nil when
+// there is none so far. It sees to it that nodes that come bring their machines here.
 func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	workload, err := s.Workload.GetClient(ctx, key)
@@ -90,6 +91,13 @@ func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 		Predicates:   []predicate.TypedPredicate[client.Object]{nodeChanged()},
 	})); err != nil {
 		return nil, fmt.Errorf("watching the nodes of the workload cluster: %w", err)
+	}
+	if name := s.machine.Status.NodeRef.Name; name != "" {
+		node := &corev1.Node{}
+		if err := workload.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return nil, wrap(client.IgnoreNotFound(err), "reading the node "+name+" of the workload cluster")
+		}
+		return node, nil
 	}
 	nodes := &corev1.NodeList{}
 	if err := workload.List(ctx, nodes, client.MatchingFields{index.NodeDomain: s.uuid}, client.UnsafeDisableDeepCopy); err != nil {
@@ -135,12 +143,13 @@ func (r *Reconciler) machineOfNode(ctx context.Context, object client.Object) []
 	return requests
 }
 
-// nodeChanged lets pass nodes that are new, or whose system UUID or provider ID has changed.
+// nodeChanged lets pass nodes that are new, or whose system UUID, provider ID or addresses have changed.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return before.Status.NodeInfo.SystemUUID != after.Status.NodeInfo.SystemUUID || before.Spec.ProviderID != after.Spec.ProviderID
+			return before.Status.NodeInfo.SystemUUID != after.Status.NodeInfo.SystemUUID || before.Spec.ProviderID != after.Spec.ProviderID ||
+				!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}

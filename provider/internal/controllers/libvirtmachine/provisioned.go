@@ -6,8 +6,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// finishProvisioning says that the machine is there, once and for good: its domain has been started
-// and has addresses.
+// finishProvisioning says that the machine is there, once and for good: its domain has been started,
+// and has addresses if anything gives it some.
 func (s *scope) finishProvisioning(context.Context) (verdict, error) {
 	if !s.isProvisioned() {
 		s.full.forget(s.host.Name)

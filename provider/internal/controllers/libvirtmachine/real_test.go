@@ -96,7 +96,7 @@ func TestOnARealHost(t *testing.T) {
 
 			w.silent = true
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
-			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.WaitingForAddressesReason))
+			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.NoAddressSourceReason))
 			domain, err := connection.Domain(t.Context(), w.uuid())
 			w.Expect(err).ToNot(HaveOccurred())
 			root, err := connection.Volume(t.Context(), domain.Disks[0])

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -20,14 +21,16 @@ var summedUp = conditions.ForConditionTypes{
 }
 
 // setReady sums up the other conditions. While the object is being deleted, what is left to do is what
-// it says.
-func setReady(infra *infrav1.LibvirtMachine) {
+// it says. A machine that has joined its cluster is Ready also when nobody tells its addresses.
+func (s *scope) setReady() {
+	infra, of := s.infra, summedUp
 	if !infra.DeletionTimestamp.IsZero() {
 		return
 	}
-	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, summedUp,
-		conditions.IgnoreTypesIfMissing{infrav1.HostBoundCondition, infrav1.ImageReadyCondition, infrav1.DisksReadyCondition,
-			infrav1.InstanceReadyCondition, infrav1.AddressesReadyCondition},
+	if s.hasMachine() && s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
+		of = slices.DeleteFunc(slices.Clone(of), func(condition string) bool { return condition == infrav1.AddressesReadyCondition })
+	}
+	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, of, conditions.IgnoreTypesIfMissing(of),
 		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
 			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
 				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
