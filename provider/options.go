@@ -118,7 +118,7 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 		"Number of LibvirtClusterIdentities that are reconciled at once.")
 
 	flags.IntVar(&o.images.PerHost, "image-transfers-per-host", 4,
-		"Number of images that are brought to a host at once, at most half of them for machines of one namespace.")
+		"Number of images that are brought to a host, or copied there to root disks, at once, at most half of them for machines of one namespace.")
 	flags.IntVar(&o.images.InAll, "image-transfers", 16,
 		"Number of images that are brought to hosts at once, to all of them together, at most half of them for machines of one namespace.")
 	flags.Int64Var(&o.images.MinRate, "image-min-rate", 64<<10,

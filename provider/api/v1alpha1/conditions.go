@@ -146,7 +146,7 @@ const (
 	// DiskCreationFailedReason: a disk can't be made; the message says which and why.
 	DiskCreationFailedReason = "DiskCreationFailed"
 
-	// DiskCopyingReason: the image is being copied to the root disk, for rootDisk.clone Full.
+	// DiskCopyingReason: the image is being copied to the root disk, for rootDisk.clone Full, or waits for its turn.
 	DiskCopyingReason = "DiskCopying"
 
 	// InstanceReadyCondition is True while the machine's domain exists and runs.

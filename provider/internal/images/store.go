@@ -20,8 +20,8 @@ import (
 
 // Options are the limits of a Store. What is zero has its default.
 type Options struct {
-	// PerHost and InAll are how many transfers run at once to a host and in all. Machines of one namespace have at most
-	// half of them. Defaults to 4 and 16.
+	// PerHost is how many transfers and copies run at once on a host, and InAll how many transfers in all. Machines of
+	// one namespace have at most half of them. Defaults to 4 and 16.
 	PerHost, InAll int
 	// MaxBytes is how large an image may be. Defaults to 1 TiB.
 	MaxBytes int64
@@ -83,10 +83,10 @@ type Store struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	lock     sync.Mutex
-	tasks    map[key]*task
-	perHost  map[string]*turns
-	inAll    turns
+	lock  sync.Mutex
+	tasks map[key]*task
+	// turns are those of each host, and those of all transfers.
+	turns    map[string]*turns
 	observed map[string]observation
 	// unused is since when images of each host are unused.
 	unused map[string]map[hypervisor.VolumeRef]observation
@@ -99,8 +99,7 @@ func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host
 	options = options.withDefaults()
 	s := &Store{
 		hosts: hosts, pools: pools, options: options, client: newClient(options.Sources), now: time.Now,
-		inAll: turns{limit: options.InAll},
-		tasks: map[key]*task{}, perHost: map[string]*turns{}, observed: map[string]observation{},
+		tasks: map[key]*task{}, turns: map[string]*turns{}, observed: map[string]observation{},
 	}
 	s.base, s.end = context.WithCancel(context.Background())
 	return s
@@ -141,7 +140,7 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 	}
 	if t := s.tasks[wish.key()]; t != nil && t.phase != waiting {
 		defer s.lock.Unlock()
-		t.wantedBy[machine] = true
+		t.want(machine)
 		return Image{}, t.state()
 	}
 	s.lock.Unlock()
@@ -167,7 +166,7 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 		}
 		t = s.begin(ctx, wish)
 	}
-	t.wantedBy[machine] = true
+	t.want(machine)
 	return Image{}, t.state()
 }
 
@@ -241,6 +240,16 @@ func (s *Store) begin(ctx context.Context, wish Wish) *task {
 	return t
 }
 
+// want notes that a machine wants the image. A turn may begin for its namespace. The lock is held.
+func (t *task) want(machine types.NamespacedName) {
+	t.wantedBy[machine] = true
+	if t.phase == queued {
+		for _, turns := range t.store.turns {
+			turns.begin()
+		}
+	}
+}
+
 // state says how far the task is. The lock is held.
 func (t *task) state() error {
 	url := shownURL(t.wish.URL)
@@ -279,23 +288,16 @@ func (t *task) attempt(ctx context.Context) error {
 	s := t.store
 	s.lock.Lock()
 	t.phase = starting
-	ofHost := s.perHost[t.wish.Host]
-	if ofHost == nil {
-		ofHost = &turns{limit: s.options.PerHost}
-		s.perHost[t.wish.Host] = ofHost
-	}
-	ofHost.users++
 	s.lock.Unlock()
-	defer func() {
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		if ofHost.users--; ofHost.users == 0 {
-			delete(s.perHost, t.wish.Host)
+	waits := func() {
+		if t.phase != queued {
+			t.phase = queued
+			t.notify()
 		}
-	}()
+	}
 	// The host's own limit first: those that wait for one host don't keep others from theirs.
-	for _, turns := range []*turns{ofHost, &s.inAll} {
-		end, err := t.take(ctx, turns)
+	for _, of := range []string{t.wish.Host, allTransfers} {
+		end, err := s.take(ctx, of, t.namespaces, waits)
 		if err != nil {
 			return err
 		}

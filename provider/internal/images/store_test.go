@@ -441,7 +441,7 @@ func TestLimits(t *testing.T) {
 	all.Wait()
 	f.Expect(most.Load()).To(BeEquivalentTo(2))
 	f.stop()
-	f.Expect(f.perHost).To(BeEmpty(), "hosts that nothing is brought to are forgotten")
+	f.Expect(f.turns).To(BeEmpty(), "hosts that nothing is brought to are forgotten")
 }
 
 // TestKilledManagers leave half images, which the next one takes away when it has made a whole one,

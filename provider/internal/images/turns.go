@@ -5,21 +5,22 @@ import (
 	"slices"
 )
 
-// turns let a number of transfers run at once, and the others wait. The next turn is for the namespace with the
-// fewest transfers under way, and a namespace never has more than half of them, so that nobody's images keep everybody
-// else's waiting, however slow their servers are. The store's lock guards it.
+// allTransfers names the turns of all transfers, which go through this process. Copies are made by their hosts.
+const allTransfers = ""
+
+// turns let a number of transfers and copies run at once, and the others wait. The next turn is for the namespace with
+// the fewest under way, and a namespace never has more than half of them, so that nobody's images keep everybody else's
+// waiting, however slow their servers are. The store's lock guards it.
 type turns struct {
 	limit int
-	// running is how many transfers each namespace has under way.
+	// running is how many transfers and copies each namespace has under way.
 	running map[string]int
 	waiting []*turn
-	// users is how many attempts have turns here, want one or are about to.
-	users int
 }
 
-// turn is a transfer's.
+// turn is that of a transfer or a copy.
 type turn struct {
-	// namespaces are those of the machines that want the image now.
+	// namespaces are those of the machines that want it now.
 	namespaces func() []string
 	// namespace is the one that it counts for, once it has begun.
 	namespace string
@@ -70,29 +71,52 @@ func (t *turns) end(of *turn) {
 	t.begin()
 }
 
-// take waits for a turn of a task's, and returns what ends it. The store's lock isn't held.
-func (t *task) take(ctx context.Context, from *turns) (end func(), err error) {
-	s := t.store
-	mine := &turn{namespaces: t.namespaces, begun: make(chan struct{})}
+// Copy runs a function that copies an image on a host when it is its turn there: copies have the turns of transfers.
+func (s *Store) Copy(ctx context.Context, host, namespace string, run func(ctx context.Context) error) error {
+	end, err := s.take(ctx, host, func() []string { return []string{namespace} }, func() {})
+	if err != nil {
+		return err
+	}
+	defer end()
+	return run(ctx)
+}
+
+// take waits for a turn on a host, or for one of allTransfers, and returns what ends it. namespaces and waits, which is
+// called when it has to wait, are called with the lock held.
+func (s *Store) take(ctx context.Context, of string, namespaces func() []string, waits func()) (end func(), err error) {
+	mine := &turn{namespaces: namespaces, begun: make(chan struct{})}
+	s.lock.Lock()
+	from := s.turns[of]
+	if from == nil {
+		from = &turns{limit: s.options.PerHost}
+		if of == allTransfers {
+			from.limit = s.options.InAll
+		}
+		s.turns[of] = from
+	}
+	from.waiting = append(from.waiting, mine)
+	from.begin()
+	if mine.namespace == "" {
+		waits()
+	}
+	s.lock.Unlock()
 	end = func() {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 		from.end(mine)
+		if from.total() == 0 && len(from.waiting) == 0 {
+			delete(s.turns, of)
+		}
 	}
-	s.lock.Lock()
-	from.waiting = append(from.waiting, mine)
-	from.begin()
-	if mine.namespace == "" && t.phase != queued {
-		t.phase = queued
-		t.notify()
-	}
-	s.lock.Unlock()
 	select {
 	case <-mine.begun:
 		return end, nil
 	case <-ctx.Done():
 		end()
 		return nil, ctx.Err()
+	case <-s.base.Done():
+		end()
+		return nil, s.base.Err()
 	}
 }
 

@@ -1,9 +1,11 @@
 package images
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +100,93 @@ func TestOneNamespaceLeavesTurnsToOthers(t *testing.T) {
 			return err
 		}).WithTimeout(patience).Should(Succeed())
 	}
+}
+
+// silentServer sends nothing, and returns a channel that has something for each request.
+func silentServer(t *testing.T) (url string, asked <-chan struct{}) {
+	t.Helper()
+	requests := make(chan struct{}, 100)
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		requests <- struct{}{}
+		<-r.Context().Done()
+	})
+	return server.URL, requests
+}
+
+// TestCopiesHaveTheTurnsOfTransfers: a host has so many of both at once, and a namespace half of them. Copies don't
+// count among the transfers of all hosts.
+func TestCopiesHaveTheTurnsOfTransfers(t *testing.T) {
+	f := newFixture(t, newHosts("one", "two"), Options{PerHost: 2, InAll: 1, MinRate: 1, IdleTimeout: time.Hour})
+	url, asked := silentServer(t)
+	wish, downloader := wishFor(url, nil), types.NamespacedName{Namespace: "a", Name: "m"}
+	_, err := f.Ensure(t.Context(), wish, downloader)
+	f.Expect(err).To(HaveOccurred())
+	<-asked
+
+	begun, finish := make(chan string, 10), make(chan struct{})
+	var ended sync.WaitGroup
+	copyImage := func(host, namespace string) {
+		ended.Go(func() {
+			_ = f.Copy(t.Context(), host, namespace, func(context.Context) error {
+				begun <- host + " " + namespace
+				<-finish
+				return nil
+			})
+		})
+	}
+	waiting := func() int {
+		f.lock.Lock()
+		defer f.lock.Unlock()
+		return len(f.turns["one"].waiting) + len(begun)
+	}
+	copyImage("one", "a")
+	f.Eventually(waiting).WithTimeout(patience).Should(Equal(1))
+	f.Expect(begun).To(BeEmpty(), "its namespace has half of the host's turns")
+	copyImage("one", "b")
+	f.Expect(<-begun).To(Equal("one b"))
+	copyImage("one", "c")
+	f.Eventually(waiting).WithTimeout(patience).Should(Equal(2))
+	f.Expect(begun).To(BeEmpty(), "the host's turns are taken")
+	copyImage("two", "c")
+	f.Expect(<-begun).To(Equal("two c"))
+	f.Forget(downloader)
+	f.Expect(<-begun).To(Equal("one a"))
+	close(finish)
+	ended.Wait()
+	f.stop()
+	f.Expect(f.turns).To(BeEmpty())
+}
+
+// TestCopiesEndWithTheStore: one that waits for its turn is never made then.
+func TestCopiesEndWithTheStore(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{PerHost: 1})
+	finish, begun, ended := make(chan struct{}), make(chan struct{}, 2), make(chan error, 2)
+	run := func(context.Context) error {
+		begun <- struct{}{}
+		<-finish
+		return nil
+	}
+	go func() { ended <- f.Copy(context.Background(), "one", "a", run) }()
+	<-begun
+	go func() { ended <- f.Copy(context.Background(), "one", "b", run) }()
+	f.stop()
+	f.Eventually(ended).WithTimeout(patience).Should(Receive(MatchError(context.Canceled)))
+	close(finish)
+	f.Expect(<-ended).To(Succeed())
+}
+
+// TestAnotherNamespaceWantsTheSame image, whose transfer waits because its own has half of the turns: it begins.
+func TestAnotherNamespaceWantsTheSame(t *testing.T) {
+	f := newFixture(t, newHosts("one"), Options{PerHost: 2, MinRate: 1, IdleTimeout: time.Hour})
+	url, asked := silentServer(t)
+	first, second := wishFor(url+"?n=1", nil), wishFor(url+"?n=2", nil)
+	_, err := f.Ensure(t.Context(), first, types.NamespacedName{Namespace: "a", Name: "1"})
+	f.Expect(err).To(HaveOccurred())
+	<-asked
+	f.Expect(f.tellsThatItWaits(second, types.NamespacedName{Namespace: "a", Name: "2"})).To(BeTrue())
+	_, err = f.Ensure(t.Context(), second, types.NamespacedName{Namespace: "b", Name: "1"})
+	f.Expect(err).To(HaveOccurred())
+	f.Eventually(asked).WithTimeout(patience).Should(Receive())
 }
 
 // tellsThatItWaits waits until a transfer has begun or is queued, and says whether it is.

@@ -2,10 +2,12 @@ package libvirtmachine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
@@ -14,6 +16,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
 // TestSlowHostTakesFewWorkers: of the machines of a host that doesn't answer only some are reconciled at once. The
@@ -60,30 +63,25 @@ func TestSlowHostTakesFewWorkers(t *testing.T) {
 	w.Expect(m.atWork.hosts).To(BeEmpty())
 }
 
-// TestCopiesTakeTurns: full clones of a host are made a few at a time.
-func TestCopiesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		var c copies
-		var lock sync.Mutex
-		begun, finish := map[string]int{}, make(chan struct{})
-		for i := range 5 {
-			for _, host := range []string{"a", "b"} {
-				ended, err := c.ensure(t.Context(), host, client.ObjectKey{Namespace: host, Name: fmt.Sprint(i)}, func(context.Context) error {
-					lock.Lock()
-					begun[host]++
-					lock.Unlock()
-					<-finish
-					return nil
-				})
-				g.Expect(ended).To(BeFalse())
-				g.Expect(err).ToNot(HaveOccurred())
-			}
-		}
-		synctest.Wait() // until all of them run, or wait
-		g.Expect(begun).To(Equal(map[string]int{"a": copiesOnHost, "b": copiesOnHost}))
-		close(finish)
-		synctest.Wait()
-		g.Expect(begun).To(Equal(map[string]int{"a": 5, "b": 5}))
-	})
+// TestCopiesHaveTheTurnsOfTransfers: while an image is copied on a host, another one waits to be brought there.
+func TestCopiesHaveTheTurnsOfTransfers(t *testing.T) {
+	const full = 1
+	asked := make(chan struct{}, 100)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- struct{}{}; <-r.Context().Done() }))
+	t.Cleanup(func() { silent.CloseClientConnections(); silent.Close() })
+	w := newWorld(t, lives[full].change, "a")
+	w.images = &images.Options{Sources: ofTests, PerHost: 1}
+	w.hosts["a"].Inject(fake.Fault{Operation: fake.CloneVolume, Effect: fake.Hang})
+	m := w.until(w.newManager(0), func() bool { return w.hosts["a"].Hanging() > 0 })
+	another := client.ObjectKey{Namespace: "another", Name: "m"}
+	w.Eventually(func() bool {
+		_, err := m.Images.Ensure(t.Context(), images.Wish{Host: "a", Pool: "default", URL: silent.URL, Checksum: checksum(nil)}, another)
+		var transferring *images.Transferring
+		return errors.As(err, &transferring) && transferring.Queued || len(asked) > 0
+	}).WithTimeout(patience).Should(BeTrue())
+	w.Expect(asked).To(BeEmpty())
+	m.Images.Forget(another)
+	w.hosts["a"].SetReachable(false) // which ends the copy
+	w.hosts["a"].SetReachable(true)
+	w.until(m, w.isProvisioned)
 }

@@ -25,10 +25,8 @@ import (
 // copies are the full copies of images that are under way. They take as long as copying takes, and so
 // are made outside of reconciles. The zero value is ready to use.
 type copies struct {
-	lock sync.Mutex
-	jobs map[client.ObjectKey]*job
-	// slots are those of each host: copying takes its disks.
-	slots map[string]chan struct{}
+	lock  sync.Mutex
+	jobs  map[client.ObjectKey]*job
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
@@ -38,12 +36,9 @@ type job struct {
 	err    error
 }
 
-// copiesOnHost is how many copies are made at once on a host.
-const copiesOnHost = 2
-
-// ensure runs a function for a machine when it is its turn on its host, unless one runs. ended says that it has ended, with an error
+// ensure runs a function for a machine, unless one runs. ended says that it has ended, with an error
 // or without; the next call then runs one anew. The machine is brought to the queue at the end.
-func (c *copies) ensure(ctx context.Context, host string, machine client.ObjectKey, run func(context.Context) error) (ended bool, err error) {
+func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(context.Context) error) (ended bool, err error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if j, there := c.jobs[machine]; there {
@@ -59,16 +54,9 @@ func (c *copies) ensure(ctx context.Context, host string, machine client.ObjectK
 		c.jobs = map[client.ObjectKey]*job{}
 	}
 	c.jobs[machine] = j
-	if c.slots == nil {
-		c.slots = map[string]chan struct{}{}
-	}
-	if c.slots[host] == nil {
-		c.slots[host] = make(chan struct{}, copiesOnHost)
-	}
-	slots := c.slots[host]
 	go func() {
 		defer j.cancel()
-		err := inTurn(ctx, slots, run)
+		err := run(ctx)
 		c.lock.Lock()
 		defer c.lock.Unlock()
 		j.ended, j.err = true, err
@@ -77,16 +65,6 @@ func (c *copies) ensure(ctx context.Context, host string, machine client.ObjectK
 		}
 	}()
 	return false, nil
-}
-
-func inTurn(ctx context.Context, slots chan struct{}, run func(context.Context) error) error {
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-slots }()
-	return run(ctx)
 }
 
 // underWay says whether something runs for a machine.
@@ -138,13 +116,15 @@ func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	}
 	making := *s
 	making.infra = s.infra.DeepCopy() // this one is changed while the copy is made
-	ended, err := s.copies.ensure(ctx, s.host.Name, s.key(), making.copyImage)
+	ended, err := s.copies.ensure(ctx, s.key(), func(ctx context.Context) error {
+		return s.Images.Copy(ctx, making.host.Name, making.infra.Namespace, making.copyImage)
+	})
 	if ended && err != nil {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 	}
 	s.transferring = !ended
 	s.lookAgain(copyDelay)
-	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk")
+	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk, or waits for its turn on the host")
 }
 
 var errNoCopy = errors.New("there is no whole copy of the image")
