@@ -76,7 +76,7 @@ func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 			return fmt.Errorf("bootstrapFormat ignition needs a firmware configuration device, which cpu.architecture %s doesn't have", m.Spec.CPU.Architecture)
 		}
 		domain.SysInfo = []libvirtxml.DomainSysInfo{{FWCfg: &libvirtxml.DomainSysInfoFWCfg{
-			Entry: []libvirtxml.DomainSysInfoEntry{{Name: "opt/com.coreos/config", File: m.IgnitionPath}},
+			Entry: []libvirtxml.DomainSysInfoEntry{{Name: hypervisor.IgnitionEntry, File: m.IgnitionPath}},
 		}}}
 	}
 	return nil

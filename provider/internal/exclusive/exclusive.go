@@ -18,9 +18,7 @@
 package exclusive
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -42,10 +40,6 @@ type Thing struct {
 	// Kind of the thing, and its Name among those of its kind.
 	Kind Kind
 	Name string
-}
-
-func (t Thing) compare(other Thing) int {
-	return cmp.Or(cmp.Compare(t.Kind, other.Kind), cmp.Compare(len(t.Name), len(other.Name)), cmp.Compare(t.Name, other.Name))
 }
 
 // Held returns what a domain has.
@@ -70,8 +64,6 @@ func Device(address string) Thing { return Thing{Kind: KindDevice, Name: address
 type Request struct {
 	// Name is the field of the spec that asks, for messages.
 	Name string
-	// Kind of the things.
-	Kind Kind
 	// From are the things that will do, in the order in which they are taken.
 	From []Thing
 	// Count is how many of them are asked for.
@@ -129,36 +121,6 @@ func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (map[s
 		chosen[request.Name] = gets
 	}
 	return chosen, nil
-}
-
-// Recall returns what a domain that was made has, by the names of the requests that it was made with, as
-// Choose gave it. What no request has in its From any more, because the host's spec has changed, is what is
-// left over for it.
-func Recall(domain hypervisor.Domain, requests []Request) (map[string][]Thing, error) {
-	held := Held(domain)
-	recalled := map[string][]Thing{}
-	for _, request := range requests {
-		var found []Thing
-		for _, thing := range request.From {
-			if held[thing] && len(found) < request.Count {
-				found = append(found, thing)
-				delete(held, thing)
-			}
-		}
-		recalled[request.Name] = found
-	}
-	for _, request := range requests {
-		for _, thing := range slices.SortedFunc(maps.Keys(held), Thing.compare) {
-			if thing.Kind == request.Kind && len(recalled[request.Name]) < request.Count {
-				recalled[request.Name] = append(recalled[request.Name], thing)
-				delete(held, thing)
-			}
-		}
-		if has := len(recalled[request.Name]); has < request.Count {
-			return nil, fmt.Errorf("%s: the domain has %d, and was to have %d", request.Name, has, request.Count)
-		}
-	}
-	return recalled, nil
 }
 
 // Rivals returns the domains that have something which the one with a UUID has, too.

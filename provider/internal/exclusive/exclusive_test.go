@@ -32,7 +32,7 @@ func pinned(uuid string, cpus ...int) hypervisor.Domain {
 }
 
 func TestChoose(t *testing.T) {
-	two := []exclusive.Request{{Name: "cpus", Kind: exclusive.KindCPU, From: cpus(8, 9, 10, 11), Count: 2}}
+	two := []exclusive.Request{{Name: "cpus", From: cpus(8, 9, 10, 11), Count: 2}}
 	gpus := devices("0000:3b:00.0", "0000:af:00.0", "0000:d8:00.0")
 	for _, tc := range []struct {
 		name     string
@@ -54,7 +54,7 @@ func TestChoose(t *testing.T) {
 		{name: "too few", requests: two, domains: []hypervisor.Domain{pinned("a", 8, 9, 10)}, failure: "cpus: 2 needed, and 1 are free"},
 		{name: "none lent", requests: []exclusive.Request{{Name: "cpus", Count: 1}}, failure: "cpus: 1 needed, and 0 are free"},
 		{name: "devices of two requests are different ones",
-			requests: []exclusive.Request{{Name: "a", Kind: exclusive.KindDevice, From: gpus, Count: 1}, {Name: "b", Kind: exclusive.KindDevice, From: gpus, Count: 1}},
+			requests: []exclusive.Request{{Name: "a", From: gpus, Count: 1}, {Name: "b", From: gpus, Count: 1}},
 			domains:  []hypervisor.Domain{{UUID: "other", HostDevices: []string{"0000:3b:00.0"}}},
 			want:     map[string][]exclusive.Thing{"a": devices("0000:af:00.0"), "b": devices("0000:d8:00.0")}},
 		{name: "the second of two requests finds too few",
@@ -77,21 +77,6 @@ func TestChoose(t *testing.T) {
 			g.Expect(got).To(Equal(tc.want))
 		})
 	}
-}
-
-func TestRecall(t *testing.T) {
-	g := NewWithT(t)
-	gpus := devices("0000:3b:00.0", "0000:af:00.0")
-	requests := []exclusive.Request{
-		{Name: "cpus", Kind: exclusive.KindCPU, From: cpus(8, 9), Count: 2},
-		{Name: "a", Kind: exclusive.KindDevice, From: gpus, Count: 1}, {Name: "b", Kind: exclusive.KindDevice, From: gpus, Count: 1},
-	}
-	domain := hypervisor.Domain{PinnedCPUs: []int{9, 10}, HostDevices: []string{"0000:3b:00.0", "0000:d8:00.0"}}
-	got, err := exclusive.Recall(domain, requests)
-	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(got).To(Equal(map[string][]exclusive.Thing{"cpus": cpus(9, 10), "a": devices("0000:3b:00.0"), "b": devices("0000:d8:00.0")}))
-	_, err = exclusive.Recall(hypervisor.Domain{PinnedCPUs: []int{9}}, requests)
-	g.Expect(err).To(MatchError("cpus: the domain has 1, and was to have 2"))
 }
 
 func TestRivalsAndWhoYields(t *testing.T) {

@@ -90,6 +90,10 @@ type Domains interface {
 	// ResizeDomain gives the definition of a domain another size, and leaves everything else in it as it
 	// is. A domain that is active has the new size from its next start on.
 	ResizeDomain(ctx context.Context, uuid string, size Size) error
+	// RemoveIgnition takes the Ignition configuration from the definition of a domain, and leaves everything
+	// else in it as it is: the domain doesn't need the file at its next start. Nothing happens to a domain
+	// that has none.
+	RemoveIgnition(ctx context.Context, uuid string) error
 	// StopDomain takes the power from a domain. Nothing happens to one that isn't active.
 	StopDomain(ctx context.Context, uuid string) error
 	// UndefineDomain removes a domain that isn't active, with its firmware variables and TPM state,

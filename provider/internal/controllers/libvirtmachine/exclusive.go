@@ -27,14 +27,14 @@ const exclusiveTries = 3
 func (s *scope) exclusiveRequests() []exclusive.Request {
 	var requests []exclusive.Request
 	if exclusive.Dedicated(&s.infra.Spec) {
-		request := exclusive.Request{Name: cpuRequest, Kind: exclusive.KindCPU, Count: int(s.infra.Spec.CPUs)}
+		request := exclusive.Request{Name: cpuRequest, Count: int(s.infra.Spec.CPUs)}
 		for _, cpu := range exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts).Dedicated {
 			request.From = append(request.From, exclusive.CPU(cpu))
 		}
 		requests = append(requests, request)
 	}
 	for _, spec := range s.infra.Spec.HostDevices {
-		request := exclusive.Request{Name: deviceRequest + spec.Name, Kind: exclusive.KindDevice, Count: int(spec.Count)}
+		request := exclusive.Request{Name: deviceRequest + spec.Name, Count: int(spec.Count)}
 		for _, device := range exclusive.LentOf(&s.host.Spec, s.snapshot.Devices) {
 			if device.Problem == "" && device.VendorID == spec.VendorID && device.ProductID == spec.ProductID {
 				request.From = append(request.From, exclusive.Device(device.Address))
@@ -114,19 +114,6 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 	s.lookAgain(conflictDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
 		"Another machine was given the same CPUs or devices of host %s at the same moment: one of the two chooses again", s.host.Name)
-}
-
-// recallExclusive returns what a domain that was made has to itself.
-func (s *scope) recallExclusive(ctx context.Context) (map[string][]exclusive.Thing, error) {
-	requests := s.exclusiveRequests()
-	if len(requests) == 0 {
-		return nil, nil
-	}
-	domain, err := s.connection.Domain(ctx, s.uuid) // the snapshot may lag behind
-	if err != nil {
-		return nil, err
-	}
-	return exclusive.Recall(domain, requests)
 }
 
 // isActive says whether the machine's own domain is active.

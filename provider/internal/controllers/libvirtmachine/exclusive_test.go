@@ -113,7 +113,7 @@ func TestDedicatedCPUsAndKills(t *testing.T) {
 	life := func(t *testing.T, killAt int) int {
 		w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 			pins(infra)
-			infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition // which defines the running domain once more
+			infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition // which changes the definition of the running domain
 		}, "a")
 		w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
 		first := w.newManager(killAt)

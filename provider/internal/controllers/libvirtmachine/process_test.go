@@ -278,6 +278,10 @@ func (k *killable) ResizeDomain(ctx context.Context, uuid string, size hyperviso
 	return run(k.process, "libvirt: resize domain", func() error { return k.Hypervisor.ResizeDomain(ctx, uuid, size) })
 }
 
+func (k *killable) RemoveIgnition(ctx context.Context, uuid string) error {
+	return run(k.process, "libvirt: remove Ignition", func() error { return k.Hypervisor.RemoveIgnition(ctx, uuid) })
+}
+
 func (k *killable) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
 	return run(k.process, "libvirt: grow disk", func() error { return k.Hypervisor.GrowDisk(ctx, uuid, ref, capacity) })
 }

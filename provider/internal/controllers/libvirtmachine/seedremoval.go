@@ -3,9 +3,7 @@ package libvirtmachine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,7 +13,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -67,7 +64,8 @@ func (s *scope) detachSeed(ctx context.Context) error {
 		return nil
 	}
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
-		return s.defineWithoutIgnition(ctx)
+		// The guest has read it, and the running domain needs its file no more.
+		return s.connection.RemoveIgnition(ctx, s.uuid)
 	}
 	for _, disk := range s.domain.Disks {
 		if disk.Name == s.seedRef().Name {
@@ -79,36 +77,6 @@ func (s *scope) detachSeed(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// defineWithoutIgnition changes the definition: the running domain has read the configuration when it
-// was started, and needs its file no more. The disks are those that the domain has.
-func (s *scope) defineWithoutIgnition(ctx context.Context) error {
-	s.extraDisks = map[string]domainxml.Disk{}
-	for _, disk := range s.domain.Disks {
-		what := strings.TrimPrefix(disk.Name, s.volumePrefix())
-		if name, extra := strings.CutPrefix(what, "disk-"); extra {
-			s.extraDisks[name] = domainxml.Disk{VolumeRef: disk, Format: hypervisor.FormatQCOW2}
-			continue
-		}
-		s.rootDisk = domainxml.Disk{VolumeRef: disk, Format: hypervisor.FormatQCOW2}
-		if s.infra.Spec.RootDisk.Clone == infrav1.CloneFull {
-			s.rootDisk.Format = s.imageFormat()
-		}
-	}
-	chosen, err := s.recallExclusive(ctx)
-	if err != nil {
-		return err
-	}
-	definition, err := s.definition(chosen)
-	if err == nil && s.domain.CPUs > 0 {
-		// A size that the spec asks for, and that there may be no room for, isn't for here.
-		definition.XML, err = hypervisor.ResizeDomainXML(definition.XML, hypervisor.Size{CPUs: s.domain.CPUs, MemoryBytes: s.domain.MemoryBytes})
-	}
-	if err != nil {
-		return fmt.Errorf("defining the domain without the Ignition configuration: %w", err)
-	}
-	return s.connection.DefineDomain(ctx, definition)
 }
 
 // deleteSeed deletes the seed's volume, wherever it was made: the pool for disks that don't ask for one

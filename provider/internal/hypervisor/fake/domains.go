@@ -132,8 +132,19 @@ func (c *connection) ShutdownDomain(ctx context.Context, uuid string) error {
 
 // ResizeDomain implements hypervisor.Domains.
 func (c *connection) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
-	return c.change(ctx, "changing the size of the domain", ResizeDomain, uuid, func(d *domain) (bool, error) {
-		xml, err := hypervisor.ResizeDomainXML(d.xml, size)
+	return c.edit(ctx, "changing the size of the domain", ResizeDomain, uuid, func(xml string) (string, error) {
+		return hypervisor.ResizeDomainXML(xml, size)
+	})
+}
+
+// RemoveIgnition implements hypervisor.Domains.
+func (c *connection) RemoveIgnition(ctx context.Context, uuid string) error {
+	return c.edit(ctx, "taking the Ignition configuration from the domain", RemoveIgnition, uuid, hypervisor.RemoveIgnitionXML)
+}
+
+func (c *connection) edit(ctx context.Context, doing string, operation Operation, uuid string, change func(xml string) (string, error)) error {
+	return c.change(ctx, doing, operation, uuid, func(d *domain) (bool, error) {
+		xml, err := change(d.xml)
 		if err != nil {
 			return false, refuse(hypervisor.ErrInvalid, err.Error())
 		}

@@ -35,6 +35,7 @@ const (
 	StartDomain     Operation = "StartDomain"
 	ShutdownDomain  Operation = "ShutdownDomain"
 	ResizeDomain    Operation = "ResizeDomain"
+	RemoveIgnition  Operation = "RemoveIgnition"
 	StopDomain      Operation = "StopDomain"
 	UndefineDomain  Operation = "UndefineDomain"
 	DetachDisk      Operation = "DetachDisk"

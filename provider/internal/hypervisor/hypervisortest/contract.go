@@ -58,6 +58,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"definitions that clash", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
 		{"size of a domain", sizeOfADomain},
+		{"Ignition configuration of a domain", ignitionOfADomain},
 		{"definition of an active domain", definitionOfAnActiveDomain},
 		{"disks that grow", disksThatGrow},
 		{"addresses", addresses},
@@ -162,6 +163,7 @@ func whatIsMissing(t *testing.T, f Fixture) {
 		"resize domain": func() error {
 			return host.ResizeDomain(ctx, missing, hypervisor.Size{CPUs: 1, MemoryBytes: 1 << 25})
 		},
+		"Ignition":  func() error { return host.RemoveIgnition(ctx, missing) },
 		"stop":      func() error { return host.StopDomain(ctx, missing) },
 		"undefine":  func() error { return host.UndefineDomain(ctx, missing) },
 		"detach":    func() error { return host.DetachDisk(ctx, missing, inPool) },

@@ -1,6 +1,7 @@
 package hypervisortest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -46,4 +47,27 @@ func sizeOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.DeleteVolume(ctx, root)).To(gomega.Succeed())
+}
+
+// ignitionOfADomain: the configuration is taken from the definition, of a domain that runs too, and nothing else
+// of the domain changes.
+func ignitionOfADomain(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	definition := f.Define(uuid1, "m-1", &hypervisor.Owner{Cluster: "c", Namespace: "default", Name: "m-1"})
+	definition.XML = strings.Replace(definition.XML, "</domain>",
+		`<sysinfo type="fwcfg"><entry name="opt/com.coreos/config" file="/dev/null"/></sysinfo></domain>`, 1)
+	g.Expect(host.DefineDomain(ctx, definition)).To(gomega.Succeed())
+	before, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.RemoveIgnition(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.RemoveIgnition(ctx, uuid1)).To(gomega.Succeed(), "again")
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.RemoveIgnition(ctx, uuid1)).To(gomega.Succeed(), "while it runs")
+	after, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	before.State = hypervisor.StateRunning
+	g.Expect(after).To(gomega.Equal(before))
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }

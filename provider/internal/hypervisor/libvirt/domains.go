@@ -262,17 +262,29 @@ func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
 // ResizeDomain implements hypervisor.Domains. libvirt has calls for this too: one for each of CPUs and
 // memory, and for the most and for what is used of it. This way it is one.
 func (h *host) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
-	const doing = "changing the size of the domain"
+	return h.edit(ctx, "changing the size of the domain", uuid, func(text string) (string, error) {
+		return hypervisor.ResizeDomainXML(text, size)
+	})
+}
+
+// RemoveIgnition implements hypervisor.Domains.
+func (h *host) RemoveIgnition(ctx context.Context, uuid string) error {
+	return h.edit(ctx, "taking the Ignition configuration from the domain", uuid, hypervisor.RemoveIgnitionXML)
+}
+
+// edit changes the definition that libvirt has of a domain: what libvirt added when it was defined, such as the
+// version of its machine type, stays.
+func (h *host) edit(ctx context.Context, doing, uuid string, change func(text string) (string, error)) error {
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 		if err != nil {
 			return err
 		}
-		resized, err := hypervisor.ResizeDomainXML(text, size)
+		changed, err := change(text)
 		if err != nil {
 			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrInvalid, Cause: err}
 		}
-		_, err = client.DomainDefineXMLFlags(resized, golibvirt.DomainDefineValidate)
+		_, err = client.DomainDefineXMLFlags(changed, golibvirt.DomainDefineValidate)
 		return err
 	})
 }
