@@ -53,6 +53,9 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
   # As annotations of a pull request
   clusterctl release check out/release --format github --fail-on warning
 
+  # As one page to look at in a browser
+  clusterctl release check out/release --format html > check.html
+
   # A management cluster, before it is moved
   clusterctl release check --live --kubeconfig mgmt.yaml --namespace team-a --fail-on warning
 
@@ -182,7 +185,10 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	}
 	var subjects []*checks.Subject
 	for i, r := range releases {
-		subjects = append(subjects, &checks.Subject{Release: r, Previous: previous[i], With: with, Config: configOf(config, r), Source: sources.of(r)})
+		subjects = append(subjects, &checks.Subject{
+			Release: r, Previous: previous[i], With: with, Config: configOf(config, r), Source: sources.of(r),
+			WantsGraphs: report.ShowsGraphs(flags.format),
+		})
 	}
 	return subjects, folders, nil
 }

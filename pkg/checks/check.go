@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -113,6 +114,16 @@ type Result struct {
 	Source     string
 	Findings   []Finding
 	Suppressed []Suppressed
+	// Graphs are the owner graphs of the release's templates, where the Subject asks for them, or that of
+	// the dump or cluster.
+	Graphs []TemplateGraph
+}
+
+// TemplateGraph is the owner graph of what a template becomes, or of a dump or cluster.
+type TemplateGraph struct {
+	// Template is the name of the file, "" for a dump or cluster.
+	Template string
+	Graph    *ownership.Graph
 }
 
 // Count returns how many findings have a severity.
@@ -202,5 +213,6 @@ func Run(ctx context.Context, s *Subject) (*Result, error) {
 	})
 	result := s.suppress(findings)
 	result.Findings = fold(result.Findings)
+	result.Graphs = s.graphs
 	return result, nil
 }

@@ -84,7 +84,9 @@ var (
 // they found in the order of objects. The objects have to be read in whole.
 func RunWorld(ctx context.Context, world *ownership.World, namespace string) (*Result, error) {
 	result := &Result{Source: fmt.Sprintf("the namespace %s of %s", namespace, world.Source)}
-	for _, risk := range ownership.Discover(ctx, world, namespace).Risks() {
+	graph := ownership.Discover(ctx, world, namespace)
+	result.Graphs = []TemplateGraph{{Graph: graph}}
+	for _, risk := range graph.Risks() {
 		check, err := Find(risk.Rule)
 		if err != nil {
 			return nil, err
@@ -172,8 +174,12 @@ func (s *Subject) risksOf(t *template) []templateRisk {
 		}
 	}
 	world := ownership.OfTemplate(s.Context(), t.Name, s.knownCRDs(), objects)
+	graph := ownership.Discover(s.Context(), world, "default")
+	if s.WantsGraphs {
+		s.graphs = append(s.graphs, TemplateGraph{Template: t.Name, Graph: graph})
+	}
 	var found []templateRisk
-	for _, risk := range ownership.Discover(s.Context(), world, "default").Risks() {
+	for _, risk := range graph.Risks() {
 		if r, ok := locate(files, risk); ok {
 			found = append(found, r)
 		}

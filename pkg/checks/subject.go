@@ -29,6 +29,8 @@ type Subject struct {
 	Config *release.ProviderConfig
 	// Source is the tree that the release is made from, or nil where that is not known.
 	Source *Source
+	// WantsGraphs asks for the owner graphs of the templates in the Result: they take much memory.
+	WantsGraphs bool
 
 	// ctx is that of the Run.
 	ctx context.Context
@@ -59,6 +61,7 @@ type Subject struct {
 
 	risksOnce sync.Once
 	risks     []templateRisk
+	graphs    []TemplateGraph
 
 	podsOnce sync.Once
 	podList  []*pod

@@ -50,8 +50,8 @@ func Write(name string, tables []Table, w io.Writer) error {
 	return ParseFormat(name)
 }
 
-// caption names a table's kind, with the contract it is held to.
-func (t *Table) caption() string {
+// Caption names a table's kind, with the contract it is held to.
+func (t *Table) Caption() string {
 	if t.Version == "" {
 		if t.Kind == "" {
 			return fmt.Sprintf("%s: the provider has none", t.Resource)
@@ -65,8 +65,8 @@ func (t *Table) caption() string {
 	return fmt.Sprintf("%s: %s %s/%s, %s", t.Resource, t.Kind, t.Group, t.Version, contract)
 }
 
-// summary counts a table's rows.
-func (t *Table) summary() string {
+// Summary counts a table's rows.
+func (t *Table) Summary() string {
 	count := func(mandatory bool) string {
 		parts := []string{fmt.Sprintf("%d there", t.Count(mandatory, Present))}
 		for _, s := range []State{Missing, Wrong, NotApplicable, NotVisible} {
@@ -87,8 +87,8 @@ func (r Row) yesNo() string {
 	return "No"
 }
 
-// remarks are what there is to say beside a row's state: what is wrong, or else where it is.
-func (r Row) remarks() []string {
+// Remarks returns what there is to say about a row's state: what is wrong, or else where it is.
+func (r Row) Remarks() []string {
 	if r.State == Missing && !r.Mandatory || len(r.Problems) == 0 {
 		if r.Detail == "" {
 			return nil

@@ -14,17 +14,17 @@ func writeMarkdown(tables []Table, w io.Writer) error {
 		if k == 0 || tables[k-1].Provider != t.Provider || tables[k-1].Release != t.Release {
 			fmt.Fprintf(&b, "# %s %s\n\n", cell(t.Provider), cell(t.Release))
 		}
-		fmt.Fprintf(&b, "## %s\n\n", cell(t.caption()))
+		fmt.Fprintf(&b, "## %s\n\n", cell(t.Caption()))
 		b.WriteString("| Rule | Mandatory | Note | State | What |\n| --- | --- | --- | --- | --- |\n")
 		for _, r := range t.Rows {
-			remarks := r.remarks()
+			remarks := r.Remarks()
 			for i := range remarks {
 				remarks[i] = cell(remarks[i])
 			}
 			// The rule's name has the page's own code spans.
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.spaced(), r.yesNo(), r.Note, r.State, strings.Join(remarks, "<br>"))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Text(), r.yesNo(), r.Note, r.State, strings.Join(remarks, "<br>"))
 		}
-		fmt.Fprintf(&b, "\n%s\n\n", t.summary())
+		fmt.Fprintf(&b, "\n%s\n\n", t.Summary())
 	}
 	if len(tables) == 0 {
 		b.WriteString("No kind of the release plays a part in the contract.\n")

@@ -104,11 +104,11 @@ func (r Rule) Heading() string {
 	if r.Resource == IPAM {
 		return ipamHeading
 	}
-	return r.spaced()
+	return r.Text()
 }
 
-// spaced is the row's text with the space that one of them lacks and its section has.
-func (r Rule) spaced() string { return strings.ReplaceAll(r.Name, "`field", "` field") }
+// Text returns the row's text with the space that one of them lacks and its section has.
+func (r Rule) Text() string { return strings.ReplaceAll(r.Name, "`field", "` field") }
 
 // Advice says what to do about a problem that the rule found.
 func (r Rule) Advice(p Problem) string {

@@ -15,11 +15,11 @@ func writeText(tables []Table, w io.Writer) error {
 		if k == 0 || tables[k-1].Provider != t.Provider || tables[k-1].Release != t.Release {
 			fmt.Fprintf(&b, "%s %s\n", printable(t.Provider), printable(t.Release))
 		}
-		fmt.Fprintf(&b, "\n%s\n", printable(t.caption()))
+		fmt.Fprintf(&b, "\n%s\n", printable(t.Caption()))
 		if err := textRows(t, &b); err != nil {
 			return err
 		}
-		fmt.Fprintf(&b, "  %s\n", t.summary())
+		fmt.Fprintf(&b, "  %s\n", t.Summary())
 	}
 	if len(tables) == 0 {
 		b.WriteString("no kind of the release plays a part in the contract\n")
@@ -34,14 +34,14 @@ func textRows(t *Table, w io.Writer) error {
 	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "  RULE\tMANDATORY\tSTATE\tWHAT")
 	for _, r := range t.Rows {
-		remarks := r.remarks()
+		remarks := r.Remarks()
 		if len(remarks) == 0 {
 			remarks = []string{""}
 		}
 		if r.State == Missing && r.Note != "" {
 			remarks[0] = strings.TrimPrefix(remarks[0]+"; "+strings.ToLower(r.Note[:1])+r.Note[1:], "; ")
 		}
-		name := strings.ReplaceAll(r.spaced(), "`", "")
+		name := strings.ReplaceAll(r.Text(), "`", "")
 		fmt.Fprintf(columns, "  %s\t%s\t%s\t%s\n", name, r.yesNo(), r.State, printable(remarks[0]))
 		for _, more := range remarks[1:] {
 			fmt.Fprintf(columns, "  \t\t\t%s\n", printable(more))

@@ -14,7 +14,7 @@ import (
 func writeDOT(p *Picture, w io.Writer) error {
 	d := p.drawing()
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "digraph owners {\n  label=\"%s\";\n  labelloc=t;\n  bgcolor=white;\n", quotedDOT(append([]string{p.title(), p.summary() + p.collapseText(d)}, p.warnings()...)...))
+	fmt.Fprintf(b, "digraph owners {\n  label=\"%s\";\n  labelloc=t;\n  bgcolor=white;\n", quotedDOT(append([]string{p.title(), p.Summary() + p.collapseText(d)}, p.warnings()...)...))
 	fmt.Fprintf(b, "  node [shape=box, style=filled, fontname=monospace, fontsize=10];\n  edge [color=\"%s\"];\n", lightFaint)
 	for i := range d.boxes {
 		bx := &d.boxes[i]

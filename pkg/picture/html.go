@@ -20,6 +20,13 @@ var (
 	//go:embed page.js
 	pageScript string
 
+	// ZoomStyle and ZoomScript let the first child of each element of the class viewport be zoomed and
+	// dragged. It fits the element at first.
+	//go:embed zoom.css
+	ZoomStyle string
+	//go:embed zoom.js
+	ZoomScript string
+
 	page = template.Must(template.New("page").Parse(pageText))
 )
 
@@ -64,17 +71,18 @@ type pageObject struct {
 // and all objects by kind. Without scripts all but the search works. The page's own policy forbids a
 // browser to load anything, or to run another script than the page's.
 func writeHTML(p *Picture, w io.Writer) error {
-	sum := sha256.Sum256([]byte(pageScript))
+	script := pageScript + ZoomScript
+	sum := sha256.Sum256([]byte(script))
 	data := pageData{
-		Title: p.title(), Summary: p.summary(), Warnings: p.warnings(),
+		Title: p.title(), Summary: p.Summary(), Warnings: p.warnings(),
 		Policy: "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
-		Script: template.JS(pageScript), //nolint:gosec // it is a file of this package
+		Script: template.JS(script), //nolint:gosec // they are files of this package
 	}
 	for _, a := range p.Plan.Assumptions {
 		data.Assumptions = append(data.Assumptions, printable(a))
 	}
 	var styles strings.Builder
-	styles.WriteString(pageStyle)
+	styles.WriteString(pageStyle + ZoomStyle)
 	for _, l := range looks {
 		data.Looks = append(data.Looks, pageLook{l.class, l.marker, l.legend})
 		fmt.Fprintf(&styles, ".%s .badge,.%s .mark{color:%s}@media (prefers-color-scheme:dark){.%s .badge,.%s .mark{color:%s}}\n",

@@ -13,7 +13,7 @@ import (
 func writeMermaid(p *Picture, w io.Writer) error {
 	d := p.drawing()
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "%%%% %s\n%%%% %s\nflowchart TD\n", mermaidComment(p.title()), mermaidComment(p.summary()+p.collapseText(d)))
+	fmt.Fprintf(b, "%%%% %s\n%%%% %s\nflowchart TD\n", mermaidComment(p.title()), mermaidComment(p.Summary()+p.collapseText(d)))
 	for i := range d.boxes {
 		bx := &d.boxes[i]
 		open, shut := "[", "]"

@@ -64,8 +64,8 @@ func (p *Picture) title() string {
 	return printable(fmt.Sprintf("Owners in %s of %s", where, p.Plan.Source))
 }
 
-// summary counts the objects by their fates.
-func (p *Picture) summary() string {
+// Summary counts the objects by their fates.
+func (p *Picture) Summary() string {
 	texts := []string{plural(len(p.Members), "object")}
 	for _, l := range looks {
 		n := 0

@@ -48,7 +48,7 @@ func writeSVG(p *Picture, w io.Writer) error {
 	y := margin + lineHeight/2
 	body.text(margin, y, "title", shorten(p.title(), int(float64(width-2*margin)/9.2)))
 	y += lineHeight + 4
-	for _, line := range wrap(p.summary()+p.collapseText(d), columns(width)) {
+	for _, line := range wrap(p.Summary()+p.collapseText(d), columns(width)) {
 		body.text(margin, y, "small", line)
 		y += lineHeight
 	}
@@ -62,7 +62,7 @@ func writeSVG(p *Picture, w io.Writer) error {
 
 	var out canvas
 	out.printf("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"graph\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"title desc\">\n", width, height, width, height)
-	out.printf("<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n<style>\n%s</style>\n", escaped(p.title()), escaped(p.summary()), svgStyle())
+	out.printf("<title id=\"title\">%s</title>\n<desc id=\"desc\">%s</desc>\n<style>\n%s</style>\n", escaped(p.title()), escaped(p.Summary()), svgStyle())
 	out.printf("<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n")
 	if _, err := body.WriteTo(&out); err != nil {
 		return err

@@ -34,7 +34,7 @@ func writeText(p *Picture, w io.Writer) error {
 			t.below[a.from] = append(t.below[a.from], i)
 		}
 	}
-	fmt.Fprintf(t.w, "%s\n%s%s\n", p.title(), p.summary(), p.collapseText(t.d))
+	fmt.Fprintf(t.w, "%s\n%s%s\n", p.title(), p.Summary(), p.collapseText(t.d))
 	for _, warning := range p.warnings() {
 		fmt.Fprintf(t.w, "%s\n", t.red.Sprint(warning))
 	}

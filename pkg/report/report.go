@@ -60,6 +60,14 @@ type Report struct {
 	Color bool
 }
 
+// checked says what was checked, for people.
+func (r *Report) checked() string {
+	if len(r.Entries) == 1 {
+		return r.Entries[0].title()
+	}
+	return plural(len(r.Entries), "release")
+}
+
 // Count returns how many findings of all releases have a severity.
 func (r *Report) Count(severity checks.Severity) int {
 	n := 0
@@ -89,10 +97,14 @@ var formats = format.List[*Report]{
 	{Name: "github", Write: writeGitHub},
 	{Name: "gitlab", Write: writeGitLab},
 	{Name: "junit", Write: writeJUnit},
+	{Name: "html", Write: writeHTML},
 }
 
 // Formats returns the names of the formats.
 func Formats() []string { return formats.Names() }
+
+// ShowsGraphs says whether a format shows the owner graphs of templates.
+func ShowsGraphs(name string) bool { return name == "html" }
 
 // ParseFormat returns an error that lists the formats where there is none of that name.
 func ParseFormat(name string) error { return formats.Parse(name) }

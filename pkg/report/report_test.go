@@ -68,7 +68,7 @@ func sample(t *testing.T) *Report {
 
 // TestGolden compares the formats that do not list all checks with golden files.
 func TestGolden(t *testing.T) {
-	for _, name := range []string{"text", "json", "github", "gitlab"} {
+	for _, name := range []string{"text", "json", "github", "gitlab", "html"} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := sample(t).Write(name, &out); err != nil {

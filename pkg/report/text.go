@@ -48,8 +48,7 @@ type text struct {
 	err         error
 	colors      map[checks.Severity]*color.Color
 	bold, faint *color.Color
-	// lines are those of the release's files, split when the first finding of a file is shown.
-	lines map[string][][]byte
+	lines       fileLines
 }
 
 func (t *text) printf(format string, args ...any) {
@@ -64,7 +63,7 @@ func (t *text) release(e Entry) {
 		return
 	}
 	t.printf("%s\n", t.bold.Sprint(e.title()))
-	t.lines = map[string][][]byte{}
+	t.lines = fileLines{}
 	file := ""
 	for _, f := range e.Findings {
 		if f.File != file {
@@ -107,18 +106,27 @@ func (t *text) finding(e Entry, f checks.Finding) {
 	t.printf("      fix: %s %s\n", indent(f.Fix, "      "), t.faint.Sprint("["+f.ID+"]"))
 }
 
+// fileLines are the lines of a release's files, split when the first finding of a file is shown.
+type fileLines map[string][][]byte
+
+// of returns the lines of a file; none where the release lacks it.
+func (l fileLines) of(e Entry, file string) [][]byte {
+	lines, known := l[file]
+	if !known {
+		if e.Release != nil {
+			if f, found := e.Release.File(file); found {
+				lines = bytes.Split(f.Data, []byte("\n"))
+			}
+		}
+		l[file] = lines
+	}
+	return lines
+}
+
 // excerpt returns the line of a finding, cut to what a terminal shows, and where the caret goes in
 // it; -1 is nowhere.
 func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bool) {
-	lines, known := t.lines[f.File]
-	if !known {
-		if e.Release != nil {
-			if file, found := e.Release.File(f.File); found {
-				lines = bytes.Split(file.Data, []byte("\n"))
-			}
-		}
-		t.lines[f.File] = lines
-	}
+	lines := t.lines.of(e, f.File)
 	if f.Line <= 0 || f.Line > len(lines) {
 		return "", 0, false
 	}
