@@ -37,7 +37,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
 )
 
-// Addresses of the sandbox's network. The sandbox has the first.
+// network is the sandbox's network. The sandbox has the first address.
 var network = netip.MustParsePrefix("10.88.0.0/16")
 
 const (

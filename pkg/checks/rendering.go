@@ -72,7 +72,7 @@ type failure struct {
 	err error
 }
 
-// Templates returns the cluster templates of the release, rendered.
+// templates returns the cluster templates of the release, rendered.
 func (s *Subject) templates() []*template {
 	s.templatesOnce.Do(func() {
 		for _, f := range s.Release.Files {

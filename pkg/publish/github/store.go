@@ -62,7 +62,7 @@ type Store struct {
 	aims map[string]aim
 }
 
-// The names that GitHub gives to owners and repositories.
+// nameForm is the form of the names of owners and repositories.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // open returns the repository that a URL begins with, and the version and file behind it.

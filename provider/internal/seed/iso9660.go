@@ -14,7 +14,8 @@ import (
 const (
 	sector = 2048
 
-	// Where things are, in sectors. The first 16 are the system's and are empty.
+	// primaryAt is the sector of the primary volume descriptor, as those below are the sectors of what they
+	// name. The first 16 sectors are the system's and are empty.
 	primaryAt       = 16
 	jolietAt        = 17
 	terminatorAt    = 18
@@ -29,7 +30,7 @@ const (
 	flagFolder = 2
 
 	modeFolder = 0o040555
-	// Only root may read the files: there are secrets in them.
+	// modeFile lets only root read the files: there are secrets in them.
 	modeFile = 0o100400
 )
 
