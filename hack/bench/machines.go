@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
 const (
@@ -36,6 +39,8 @@ type trial struct {
 	prepare func(p *plant, ctx context.Context) error
 	// withBare says that the bare calls are timed, too.
 	withBare bool
+	// aim is how many times as long as the first trial it may take, or 0.
+	aim float64
 }
 
 // machineTrials have LibvirtMachines whose Machines are there.
@@ -61,47 +66,62 @@ type outcome struct {
 // daemons with libvirt's test driver, finds what is asked for when it starts, and has provisioned all
 // machines. The peer is what can't be done without, by a program that keeps nothing and looks nothing up
 // twice: the bare calls, of as many machines at once.
-func benchMachines(ctx context.Context, work string, trials []trial) error {
-	assets, err := output(ctx, "", "hack/tools/envtest")
-	if err != nil {
-		return err
-	}
-	module, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return err
-	}
+func benchMachines(ctx context.Context, work string, trials []trial, limit time.Duration) error {
+	waiter := unready.Waiter{Out: os.Stderr, Limit: limit, Every: time.Minute}
 	manager := filepath.Join(work, "manager")
-	if _, err := output(ctx, "", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", manager, "./provider"); err != nil {
+	var assets, module string
+	// On a machine where little is in the caches, these take longer than the trials.
+	err := waiter.For(ctx, "the API server and the manager to be built", func(ctx context.Context) (err error) {
+		if assets, err = output(ctx, "", "hack/tools/envtest"); err != nil {
+			return err
+		}
+		if module, err = output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api"); err != nil {
+			return err
+		}
+		_, err = output(ctx, "", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", manager, "./provider")
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	log.SetLogger(logr.Discard())
 	var outcomes []outcome
 	for _, t := range trials {
-		o, err := t.run(ctx, work, assets, module, manager)
+		o, err := t.run(ctx, waiter, work, assets, module, manager)
 		if err != nil {
 			return fmt.Errorf("%d %s: %w", t.size, t.title, err)
 		}
 		o.print()
-		outcomes = append(outcomes, o)
+		if outcomes = append(outcomes, o); o.aim > 0 {
+			fmt.Printf("%s: %.2f times as long as %s (aim: at most %.2f)\n\n", o.title, o.wall.Seconds()/outcomes[0].wall.Seconds(), outcomes[0].title, o.aim)
+		}
 	}
 	printGrowth(outcomes)
 	return nil
 }
 
-func (t trial) run(ctx context.Context, work, assets, module, manager string) (o outcome, err error) {
+func (t trial) run(ctx context.Context, waiter unready.Waiter, work, assets, module, manager string) (o outcome, err error) {
 	o.trial = t
-	p := &plant{calls: &callCounter{calls: map[uint32]int{}}}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	if err := p.start(assets, module, work); err != nil {
+	p := &plant{waiter: waiter, calls: &callCounter{calls: map[uint32]int{}}}
+	defer func() {
+		stop := func(context.Context) error { return p.stop() }
+		err = errors.Join(err, waiter.For(context.WithoutCancel(ctx), "the API server and the hosts to end", stop))
+	}()
+	if err := waiter.For(ctx, "the API server and the hosts to start", func(context.Context) error { return p.start(assets, module, work) }); err != nil {
 		return o, err
 	}
-	if err := errors.Join(p.fillHosts(ctx), t.fill(p, ctx, t.size)); err != nil {
-		return o, fmt.Errorf("making objects: %w", err)
-	}
-	if t.prepare != nil {
-		if err := t.prepare(p, ctx); err != nil {
-			return o, fmt.Errorf("preparing: %w", err)
+	p.waiter.Show = p.unready
+	err = p.waiter.For(ctx, fmt.Sprintf("the objects of %d machines to be made", t.size), func(ctx context.Context) error {
+		if err := errors.Join(p.fillHosts(ctx), t.fill(p, ctx, t.size)); err != nil {
+			return fmt.Errorf("making objects: %w", err)
 		}
+		if t.prepare == nil {
+			return nil
+		}
+		return t.prepare(p, ctx)
+	})
+	if err != nil {
+		return o, err
 	}
 	before, err := p.writes(ctx)
 	if err != nil {

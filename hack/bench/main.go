@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // The parts of what is measured.
@@ -41,6 +42,8 @@ func main() {
 	only := flag.String("only", "", fmt.Sprintf("the one part to measure, of %v", parts))
 	machines := flag.String("machines", "250,1000,4000", "how many machines are made in the part \""+partMachines+"\", one run after the other")
 	pools := flag.String("pools", "250,1000,4000", "how many machines the pool has in the part \""+partPools+"\", one run after the other")
+	onRest := flag.Int("slowhost", 1000, "how many machines are made on hosts that aren't slow in the part \""+partSlowHost+"\"")
+	limit := flag.Duration("limit", 20*time.Minute, "how long each step of the parts that make machines may take; then the objects that aren't ready are shown")
 	flag.Parse()
 	machineSizes, machineErr := numbers("-machines", *machines)
 	poolSizes, poolErr := numbers("-pools", *pools)
@@ -56,7 +59,7 @@ func main() {
 		parts = []string{*only}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := bench(ctx, *runs, parts, map[string][]trial{partMachines: machineTrials(machineSizes), partPools: poolTrials(poolSizes), partSlowHost: slowHostTrials()})
+	err := bench(ctx, *runs, parts, map[string][]trial{partMachines: machineTrials(machineSizes), partPools: poolTrials(poolSizes), partSlowHost: slowHostTrials(*onRest)}, *limit)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -92,7 +95,7 @@ type comparison struct {
 	before func() error
 }
 
-func bench(ctx context.Context, runs int, parts []string, trials map[string][]trial) error {
+func bench(ctx context.Context, runs int, parts []string, trials map[string][]trial, limit time.Duration) error {
 	work, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder to work in: %w", err)
@@ -108,7 +111,7 @@ func bench(ctx context.Context, runs int, parts []string, trials map[string][]tr
 		if !wanted(part) {
 			continue
 		}
-		if err := benchMachines(ctx, work, trials[part]); err != nil {
+		if err := benchMachines(ctx, work, trials[part], limit); err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
 	}

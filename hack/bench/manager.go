@@ -66,12 +66,16 @@ func (p *plant) runManager(ctx context.Context, manager, logFile string, t trial
 		cancel(fmt.Errorf("the manager ended: %w", errors.Join(ranErr, errors.New(tail(logFile)))))
 		close(ended)
 	}()
-	err = t.await(p, waiting, t.size, func() { m.first = time.Since(start) })
+	err = p.waiter.For(waiting, fmt.Sprintf("%d machines to be provisioned", t.size), func(ctx context.Context) error {
+		return t.await(p, ctx, t.size, func() { m.first = time.Since(start) })
+	})
 	m.wall = time.Since(start)
 	if err == nil {
 		err = m.look(ctx, cmd.Process.Pid, diagnostics)
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
 	<-ended
 	return m, err
 }
@@ -174,8 +178,10 @@ func (p *provisioned) note(u *unstructured.Unstructured) int {
 	return len(p.names)
 }
 
-// awaitMachinesOf watches until as many LibvirtMachines are provisioned.
+// awaitMachinesOf watches until as many LibvirtMachines of the Cluster bench are provisioned.
 func (p *plant) awaitMachinesOf(ctx context.Context, size int, first func()) error {
 	seen := &provisioned{names: map[string]bool{}, first: first}
-	return p.follow(ctx, "LibvirtMachine", func(u *unstructured.Unstructured) (bool, error) { return seen.note(u) >= size, nil })
+	return p.follow(ctx, "LibvirtMachine", func(u *unstructured.Unstructured) (bool, error) {
+		return u.GetLabels()["cluster.x-k8s.io/cluster-name"] == "bench" && seen.note(u) >= size, nil
+	})
 }

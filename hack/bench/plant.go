@@ -12,10 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
 // plant is an API server and hosts.
@@ -26,6 +29,13 @@ type plant struct {
 	kubeconfig  string
 	hosts       []*libvirtd
 	calls       *callCounter
+	waiter      unready.Waiter
+}
+
+// unready shows which of the provider's objects aren't ready.
+func (p *plant) unready(ctx context.Context) string {
+	kind := func(name string) schema.GroupVersionKind { return schema.FromAPIVersionAndKind(infraGroup, name) }
+	return unready.List(ctx, p.client, kind("LibvirtHost"), kind("LibvirtCluster"), kind("LibvirtMachinePool"), kind("LibvirtMachine"))
 }
 
 func (p *plant) start(assets, module, work string) (err error) {

@@ -14,13 +14,12 @@ const (
 	// to it: enough to take all workers of the manager.
 	slowAnswer     = 5 * time.Second
 	machinesOnSlow = 2 * reconcilesAtOnce
-	machinesOnRest = 1000
 )
 
-// slowHostTrials have a thousand machines made on nineteen hosts, first alone, and then while machines are made on a
-// host that is slow too. Compare their times: what the slow host adds should be at most a tenth.
-func slowHostTrials() []trial {
-	made := trial{size: machinesOnRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
+// slowHostTrials have machines made on nineteen hosts, first alone, and then while machines are made on a
+// host that is slow too.
+func slowHostTrials(onRest int) []trial {
+	made := trial{size: onRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
 	alone, beside := made, made
 	alone.title, alone.prepare = "LibvirtMachines, no slow host", (*plant).setFirstApart
 	beside.title, beside.prepare = "LibvirtMachines, and a slow host", func(p *plant, ctx context.Context) error {
@@ -28,13 +27,17 @@ func slowHostTrials() []trial {
 			return err
 		}
 		for i := range machinesOnSlow {
-			if err := p.createMachine(ctx, "slow", machinesOnRest+i); err != nil {
+			if err := p.createMachine(ctx, "slow", onRest+i); err != nil {
 				return err
 			}
 		}
-		go p.slowDown(ctx)
 		return nil
 	}
+	beside.await = func(p *plant, ctx context.Context, size int, first func()) error {
+		go p.slowDown(ctx)
+		return p.awaitMachinesOf(ctx, size, first)
+	}
+	beside.aim = 1.1
 	return []trial{alone, beside}
 }
 

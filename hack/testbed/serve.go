@@ -11,9 +11,14 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
 // serveCommand runs the testbed. It is what `up` starts.
@@ -36,7 +41,30 @@ func prepareToServe() error {
 	if err := os.Setenv(serverVariable, listener.Addr().String()); err != nil {
 		return err
 	}
-	return errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer())
+	waiter, err := newWaiter()
+	if err != nil {
+		return err
+	}
+	return waiter.For(context.Background(), "tools, the release and the guests' images to be built", func(context.Context) error {
+		return errors.Join(testbed.Prepare(), testbed.PrepareGuest(), testbed.PrepareBalancer())
+	})
+}
+
+// stepLimit is how long each step of starting a testbed may take. On a machine whose caches are empty, building takes
+// many minutes.
+const stepLimit = time.Hour
+
+// newWaiter returns what says in a file, which up shows, what the testbed waits for.
+func newWaiter() (unready.Waiter, error) {
+	dir, err := folder()
+	if err != nil {
+		return unready.Waiter{}, err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, waitingFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return unready.Waiter{}, fmt.Errorf("opening the file that says what the testbed waits for: %w", err)
+	}
+	return unready.Waiter{Out: io.MultiWriter(os.Stderr, file), Limit: stepLimit, Every: 30 * time.Second}, nil
 }
 
 // serve runs the testbed in the sandbox until it is asked to end.
@@ -63,19 +91,32 @@ func runTestbed() (err error) {
 	if err != nil {
 		return err
 	}
+	waiter, err := newWaiter()
+	if err != nil {
+		return err
+	}
+	waiter.Limit = 10 * time.Minute // nothing is built any more
 	bed, err := testbed.Start(ctx, testbed.Options{Variables: variables, Shared: dir, Server: "https://" + os.Getenv(serverVariable)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bed.Stop()) }()
 	go forward(listener, net.JoinHostPort(bed.Network.Gateway().String(), "6443"))
-	if err := bed.Init(ctx); err != nil {
+	waiter.Show = func(ctx context.Context) string {
+		return unready.List(ctx, bed.Client, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	}
+	if err := waiter.For(ctx, "Cluster API and the provider to be installed", func(ctx context.Context) error { return bed.Init(ctx) }); err != nil {
 		return err
 	}
 	if err := bed.ServeGuest(ctx); err != nil {
 		return err
 	}
-	hosts, err := bed.StartHosts(ctx, testbed.DefaultHosts)
+	waiter.Show = nil
+	var hosts *testbed.Hosts
+	err = waiter.For(ctx, "the libvirt hosts to start", func(ctx context.Context) (err error) {
+		hosts, err = bed.StartHosts(ctx, testbed.DefaultHosts)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -83,6 +124,14 @@ func runTestbed() (err error) {
 		return err
 	}
 	if _, err := bed.PlayWorkloads(ctx, hosts.All); err != nil {
+		return err
+	}
+	libvirtHost := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "LibvirtHost"}
+	waiter.Show = func(ctx context.Context) string { return unready.List(ctx, bed.Client, libvirtHost) }
+	err = waiter.For(ctx, "the LibvirtHosts to be ready", func(ctx context.Context) error {
+		return unready.Until(ctx, bed.Client, len(testbed.DefaultHosts), libvirtHost)
+	})
+	if err != nil {
 		return err
 	}
 	told := fmt.Sprintf(instructions, dir)

@@ -18,9 +18,10 @@ import (
 
 // The files of a testbed that runs, in its folder.
 const (
-	lockFile  = "lock" // locked as long as it runs; has the process
-	logFile   = "log"
-	readyFile = "ready" // has what to tell the user
+	lockFile    = "lock" // locked as long as it runs; has the process
+	logFile     = "log"
+	readyFile   = "ready"   // has what to tell the user
+	waitingFile = "waiting" // says what it waits for
 )
 
 // folder is where a checkout's testbed has its files.
@@ -49,7 +50,7 @@ func up() error {
 		return fmt.Errorf("a testbed of this checkout runs already: see %s, or take it away with make testbed-down", filepath.Join(dir, readyFile))
 	}
 	// What an earlier one left, for it may have been killed.
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, readyFile)), os.RemoveAll(filepath.Join(dir, "repository"))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, readyFile)), os.RemoveAll(filepath.Join(dir, waitingFile)), os.RemoveAll(filepath.Join(dir, "repository"))); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(dir, logFile))
@@ -74,7 +75,12 @@ func up() error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
+	shown := 0
 	for {
+		if waiting, err := os.ReadFile(filepath.Join(dir, waitingFile)); err == nil && len(waiting) > shown {
+			_, _ = os.Stderr.Write(waiting[shown:])
+			shown = len(waiting)
+		}
 		if told, err := os.ReadFile(filepath.Join(dir, readyFile)); err == nil {
 			_, err := os.Stdout.Write(told)
 			return err
