@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 	const machine = `{cpus: 2, memory: 4Gi, cpu: {mode: host-model, architecture: amd64, dedicated: false},
 		firmware: {type: UEFI, secureBoot: false}, image: {volume: ubuntu-2404, format: qcow2},
 		rootDisk: {size: 20Gi, clone: Overlay}, interfaces: [{network: default}],
-		autostart: true, guestAgent: true, bootstrapFormat: cloud-config}`
+		autostart: true, runPolicy: Always, guestAgent: true, bootstrapFormat: cloud-config}`
 	const cluster = `{controlPlaneLoadBalancer: {type: KubeVIP}}`
 	const pool = `{template: {spec: ` + machine + `}, strategy: {maxSurge: 1, maxUnavailable: 0}}`
 	want := map[string]string{

@@ -158,6 +158,10 @@ const (
 	// InstanceNotRunningReason: the domain exists and doesn't run; status.instanceState says more.
 	InstanceNotRunningReason = "InstanceNotRunning"
 
+	// CrashLoopBackOffReason: the domain stopped several times soon after it was started. The message says when it is
+	// started again.
+	CrashLoopBackOffReason = "CrashLoopBackOff"
+
 	// InstanceCreationFailedReason: the domain can't be defined or started.
 	InstanceCreationFailedReason = "InstanceCreationFailed"
 

@@ -9,7 +9,7 @@ import (
 
 // LibvirtMachineSpec says what a machine is to be like.
 //
-// cpus, memory and the sizes of disks may change in place, by an update extension; providerID and
+// cpus, memory and the sizes of disks may change in place, by an update extension, and runPolicy at any time; providerID and
 // hostName are written back once; everything else changes only by replacing the machine.
 // +kubebuilder:validation:XValidation:rule="has(self.providerID) == has(self.hostName)",message="providerID and hostName are written together: set both or neither"
 type LibvirtMachineSpec struct {
@@ -105,6 +105,13 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:default=true
 	Autostart *bool `json:"autostart,omitempty"`
 
+	// runPolicy says what becomes of a provisioned machine that doesn't run: Always starts it again, and Manual
+	// leaves it as it is. May change at any time; an update in place starts the machine in both cases.
+	// Defaults to Always.
+	// +optional
+	// +kubebuilder:default=Always
+	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
+
 	// guestAgent gives the machine the channel that the QEMU guest agent needs. Addresses are then
 	// asked from the agent too, if the image has one. Defaults to true.
 	// +optional
@@ -117,6 +124,18 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:default=cloud-config
 	BootstrapFormat BootstrapFormat `json:"bootstrapFormat,omitempty"`
 }
+
+// RunPolicy says what becomes of a machine that doesn't run.
+// +kubebuilder:validation:Enum=Always;Manual
+type RunPolicy string
+
+// The run policies.
+const (
+	// RunAlways starts a machine again that was switched off or has crashed.
+	RunAlways RunPolicy = "Always"
+	// RunManual leaves it to people whether a machine runs.
+	RunManual RunPolicy = "Manual"
+)
 
 // InstanceState is the state of a machine's domain, as libvirt reports it.
 // +kubebuilder:validation:Enum=NotFound;Running;Blocked;Paused;ShuttingDown;ShutOff;Crashed;Suspended;Unknown

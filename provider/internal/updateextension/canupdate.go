@@ -65,7 +65,7 @@ type operation struct {
 }
 
 // changes returns a patch that makes of an object the one that is wanted, as far as that is done in
-// place: other CPUs if they aren't dedicated, other memory, larger disks. The patch isn't defined when nothing is. Objects of
+// place: other CPUs if they aren't dedicated, other memory, larger disks, another run policy. The patch isn't defined when nothing is. Objects of
 // other kinds are other providers'.
 func changes(current, desired runtime.RawExtension, kind string, path ...string) (runtimehooksv1.Patch, error) {
 	before, ours, err := specOf(current, kind, path)
@@ -81,7 +81,7 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 	for _, field := range path {
 		at += "/" + field
 	}
-	for _, field := range []string{"cpus", "memory"} {
+	for _, field := range []string{"cpus", "memory", "runPolicy"} {
 		if field == "cpus" && (dedicated(before) || dedicated(after)) {
 			continue // which CPUs of the host the machine has to itself is chosen when it is made
 		}

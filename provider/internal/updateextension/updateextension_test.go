@@ -64,9 +64,9 @@ func TestCanUpdate(t *testing.T) {
 		"everything that can be": {
 			change: func(s *infrav1.LibvirtMachineSpec) {
 				s.CPUs, s.Memory, s.RootDisk.Size = 4, resource.MustParse("8Gi"), resource.MustParse("30Gi")
-				s.ExtraDisks[1].Size = resource.MustParse("10Gi")
+				s.ExtraDisks[1].Size, s.RunPolicy = resource.MustParse("10Gi"), infrav1.RunManual
 			},
-			patch: `[{"op":"add","path":"AT/cpus","value":4},{"op":"add","path":"AT/memory","value":"8Gi"},
+			patch: `[{"op":"add","path":"AT/cpus","value":4},{"op":"add","path":"AT/memory","value":"8Gi"},{"op":"add","path":"AT/runPolicy","value":"Manual"},
 				{"op":"add","path":"AT/rootDisk/size","value":"30Gi"},{"op":"add","path":"AT/extraDisks/1/size","value":"10Gi"}]`,
 		},
 		"less": {

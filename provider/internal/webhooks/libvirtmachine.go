@@ -27,7 +27,7 @@ func libvirtMachineValidator() validator[*infrav1.LibvirtMachine] {
 }
 
 // machineChangeErrors lists the changes that a machine can't follow. cpus, unless they are dedicated,
-// and memory may change, disks may grow, providerID and hostName may be set; all else stays.
+// memory and runPolicy may change, disks may grow, providerID and hostName may be set; all else stays.
 func machineChangeErrors(before, after *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, unchangedOnceSet(path.Child("providerID"), before.ProviderID, after.ProviderID)...)

@@ -86,6 +86,7 @@ func TestLibvirtMachineUpdate(t *testing.T) {
 	testChanges(t, libvirtMachineValidator(), machine, []change[*infrav1.LibvirtMachine]{
 		{name: "nothing", change: func(*infrav1.LibvirtMachine) {}},
 		{name: "cpus", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 8 }},
+		{name: "runPolicy", change: func(m *infrav1.LibvirtMachine) { m.Spec.RunPolicy = infrav1.RunManual }},
 		{name: "less memory", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("2Gi") }},
 		{name: "memory written otherwise", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("4096Mi") }},
 		{name: "a larger root disk", change: func(m *infrav1.LibvirtMachine) { m.Spec.RootDisk.Size = resource.MustParse("40Gi") }},

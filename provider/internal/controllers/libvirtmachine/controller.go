@@ -114,6 +114,7 @@ type Reconciler struct {
 	copies     copies
 	choosing   choosing
 	configured configured
+	starts     starts
 	controller capicontrollerutil.Controller
 }
 
@@ -263,6 +264,7 @@ func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.Images.Forget(machine)
 	r.copies.forget(machine)
 	r.configured.forget(machine)
+	r.starts.forget(machine)
 }
 
 func wrap(err error, doing string) error {

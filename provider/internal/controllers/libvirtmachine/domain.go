@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -56,11 +57,15 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Defi
 	}.Definition()
 }
 
-// startDomain starts the domain.
+// startDomain starts the domain, unless it has stopped several times soon after that.
 func (s *scope) startDomain(ctx context.Context) (verdict, error) {
+	if at, stops := s.starts.next(s.key(), s.infra.UID, time.Now()); time.Now().Before(at) {
+		return s.backOff(at, stops)
+	}
 	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
 	}
+	s.starts.add(s.key(), s.infra.UID, time.Now())
 	log := ctrl.LoggerFrom(ctx)
 	log.Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
 	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {

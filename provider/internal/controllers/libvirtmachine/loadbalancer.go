@@ -51,15 +51,6 @@ func (s *scope) readConfiguration(context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// startAgain starts a load balancer that was provisioned and doesn't run: no MachineHealthCheck looks after it.
-func (s *scope) startAgain(ctx context.Context) (verdict, error) {
-	if s.domain == nil || s.domain.State.Started() {
-		return goOn, nil
-	}
-	ctrl.LoggerFrom(ctx).Info("The load balancer doesn't run: starting it", "state", s.domain.State)
-	return s.startDomain(ctx)
-}
-
 // configure brings HAProxy's configuration to the host, in place of the one before, while the guest runs. What
 // was brought there is remembered in memory only: a manager that begins brings it there once more, which
 // changes nothing, and so does every manager from time to time: one that had lost its leadership without knowing

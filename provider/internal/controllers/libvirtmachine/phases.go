@@ -41,7 +41,7 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).ensureSeed},
 	{when: (*scope).isCreating, do: (*scope).ensureDomain},
 	{when: (*scope).isCreating, do: (*scope).startDomain},
-	{when: (*scope).isLoadBalancer, do: (*scope).startAgain},
+	{when: (*scope).isOff, do: (*scope).startAgain},
 	{do: (*scope).findAddresses},
 	{when: (*scope).wantsLateCopiesRemoved, do: (*scope).removeLateCopies},
 	{do: (*scope).finishProvisioning},

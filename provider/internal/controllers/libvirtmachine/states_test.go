@@ -322,7 +322,7 @@ func TestProvisionedForGood(t *testing.T) {
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, nil, "a", "b")
+			w := newWorld(t, func(m *infrav1.LibvirtMachine) { m.Spec.RunPolicy = infrav1.RunManual }, "a", "b")
 			w.hosts["b"].SetReachable(false)
 			m := w.until(w.newManager(0), w.isProvisioned)
 			addresses := w.infra().Status.Addresses
