@@ -78,6 +78,8 @@ func newClusterTest(t *testing.T, name string, failureDomains ...string) *cluste
 
 func (ct *clusterTest) hostName(number int) string { return fmt.Sprintf("%s-%d", ct.name, number) }
 
+func (ct *clusterTest) endpoint() string { return ct.name + ".example.com" }
+
 func (ct *clusterTest) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: "default", Name: ct.name}
 }
@@ -169,14 +171,14 @@ func endpointOf(host string) clusterv1.APIEndpoint {
 func TestLifeOfACluster(t *testing.T) {
 	t.Parallel()
 	ct := newClusterTest(t, "life", "rack-b", "rack-a", "rack-b")
-	ct.create(func(infra *infrav1.LibvirtCluster) { infra.Spec.ControlPlaneEndpoint.Host = "192.0.2.10" }, nil)
+	ct.create(func(infra *infrav1.LibvirtCluster) { infra.Spec.ControlPlaneEndpoint.Host = ct.endpoint() }, nil)
 
 	ct.eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 	ct.eventually(infrav1.PausedCondition, metav1.ConditionFalse, infrav1.NotPausedReason)
 	ct.Eventually(func(g Gomega) {
 		owner := ct.cluster()
 		g.Expect(ptr.Deref(owner.Status.Initialization.InfrastructureProvisioned, false)).To(BeTrue())
-		g.Expect(owner.Spec.ControlPlaneEndpoint).To(Equal(endpointOf("192.0.2.10")))
+		g.Expect(owner.Spec.ControlPlaneEndpoint).To(Equal(endpointOf(ct.endpoint())))
 		g.Expect(owner.Status.FailureDomains).To(HaveExactElements(
 			clusterv1.FailureDomain{Name: "rack-a", ControlPlane: ptr.To(true)}, clusterv1.FailureDomain{Name: "rack-b", ControlPlane: ptr.To(true)}))
 	}).WithTimeout(soon).Should(Succeed())
@@ -271,7 +273,7 @@ func TestPausing(t *testing.T) {
 				ct.Expect(ct.client.Patch(t.Context(), object, before)).To(Succeed())
 			}
 			ct.create(func(infra *infrav1.LibvirtCluster) {
-				infra.Spec.ControlPlaneEndpoint.Host = "192.0.2.10"
+				infra.Spec.ControlPlaneEndpoint.Host = ct.endpoint()
 			}, nil)
 			ct.eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 			setPaused(true)
@@ -298,7 +300,7 @@ func TestPausing(t *testing.T) {
 func (ct *clusterTest) anotherClusterIsReconciled() {
 	ct.t.Helper()
 	other := newClusterTest(ct.t, "meanwhile", "rack")
-	other.create(func(infra *infrav1.LibvirtCluster) { infra.Spec.ControlPlaneEndpoint.Host = "192.0.2.11" }, nil)
+	other.create(func(infra *infrav1.LibvirtCluster) { infra.Spec.ControlPlaneEndpoint.Host = other.endpoint() }, nil)
 	other.eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 }
 
@@ -308,7 +310,7 @@ func TestExternallyManagedClusterIsLeftAlone(t *testing.T) {
 	ct := newClusterTest(t, "external", "rack")
 	ct.create(func(infra *infrav1.LibvirtCluster) {
 		infra.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
-		infra.Spec.ControlPlaneEndpoint.Host = "192.0.2.10"
+		infra.Spec.ControlPlaneEndpoint.Host = ct.endpoint()
 	}, nil)
 	ct.Eventually(func() []metav1.OwnerReference { return ct.infra().OwnerReferences }).WithTimeout(soon).Should(HaveLen(1))
 	ct.setHostReady(0, metav1.ConditionFalse)

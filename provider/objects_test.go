@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -104,6 +107,23 @@ func TestPortOfTheEndpointIsDefaulted(t *testing.T) {
 	g.Expect(port).To(BeEquivalentTo(6443))
 }
 
+// TestColumnOfFailureDomains: kubectl shows all of them.
+func TestColumnOfFailureDomains(t *testing.T) {
+	w, g := theWorld(t), NewWithT(t)
+	cluster := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: unique("column")}}
+	g.Expect(w.client.Create(t.Context(), cluster)).To(Succeed())
+	cluster.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "rack-a"}, {Name: "rack-b"}}
+	cluster.Status.FailureDomainNames = "rack-a, rack-b"
+	g.Expect(w.client.Status().Update(t.Context(), cluster)).To(Succeed())
+	table, err := w.clientset.RESTClient().Get().AbsPath("/apis", infrav1.GroupVersion.String(), "namespaces/default/libvirtclusters", cluster.Name).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(t.Context()).Raw()
+	g.Expect(err).ToNot(HaveOccurred())
+	var got metav1.Table
+	g.Expect(json.Unmarshal(table, &got)).To(Succeed())
+	column := slices.IndexFunc(got.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Failure Domains" })
+	g.Expect(got.Rows[0].Cells[column]).To(Equal("rack-a, rack-b"))
+}
+
 func TestSchemasRefuse(t *testing.T) {
 	const checksum = `checksum: "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
 	testRefusals(t, []refusal{
@@ -114,6 +134,7 @@ func TestSchemasRefuse(t *testing.T) {
 		{"LibvirtMachine", `{image: {volume: v, ` + checksum + `}}`, "url and checksum go together"},
 		{"LibvirtMachine", `{image: {url: "file:///etc/passwd", ` + checksum + `}}`, "spec.image.url"},
 		{"LibvirtMachine", `{image: {url: "https://example.com/i", checksum: "md5:x"}}`, "spec.image.checksum"},
+		{"LibvirtMachine", `{image: {url: "https://example.com/i", checksum: "sha256:e3b0c442"}}`, "must be sha256: and 64, or sha512: and 128 hexadecimal digits in lower case"},
 		{"LibvirtMachine", `{image: {volume: "../v"}}`, "spec.image.volume"},
 		{"LibvirtMachine", `{image: {volume: v}, cpus: 0}`, "spec.cpus"},
 		{"LibvirtMachine", `{image: {volume: v}, cpus: 513}`, "spec.cpus"},

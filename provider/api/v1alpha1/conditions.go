@@ -73,6 +73,9 @@ const (
 	// ControlPlaneEndpointMismatchReason: the endpoint isn't the one that the Cluster has. Change one of them.
 	ControlPlaneEndpointMismatchReason = "ControlPlaneEndpointMismatch"
 
+	// ControlPlaneEndpointTakenReason: another LibvirtCluster has the same endpoint, and had it first.
+	ControlPlaneEndpointTakenReason = "ControlPlaneEndpointTaken"
+
 	// LoadBalancerNotRunningReason: the virtual machine with HAProxy isn't there or isn't Ready; the message
 	// says what it waits for.
 	LoadBalancerNotRunningReason = "LoadBalancerNotRunning"

@@ -126,6 +126,13 @@ type LibvirtClusterStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// failureDomainNames has the names of failureDomains, separated by commas, for kubectl: a column can't show a list.
+	// The first ten, and how many more there are.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	FailureDomainNames string `json:"failureDomainNames,omitempty"`
 }
 
 // +kubebuilder:object:root=true
@@ -141,7 +148,7 @@ type LibvirtClusterStatus struct {
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type==\"Paused\")].status",description="Whether reconciliation is paused",priority=1
 // +kubebuilder:printcolumn:name="Port",type="integer",JSONPath=".spec.controlPlaneEndpoint.port",description="Port of the control plane endpoint",priority=1
 // +kubebuilder:printcolumn:name="Load Balancer",type="string",JSONPath=".spec.controlPlaneLoadBalancer.type",description="What stands in front of the control plane",priority=1
-// +kubebuilder:printcolumn:name="Failure Domains",type="string",JSONPath=".status.failureDomains[*].name",description="Failure domains that machines may be placed in",priority=1
+// +kubebuilder:printcolumn:name="Failure Domains",type="string",JSONPath=".status.failureDomainNames",description="Failure domains that machines may be placed in",priority=1
 
 // LibvirtCluster is what a cluster needs besides its machines: the InfraCluster of this provider.
 type LibvirtCluster struct {

@@ -130,9 +130,9 @@ type ImageSpec struct {
 	// checksum of what url serves: sha256: or sha512:, then the sum in lower case hexadecimal.
 	// An image that doesn't have it is never used.
 	// +optional
-	// +kubebuilder:validation:MinLength=71
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=135
-	// +kubebuilder:validation:Pattern=`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$')",message="must be sha256: and 64, or sha512: and 128 hexadecimal digits in lower case"
 	Checksum string `json:"checksum,omitempty"`
 
 	// volume is the name of a volume in the host's storage pool for images. Only hosts that have it

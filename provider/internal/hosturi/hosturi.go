@@ -154,7 +154,7 @@ func parseRemote(parsed *url.URL, transport Transport) (URI, error) {
 		return URI{}, fmt.Errorf("no host: write it like qemu+%s://host/system, or use qemu+unix for this machine", transport)
 	}
 	if _, err := netip.ParseAddr(host); err != nil {
-		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
+		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 || IsNumeric(host) {
 			return URI{}, fmt.Errorf("host %q is neither an IP address nor a DNS name in lower case", host)
 		}
 	}
@@ -168,6 +168,13 @@ func parseRemote(parsed *url.URL, transport Transport) (URI, error) {
 		return URI{}, err
 	}
 	return URI{Driver: QEMU, Transport: transport, Host: host, Port: port, User: user}, nil
+}
+
+// IsNumeric says whether the last label of a host is a number: then it is meant as an IPv4 address, and is never a DNS
+// name. 300.1.1.1 is such a host, and not an address.
+func IsNumeric(host string) bool {
+	last := host[strings.LastIndex(host, ".")+1:]
+	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
 func parseLocal(parsed *url.URL, driver Driver) (URI, error) {

@@ -44,6 +44,7 @@ func TestParseRefuses(t *testing.T) {
 		{"qemu+tls:///system", "no host"},
 		{"qemu+tls:host", "not a libvirt URI"},
 		{"qemu+tls://host/system#x", "not a libvirt URI"},
+		{"qemu+tls://300.1.1.1/system", "neither an IP address nor a DNS name"},
 		{"qemu+tls://UPPER_case/system", "neither an IP address nor a DNS name"},
 		{"qemu+tls://host:0/system", "isn't a number from 1 to 65535"},
 		{"qemu+tls://host:/system", "no port after the colon"},

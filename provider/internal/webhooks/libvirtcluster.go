@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
 )
 
 // apiServerPort is where an API server listens unless somebody says otherwise.
@@ -65,7 +66,7 @@ func endpointErrors(endpoint clusterv1.APIEndpoint, path *field.Path) field.Erro
 	if _, err := netip.ParseAddr(endpoint.Host); err == nil {
 		return nil
 	}
-	if len(validation.IsDNS1123Subdomain(endpoint.Host)) == 0 {
+	if len(validation.IsDNS1123Subdomain(endpoint.Host)) == 0 && !hosturi.IsNumeric(endpoint.Host) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path.Child("host"), endpoint.Host,

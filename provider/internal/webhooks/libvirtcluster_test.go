@@ -41,6 +41,9 @@ func TestLibvirtCluster(t *testing.T) {
 		{name: "an IPv4 address", change: host("192.0.2.10")},
 		{name: "an IPv6 address", change: host("2001:db8::1")},
 		{name: "a name", change: host("api.example.com")},
+		{name: "a name with digits", change: host("api1.10.example")},
+		{name: "an address that can't be", change: host("300.1.1.1"), refused: "must be an IP address or a DNS name"},
+		{name: "a part of an address", change: host("192.0.2"), refused: "must be an IP address or a DNS name"},
 		{name: "a URL", change: host("https://api.example.com"), refused: "must be an IP address or a DNS name in lower case, without scheme and port"},
 		{name: "host:port", change: host("192.0.2.10:6443"), refused: "spec.controlPlaneEndpoint.host: Invalid value"},
 		{name: "a seed as the load balancer's image", change: func(c *infrav1.LibvirtCluster) {

@@ -149,6 +149,14 @@ func (s *Scene) Gone(object client.Object) {
 	}).Should(gomega.BeTrue(), "%T %s is still there", object, object.GetName())
 }
 
+var endpoints atomic.Uint32
+
+// newEndpoint returns a control plane endpoint that no other cluster has.
+func newEndpoint() clusterv1.APIEndpoint {
+	number := endpoints.Add(1)
+	return clusterv1.APIEndpoint{Host: fmt.Sprintf("198.18.%d.%d", number/250, 1+number%250), Port: 6443}
+}
+
 // Cluster creates a Cluster with a LibvirtCluster of the same name, an endpoint and a kubeconfig, each
 // changed by a function of change before, and waits until Cluster API says that its infrastructure is
 // provisioned.
@@ -156,7 +164,7 @@ func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1
 	s.t.Helper()
 	infra := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: infrav1.LibvirtClusterSpec{
 		HostSelector:         &metav1.LabelSelector{MatchLabels: map[string]string{"scene": s.Namespace}},
-		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}}}
+		ControlPlaneEndpoint: newEndpoint()}}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtCluster", Name: name}}}
 	for _, f := range change {

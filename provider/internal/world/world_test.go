@@ -30,7 +30,10 @@ func TestClusterFromHostsToDeletion(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-b", "rack-a", "rack-b")
 	cluster := s.Cluster("blue")
-	s.Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}))
+	infra := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
+	s.Get(infra)
+	s.Expect(infra.Spec.ControlPlaneEndpoint.IsValid()).To(BeTrue())
+	s.Expect(cluster.Spec.ControlPlaneEndpoint).To(Equal(infra.Spec.ControlPlaneEndpoint))
 	s.Eventually(func(g Gomega) {
 		s.Get(cluster)
 		g.Expect(cluster.Status.FailureDomains).To(HaveExactElements(

@@ -70,6 +70,8 @@ type scope struct {
 	noAddress error
 	// hosts are those that the cluster can use. Nil as long as nobody has looked.
 	hosts *hosts
+	// taken says who else has the endpoint, and had it first. Empty when nobody has.
+	taken string
 	// balancer is what is wrong with the virtual machine with HAProxy, or nil.
 	balancer *metav1.Condition
 }
@@ -140,7 +142,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
 // keep the other from being looked at.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
-	err := errors.Join(r.reconcileHosts(ctx, s), r.reconcileBalancer(ctx, s))
+	err := errors.Join(r.reconcileHosts(ctx, s), r.lookForEndpoint(ctx, s))
+	if s.taken == "" {
+		err = errors.Join(err, r.reconcileBalancer(ctx, s))
+	}
 	setEndpointCondition(s)
 	setProvisioned(s.infra)
 	if claims.NotGiven(s.noAddress) == nil {

@@ -86,6 +86,7 @@ func TestEachWriteIsAReconcile(t *testing.T) {
 		func(infra *infrav1.LibvirtCluster) {
 			g.Expect(*infra.Status.Initialization.Provisioned).To(BeTrue())
 			g.Expect(infra.Status.FailureDomains).To(HaveExactElements(HaveField("Name", "rack")))
+			g.Expect(infra.Status.FailureDomainNames).To(Equal("rack"))
 		},
 	} {
 		r, _ := newReconciler(c) // as after a restart

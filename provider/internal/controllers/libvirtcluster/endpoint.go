@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -38,6 +40,48 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 	return true, nil
 }
 
+// lookForEndpoint looks for another LibvirtCluster that has the endpoint, and had it first: it is provisioned and this
+// one isn't, or else it is older. Machines of both would answer for the endpoint.
+func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
+	if !s.infra.Spec.ControlPlaneEndpoint.IsValid() {
+		return nil
+	}
+	list := &infrav1.LibvirtClusterList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing LibvirtClusters: %w", err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i]; sharesEndpoint(s.infra, other) && isFirst(other, s.infra) {
+			owner := "A LibvirtCluster of another namespace" // whose names aren't for everybody
+			if other.Namespace == s.infra.Namespace {
+				owner = "LibvirtCluster " + other.Name
+			}
+			s.taken = fmt.Sprintf("%s has the endpoint %s: make this cluster again with another one, or delete the other cluster",
+				owner, s.infra.Spec.ControlPlaneEndpoint.String())
+			return nil
+		}
+	}
+	return nil
+}
+
+// sharesEndpoint says whether another LibvirtCluster, of which this provider takes care, has the same endpoint.
+func sharesEndpoint(infra, other *infrav1.LibvirtCluster) bool {
+	return client.ObjectKeyFromObject(infra) != client.ObjectKeyFromObject(other) && controllerutil.ContainsFinalizer(other, infrav1.ClusterFinalizer) &&
+		infra.Spec.ControlPlaneEndpoint == other.Spec.ControlPlaneEndpoint
+}
+
+// isFirst says whether one of two LibvirtClusters keeps the endpoint that both have.
+func isFirst(one, other *infrav1.LibvirtCluster) bool {
+	provisioned := ptr.Deref(one.Status.Initialization.Provisioned, false)
+	switch {
+	case provisioned != ptr.Deref(other.Status.Initialization.Provisioned, false):
+		return provisioned
+	case !one.CreationTimestamp.Equal(&other.CreationTimestamp):
+		return one.CreationTimestamp.Before(&other.CreationTimestamp)
+	}
+	return client.ObjectKeyFromObject(one).String() < client.ObjectKeyFromObject(other).String()
+}
+
 // contradicts says whether what own has of an endpoint isn't what theirs is.
 func contradicts(own, theirs clusterv1.APIEndpoint) bool {
 	return own.Host != "" && own.Host != theirs.Host || own.Port != 0 && own.Port != theirs.Port
@@ -46,6 +90,9 @@ func contradicts(own, theirs clusterv1.APIEndpoint) bool {
 // setEndpointCondition says whether the control plane endpoint is known, and its load balancer runs.
 func setEndpointCondition(s *scope) {
 	condition := endpointCondition(&s.infra.Spec, s.cluster.Spec.ControlPlaneEndpoint, s.noAddress)
+	if s.taken != "" && condition.Status == metav1.ConditionTrue {
+		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.ControlPlaneEndpointTakenReason, Message: s.taken}
+	}
 	// Without an address of its own the endpoint waits for the load balancer's, and nothing else.
 	if s.balancer != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == infrav1.WaitingForControlPlaneEndpointReason) {
 		condition = *s.balancer

@@ -40,6 +40,7 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 	domains := usable.failureDomains(s.infra.Status.FailureDomains)
 	conditions.Set(s.infra, usable.condition(s.infra.Namespace, len(domains)))
 	s.infra.Status.FailureDomains = domains[:min(len(domains), maxFailureDomains)]
+	s.infra.Status.FailureDomainNames = domainNames(s.infra.Status.FailureDomains)
 	return nil
 }
 
@@ -126,6 +127,14 @@ func (h *hosts) failureDomains(offered []clusterv1.FailureDomain) []clusterv1.Fa
 		domains = append(domains, clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(true)})
 	}
 	return domains
+}
+
+func domainNames(domains []clusterv1.FailureDomain) string {
+	var names []string
+	for _, domain := range domains {
+		names = append(names, domain.Name)
+	}
+	return shorten(names)
 }
 
 func failureDomain(host *infrav1.LibvirtHost) string {

@@ -48,6 +48,11 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		).
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.hostToClusters), hostChanged()).
 		Watches(&infrav1.LibvirtClusterIdentity{}, toAll, predicate.GenerationChangedPredicate{}).
+		Watches(&infrav1.LibvirtCluster{}, handler.EnqueueRequestsFromMapFunc(r.endpointToClusters), predicate.Funcs{
+			CreateFunc:  func(event.CreateEvent) bool { return false },
+			UpdateFunc:  func(event.UpdateEvent) bool { return false },
+			GenericFunc: func(event.GenericEvent) bool { return false },
+		}).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.namespaceToClusters), predicate.LabelChangedPredicate{}).
 		Watches(&ipamv1.IPAddressClaim{}, toClaimer).
 		Watches(&ipamv1.IPAddress{}, toClaimer).
@@ -97,6 +102,12 @@ func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []c
 		selected, err := selects(infra, host)
 		return selected || err != nil
 	})
+}
+
+// endpointToClusters returns the LibvirtClusters that have the endpoint of one that is gone.
+func (r *Reconciler) endpointToClusters(ctx context.Context, gone client.Object) []ctrl.Request {
+	endpoint := gone.(*infrav1.LibvirtCluster).Spec.ControlPlaneEndpoint
+	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool { return infra.Spec.ControlPlaneEndpoint == endpoint })
 }
 
 func (r *Reconciler) namespaceToClusters(ctx context.Context, namespace client.Object) []ctrl.Request {
