@@ -14,11 +14,11 @@ import (
 )
 
 // docs are the pages about the provider.
-var docs = []string{"addresses.md", "images-and-hardware.md", "in-place-updates.md", "machine-pools.md", "operations.md"}
+var docs = []string{"addresses.md", "hosts.md", "images-and-hardware.md", "in-place-updates.md", "machine-pools.md", "operations.md"}
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
 var ofOthers = []string{
-	"HealthCheckSucceeded", "OnDelete", "OwnerRemediated", "RuntimeSDK",
+	"HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
 	"--cascade",
 }
 
