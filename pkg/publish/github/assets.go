@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 
-	"github.com/google/go-github/v60/github"
+	"github.com/google/go-github/v82/github"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
@@ -28,24 +28,8 @@ const (
 	uploadedState = "uploaded"
 )
 
-// asset is an asset of a release. The client's own type knows no digest.
-// Source: GitHub docs, "REST API endpoints for release assets".
-type asset struct {
-	ID    int64  `json:"id"`
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Size  int64  `json:"size"`
-	// Digest is "sha256:..." or empty, on servers that do not know it.
-	Digest string `json:"digest"`
-}
-
-// file returns the asset as a snapshot has it. Half an upload has a size that no file has.
-func (a asset) file() store.File {
-	if a.State != uploadedState {
-		return store.File{Size: 1 << 62}
-	}
-	return store.File{Size: a.Size, SHA256: strings.TrimPrefix(strings.ToLower(a.Digest), "sha256:")}
-}
+// errGone says that a draft of this run was removed: by a run that has published the version.
+var errGone = fmt.Errorf("%w: the draft is not there any more", store.ErrTaken)
 
 // assetName are the names that GitHub keeps as they are; in others it replaces characters.
 // Source: GitHub docs, "Upload a release asset", the notes.
@@ -68,41 +52,21 @@ func (s *Store) Fits(v *store.Version) error {
 	return errors.Join(problems...)
 }
 
-// errGone says that a draft of this run was removed: by a run that has published the version.
-var errGone = fmt.Errorf("%w: the draft is not there any more", store.ErrTaken)
-
-// listAssets returns all assets of a release, by their names.
-func (s *Store) listAssets(ctx context.Context, id int64) (map[string]asset, error) {
-	assets := map[string]asset{}
-	for page := 1; page != 0; {
-		var some []asset
-		resp, err := s.get(ctx, "listing the files of a release", fmt.Sprintf("releases/%d/assets?per_page=%d&page=%d", id, pageSize, page), &some)
-		if err != nil {
-			return nil, err
-		}
-		for _, a := range some {
-			assets[a.Name] = a
-		}
-		page = resp.NextPage
-	}
-	return assets, nil
+// fileOf returns an asset as a snapshot has it; the digest is empty on servers that do not know it.
+func fileOf(a *github.ReleaseAsset) store.File {
+	return store.File{Size: int64(a.GetSize()), SHA256: strings.TrimPrefix(strings.ToLower(a.GetDigest()), "sha256:")}
 }
 
-// draftAssets is listAssets for a draft of this run, which a server that is behind the others may not
-// know yet. The error is errGone where the draft was removed.
-func (s *Store) draftAssets(ctx context.Context, draft int64) (map[string]asset, error) {
-	for try := 1; ; try++ {
-		assets, err := s.listAssets(ctx, draft)
-		if !transport.HasStatus(err, http.StatusNotFound) {
-			return assets, err
-		}
-		if err = s.orGone(ctx, draft, err); errors.Is(err, errGone) {
-			return nil, err
-		}
-		if err := s.http.Again(ctx, try, err); err != nil {
-			return nil, err
-		}
+// listAssets returns all assets of a release, by their names.
+func (s *Store) listAssets(ctx context.Context, id int64) (map[string]*github.ReleaseAsset, error) {
+	listed, _, err := pages(s, "listing the files of a release", func(o *github.ListOptions) ([]*github.ReleaseAsset, *github.Response, error) {
+		return s.client.Repositories.ListReleaseAssets(ctx, s.owner, s.name, id, o)
+	})
+	assets := map[string]*github.ReleaseAsset{}
+	for _, a := range listed {
+		assets[a.GetName()] = a
 	}
+	return assets, err
 }
 
 // Read implements store.Store.
@@ -115,30 +79,25 @@ func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([
 }
 
 // assetDigest returns the digest of an asset, for which it is downloaded where the server does not say.
-func (s *Store) assetDigest(ctx context.Context, a asset) (string, error) {
-	if is := a.file(); is.SHA256 != "" || a.State != uploadedState {
-		return is.SHA256, nil
+// It is empty for half an upload.
+func (s *Store) assetDigest(ctx context.Context, a *github.ReleaseAsset) (string, error) {
+	if a.GetState() != uploadedState {
+		return "", nil
+	}
+	if sum := fileOf(a).SHA256; sum != "" {
+		return sum, nil
 	}
 	data, err := s.download(ctx, a)
 	return store.Digest(data), err
 }
 
-// sameBytes says whether an asset has these bytes.
-func (s *Store) sameBytes(ctx context.Context, a asset, data []byte) (bool, error) {
-	if a.State != uploadedState || a.Size != int64(len(data)) {
-		return false, nil
-	}
-	sum, err := s.assetDigest(ctx, a)
-	return sum == store.Digest(data), err
-}
-
 // download returns the bytes of an asset.
-func (s *Store) download(ctx context.Context, a asset) ([]byte, error) {
-	doing := "downloading " + a.Name
-	if a.Size > transport.MaxBody {
-		return nil, fmt.Errorf("%s: it has %d MiB, and at most %d are read", doing, a.Size>>20, transport.MaxBody>>20)
+func (s *Store) download(ctx context.Context, a *github.ReleaseAsset) ([]byte, error) {
+	doing := "downloading " + a.GetName()
+	if a.GetSize() > transport.MaxBody {
+		return nil, fmt.Errorf("%s: it has %d MiB, and at most %d are read", doing, a.GetSize()>>20, transport.MaxBody>>20)
 	}
-	req, err := s.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/releases/assets/%d", s.owner, s.name, a.ID), nil)
+	req, err := s.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/releases/assets/%d", s.owner, s.name, a.GetID()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -148,118 +107,117 @@ func (s *Store) download(ctx context.Context, a asset) ([]byte, error) {
 	if err != nil {
 		return nil, s.failure(doing, resp, err)
 	}
-	if int64(data.Len()) != a.Size {
-		return nil, fmt.Errorf("%s: %d bytes came, and it has %d: run this again", doing, data.Len(), a.Size)
+	if data.Len() != a.GetSize() {
+		return nil, fmt.Errorf("%s: %d bytes came, and it has %d: run this again", doing, data.Len(), a.GetSize())
 	}
 	return data.Bytes(), nil
 }
 
-// deleteAsset removes an asset from a draft of this run.
-func (s *Store) deleteAsset(ctx context.Context, a asset) error {
-	resp, err := s.client.Repositories.DeleteReleaseAsset(ctx, s.owner, s.name, a.ID)
+// deleteAsset removes an asset from a draft of this run; that it is not there is no error.
+func (s *Store) deleteAsset(ctx context.Context, a *github.ReleaseAsset) error {
+	resp, err := s.client.Repositories.DeleteReleaseAsset(ctx, s.owner, s.name, a.GetID())
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
-		return nil // it has been removed, by a try before this one whose answer was lost
+		return nil
 	}
-	return s.failure("removing the half of "+a.Name, resp, err)
+	return s.failure("removing the half of "+a.GetName(), resp, err)
 }
 
-// fill puts files into a draft of this run, and returns when every one of them has been compared.
-// The error is errGone where the draft was removed meanwhile.
+// fill puts files into a draft of this run, and returns when every one of them has been compared. What an
+// upload was answered does not count: what the list lacks or has otherwise is sent again. The error is
+// errGone where the draft was removed meanwhile.
 func (s *Store) fill(ctx context.Context, draft int64, files []release.File) error {
-	var done atomic.Int32
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(transport.AtOnce)
-	for _, f := range files {
-		group.Go(func() error {
-			if err := s.upload(groupCtx, draft, f); err != nil {
-				return err
-			}
-			s.opts.Say(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, done.Add(1), len(files)))
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return s.proveFilled(ctx, draft, files)
-}
-
-// proveFilled makes sure that a draft holds these files and nothing else, whatever each upload
-// was answered. What is not right is sent again.
-func (s *Store) proveFilled(ctx context.Context, draft int64, files []release.File) error {
-	for try := 0; ; try++ {
-		assets, err := s.draftAssets(ctx, draft)
+	missing := files
+	for try := 1; ; try++ {
+		last, err := s.uploadAll(ctx, draft, missing, len(files))
 		if err != nil {
 			return err
 		}
-		wrong := ""
-		for _, f := range files {
-			a, listed := assets[f.Name]
-			delete(assets, f.Name)
-			if same, err := s.sameBytes(ctx, a, f.Data); err != nil {
-				return s.orGone(ctx, draft, err)
-			} else if same {
-				continue
-			}
-			wrong = f.Name
-			if !listed && try == 0 {
-				continue // a list may be behind
-			}
-			if err := s.upload(ctx, draft, f); err != nil {
-				return err
-			}
-		}
-		for name := range assets {
-			return fmt.Errorf("the draft has a file %s that is not of this release: something else adds files to drafts here; stop that and run this again", name)
-		}
-		if wrong == "" {
+		missing, err = s.lacking(ctx, draft, files)
+		switch {
+		case err == nil && len(missing) == 0:
 			return nil
+		case transport.HasStatus(err, http.StatusNotFound):
+			if gone := s.gone(ctx, draft, err); gone != nil {
+				return gone
+			}
+			last = err // a server behind the others does not know of the draft yet
+		case err != nil:
+			return err
+		case last == nil:
+			last = fmt.Errorf("%s is not as it was uploaded: see what the server's status page says", missing[0].Name)
 		}
-		if err := s.http.Again(ctx, try+1, fmt.Errorf("%s is not as it was uploaded: see what the server's status page says", wrong)); err != nil {
+		if err := s.http.Again(ctx, try, last); err != nil {
 			return err
 		}
 	}
 }
 
-// upload puts one file into a draft of this run. Nobody else changes it, so that what is there
-// under the name and is not right is half of an upload of this run, and may be removed.
-func (s *Store) upload(ctx context.Context, draft int64, f release.File) error {
-	for try := 1; ; try++ {
-		a, err := s.send(ctx, draft, f)
-		if err == nil && a.Name != f.Name {
-			return fmt.Errorf("the server calls the file %s %s: rename it to something of letters, digits, '.', '-' and '_'", f.Name, a.Name)
-		}
-		if is := a.file(); err == nil && is.Size == int64(len(f.Data)) && (is.SHA256 == "" || is.SHA256 == store.Digest(f.Data)) {
-			return nil
-		}
-		if err == nil {
-			err = fmt.Errorf("uploading %s: the server has %d bytes of %d, in the state %q", f.Name, a.Size, len(f.Data), a.State)
-		} else if fatal := s.uploadFatal(ctx, draft, err); fatal != nil {
-			return fatal
-		}
-		there, clearErr := s.clear(ctx, draft, f)
-		if clearErr != nil {
-			return s.orGone(ctx, draft, clearErr)
-		}
-		if there {
-			return nil
-		}
-		if err := s.http.Again(ctx, try, err); err != nil {
-			return err
-		}
+// uploadAll sends files, several at once. It returns the last error of those that another try may help
+// with, and the first of the others.
+func (s *Store) uploadAll(ctx context.Context, draft int64, missing []release.File, all int) (last, err error) {
+	var done atomic.Int32
+	done.Store(int32(all - len(missing))) //nolint:gosec // a release has at most maxAssets
+	var mu sync.Mutex
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(transport.AtOnce)
+	for _, f := range missing {
+		group.Go(func() error {
+			err := s.send(groupCtx, draft, f)
+			if err == nil {
+				s.opts.Say(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, done.Add(1), all))
+				return nil
+			}
+			mu.Lock()
+			last = err
+			mu.Unlock()
+			return s.fatal(groupCtx, draft, err)
+		})
 	}
+	return last, group.Wait()
 }
 
-// uploadFatal returns the error that ends an upload, or nil where another try may help.
-func (s *Store) uploadFatal(ctx context.Context, draft int64, err error) error {
+// lacking returns those of the files that a draft of this run does not have with their bytes. Nobody else
+// changes the draft, so that an asset that is not right is half of an upload of this run; it is removed.
+// Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter",
+// which is to be removed before the file can be sent again.
+func (s *Store) lacking(ctx context.Context, draft int64, files []release.File) ([]release.File, error) {
+	assets, err := s.listAssets(ctx, draft)
+	if err != nil {
+		return nil, err
+	}
+	var missing []release.File
+	for _, f := range files {
+		a, listed := assets[f.Name]
+		delete(assets, f.Name)
+		sum := ""
+		if listed && a.GetSize() == len(f.Data) {
+			if sum, err = s.assetDigest(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+		if sum == store.Digest(f.Data) {
+			continue
+		}
+		missing = append(missing, f)
+		if listed {
+			if err := s.deleteAsset(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for name := range assets {
+		return nil, fmt.Errorf("the draft has a file %s that is not of this release: something else adds files to drafts here; stop that and run this again", name)
+	}
+	return missing, nil
+}
+
+// fatal returns the error that ends the filling of a draft, or nil where another try may help.
+func (s *Store) fatal(ctx context.Context, draft int64, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return err
 	case transport.HasStatus(err, http.StatusNotFound):
-		if gone := s.orGone(ctx, draft, err); errors.Is(gone, errGone) {
-			return gone
-		}
-		return nil // it is there: a server behind the others does not know of it yet
+		return s.gone(ctx, draft, err)
 	case alreadyExists(err, "name"):
 		return nil
 	case transport.IsRefusal(err):
@@ -268,53 +226,27 @@ func (s *Store) uploadFatal(ctx context.Context, draft int64, err error) error {
 	return nil
 }
 
-// orGone returns errGone where the draft is not there any more, and the error otherwise.
-func (s *Store) orGone(ctx context.Context, draft int64, err error) error {
-	if !transport.HasStatus(err, http.StatusNotFound) || errors.Is(err, errGone) {
-		return err
-	}
+// gone returns errGone where a draft is not there any more, and nil otherwise.
+func (s *Store) gone(ctx context.Context, draft int64, why error) error {
 	for try := range 3 {
 		if try > 0 && s.opts.Network.Wait(ctx, transport.Pause(try)) != nil {
-			return err
+			return why
 		}
-		_, resp, getErr := s.client.Repositories.GetRelease(ctx, s.owner, s.name, draft)
-		if getErr == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
-			return err
+		_, resp, err := s.client.Repositories.GetRelease(ctx, s.owner, s.name, draft)
+		if err == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
+			return nil
 		}
 	}
-	return fmt.Errorf("%w: %w", errGone, err)
+	return fmt.Errorf("%w: %w", errGone, why)
 }
 
 // send does one upload.
 // Source: GitHub docs, "Upload a release asset".
-func (s *Store) send(ctx context.Context, draft int64, f release.File) (asset, error) {
-	path := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", s.owner, s.name, draft, url.QueryEscape(f.Name))
-	req, err := s.client.NewUploadRequest(path, bytes.NewReader(f.Data), int64(len(f.Data)), store.MediaType(f.Name))
-	if err != nil {
-		return asset{}, err
-	}
-	var a asset
-	resp, err := s.client.Do(ctx, req, &a)
-	return a, s.failure("uploading "+f.Name, resp, err)
-}
-
-// clear looks for what an upload whose end is not known left: it says whether the file is there as
-// a whole, and removes it where it is not.
-// Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter",
-// which is to be removed before the file can be sent again.
-func (s *Store) clear(ctx context.Context, draft int64, f release.File) (bool, error) {
-	assets, err := s.draftAssets(ctx, draft)
-	if err != nil {
-		return false, err
-	}
-	a, ok := assets[f.Name]
-	if !ok {
-		return false, nil
-	}
-	if same, err := s.sameBytes(ctx, a, f.Data); same || err != nil {
-		return same, err
-	}
-	return false, s.deleteAsset(ctx, a)
+func (s *Store) send(ctx context.Context, id int64, f release.File) error {
+	to := &github.RepositoryRelease{UploadURL: github.Ptr(fmt.Sprintf("repos/%s/%s/releases/%d/assets", s.owner, s.name, id))}
+	_, resp, err := s.client.Repositories.UploadReleaseAssetFromRelease(ctx, to,
+		&github.UploadOptions{Name: f.Name, MediaType: store.MediaType(f.Name)}, bytes.NewReader(f.Data), int64(len(f.Data)))
+	return s.failure("uploading "+f.Name, resp, err)
 }
 
 // alreadyExists says whether a server refused something as its field has a value that is taken.

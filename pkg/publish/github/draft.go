@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-github/v60/github"
+	"github.com/google/go-github/v82/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
@@ -38,7 +38,7 @@ type staged struct {
 	id int64
 	// mark is what the draft is marked with; empty where the version is added to a release.
 	mark string
-	host *githubRelease
+	host *github.RepositoryRelease
 }
 
 // Stage implements store.Store.
@@ -69,8 +69,8 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 // createDraft makes the draft that this run works in, under the run's mark, and returns its id.
 func (s *Store) createDraft(ctx context.Context, st *staged) (int64, error) {
 	wanted := &github.RepositoryRelease{
-		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Bool(true), Prerelease: github.Bool(!store.Stable(st.Number)),
-		Body: github.String(st.mark + "\n" + st.Text.Body),
+		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Ptr(true), Prerelease: github.Ptr(!store.Stable(st.Number)),
+		Body: github.Ptr(st.mark + "\n" + st.Text.Body),
 	}
 	if st.commit != "" {
 		wanted.TargetCommitish = &st.commit
@@ -170,7 +170,7 @@ func (s *Store) Commit(ctx context.Context, x store.Staged) error {
 		replaced = append(slices.Clone(replaced), old)
 		s.opts.Say("making the " + st.Number + " that is replaced a draft")
 		if err := s.edit(ctx, "making the release that is replaced a draft", old.GetID(), &github.RepositoryRelease{
-			Draft: github.Bool(true), Body: github.String(asideMark + old.GetBody()),
+			Draft: github.Ptr(true), Body: github.Ptr(asideMark + old.GetBody()),
 		}); err != nil {
 			defer s.discard(ctx, st.id)
 			return s.putBack(ctx, old, st.is.listed, err)
@@ -191,8 +191,8 @@ func (s *Store) makePublic(ctx context.Context, st *staged) error {
 	s.opts.Say("making " + st.Number + " public")
 	wanted := &github.RepositoryRelease{
 		TagName: &st.Number, Name: &st.Text.Title, Body: &st.Text.Body,
-		Draft: github.Bool(false), Prerelease: github.Bool(!store.Stable(st.Number)),
-		MakeLatest: github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
+		Draft: github.Ptr(false), Prerelease: github.Ptr(!store.Stable(st.Number)),
+		MakeLatest: github.Ptr(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
 	}
 	if st.commit != "" {
 		wanted.TargetCommitish = &st.commit
@@ -209,7 +209,7 @@ func (s *Store) makePublic(ctx context.Context, st *staged) error {
 
 // refused cleans up after a draft that could not be made public, and makes the release that was to be
 // replaced public again.
-func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
+func (s *Store) refused(ctx context.Context, st *staged, replaced []*github.RepositoryRelease, why error) error {
 	if errors.Is(why, store.ErrTaken) {
 		if there, err := s.awaitPublished(ctx, st.Number); err == nil && there.GetID() != st.id {
 			s.discard(ctx, st.id)
@@ -227,14 +227,14 @@ func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelea
 }
 
 // putBack makes a release public again that was to be replaced.
-func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githubRelease, why error) error {
+func (s *Store) putBack(ctx context.Context, old *github.RepositoryRelease, listed []*github.RepositoryRelease, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
 	s.opts.Say("making the " + version + " public again that was there")
 	err := s.edit(ctx, "making the release public again that was there", old.GetID(), &github.RepositoryRelease{
-		TagName: &version, Body: &body, Draft: github.Bool(false), Prerelease: github.Bool(old.GetPrerelease()),
-		MakeLatest: github.String(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
+		TagName: &version, Body: &body, Draft: github.Ptr(false), Prerelease: github.Ptr(old.GetPrerelease()),
+		MakeLatest: github.Ptr(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
 	})
 	switch {
 	case alreadyExists(err, "tag_name"):
@@ -247,7 +247,7 @@ func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githu
 
 // leaveDraft takes the run's mark off its draft: it is one of people then.
 func (s *Store) leaveDraft(ctx context.Context, st *staged) error {
-	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Bool(true)})
+	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Ptr(true)})
 	if transport.IsRefusal(err) {
 		s.discard(ctx, st.id)
 	}

@@ -1,11 +1,12 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
-	"github.com/google/go-github/v60/github"
+	"github.com/google/go-github/v82/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -30,20 +31,20 @@ func (h host) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, store.FlatFile{Name: a.Name, File: store.File{Size: a.Size, SHA256: sum}, Own: a})
+		files = append(files, store.FlatFile{Name: a.GetName(), File: store.File{Size: int64(a.GetSize()), SHA256: sum}, Own: a})
 	}
-	slices.SortFunc(files, func(x, y store.FlatFile) int { return int(ownAsset(x).ID - ownAsset(y).ID) })
+	slices.SortFunc(files, func(x, y store.FlatFile) int { return cmp.Compare(ownAsset(x).GetID(), ownAsset(y).GetID()) })
 	return files, nil
 }
 
-func ownAsset(f store.FlatFile) asset {
-	a, _ := f.Own.(asset) // List made it
+func ownAsset(f store.FlatFile) *github.ReleaseAsset {
+	a, _ := f.Own.(*github.ReleaseAsset) // List made it
 	return a
 }
 
 // Send implements store.Flat.
 func (h host) Send(ctx context.Context, _ string, f release.File) error {
-	_, err := h.store.send(ctx, h.id, f)
+	err := h.store.send(ctx, h.id, f)
 	if alreadyExists(err, "name") {
 		return fmt.Errorf("%w: %w", store.ErrExists, err)
 	}

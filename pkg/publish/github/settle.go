@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-github/v60/github"
+	"github.com/google/go-github/v82/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 )
@@ -59,10 +59,10 @@ func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([
 
 // awaitListed waits until the list shows the public release of a version, and returns it: a list that
 // knows of it knows of every draft that was made before.
-func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*githubRelease, error) {
+func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*github.RepositoryRelease, error) {
 	for try := 1; ; try++ {
 		listed, err := s.listAtRest(ctx)
-		if err != nil || slices.ContainsFunc(listed, func(r *githubRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
+		if err != nil || slices.ContainsFunc(listed, func(r *github.RepositoryRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
 			return listed, err
 		}
 		if again, err := s.http.Await(ctx, try, version); err != nil || !again {
@@ -72,7 +72,7 @@ func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*g
 }
 
 // awaitPublished returns the public release of a version that was just published.
-func (s *Store) awaitPublished(ctx context.Context, version string) (*githubRelease, error) {
+func (s *Store) awaitPublished(ctx context.Context, version string) (*github.RepositoryRelease, error) {
 	for try := 1; ; try++ {
 		there, err := s.published(ctx, version)
 		if there != nil || err != nil {
@@ -89,7 +89,7 @@ func (s *Store) awaitPublished(ctx context.Context, version string) (*githubRele
 }
 
 // isAbandoned says whether the run that made a draft must be over.
-func (s *Store) isAbandoned(r *githubRelease) bool {
+func (s *Store) isAbandoned(r *github.RepositoryRelease) bool {
 	if strings.HasPrefix(r.GetBody(), asideMark) {
 		return true // another release is public in its place
 	}
@@ -103,7 +103,7 @@ func (s *Store) isAbandoned(r *githubRelease) bool {
 
 // correctLatest names the highest version "latest" where a publisher of a lower one, which did not
 // know of it, named its own.
-func (s *Store) correctLatest(ctx context.Context, listed []*githubRelease, version string) error {
+func (s *Store) correctLatest(ctx context.Context, listed []*github.RepositoryRelease, version string) error {
 	highest := highestStable(listed, version)
 	if !store.Stable(version) || highest == version {
 		return nil
@@ -117,7 +117,7 @@ func (s *Store) correctLatest(ctx context.Context, listed []*githubRelease, vers
 	}
 	for _, r := range listed {
 		if r.GetTagName() == highest && !r.GetDraft() {
-			return s.edit(ctx, "naming "+highest+" the latest release", r.GetID(), &github.RepositoryRelease{MakeLatest: github.String("true")})
+			return s.edit(ctx, "naming "+highest+" the latest release", r.GetID(), &github.RepositoryRelease{MakeLatest: github.Ptr("true")})
 		}
 	}
 	return nil

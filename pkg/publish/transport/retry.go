@@ -39,8 +39,6 @@ const (
 	limitedHeader = "X-Clusterctl-Release-Limited"
 )
 
-var rateHeaders = []string{"X-Ratelimit-Limit", remainingHeader, resetHeader, "X-Ratelimit-Used", "X-Ratelimit-Resource", limitedHeader}
-
 // retrying returns a client that tries again what is known to have had no effect, or has the same
 // effect however often it is done. Anything else is for the caller to look into, see Client.Again.
 func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
@@ -183,23 +181,22 @@ func isLimited(status int, header http.Header, body []byte) bool {
 
 // askedWait returns how long a server that limits requests asks to wait.
 func askedWait(resp *http.Response, attempt int) (time.Duration, bool) {
-	date, limited := resp.Header[limitedHeader]
-	if !limited {
+	if resp.Header.Get(limitedHeader) == "" {
 		return 0, false
 	}
-	now, err := http.ParseTime(date[0])
+	now, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
 		now = time.Now()
 	}
-	after := resp.Header.Get(limitedHeader + "-Retry-After")
+	after := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(after); err == nil && seconds >= 0 {
 		return time.Duration(min(seconds, 1<<20)) * time.Second, true
 	}
 	if at, err := http.ParseTime(after); err == nil {
 		return max(at.Sub(now), 0), true
 	}
-	if resp.Header.Get(limitedHeader+"-"+remainingHeader) == "0" {
-		if at, err := strconv.ParseInt(resp.Header.Get(limitedHeader+"-"+resetHeader), 10, 64); err == nil {
+	if resp.Header.Get(remainingHeader) == "0" {
+		if at, err := strconv.ParseInt(resp.Header.Get(resetHeader), 10, 64); err == nil {
 			return max(time.Unix(at, 0).Sub(now), 0) + time.Second, true // the header has whole seconds
 		}
 	}

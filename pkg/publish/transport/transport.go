@@ -189,19 +189,9 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &tooLargeError{host: req.URL.Host}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	// The client of the API would refuse to ask again by its own clock; retry.go has seen to limits.
-	limits := resp.Header.Clone()
-	for _, name := range rateHeaders {
-		resp.Header.Del(name)
-	}
-	if isLimited(resp.StatusCode, limits, body) {
-		resp.Header.Set(limitedHeader, limits.Get("Date"))
-		for _, name := range []string{"Retry-After", remainingHeader, resetHeader} {
-			if v := limits.Get(name); v != "" {
-				resp.Header.Set(limitedHeader+"-"+name, v)
-			}
-		}
-		resp.Header.Del("Retry-After")
+	resp.Header.Del(limitedHeader)
+	if isLimited(resp.StatusCode, resp.Header, body) {
+		resp.Header.Set(limitedHeader, "true")
 	}
 	return resp, nil
 }
