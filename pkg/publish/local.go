@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -54,12 +56,6 @@ func localPath(text string) (string, error) {
 	return abs, nil
 }
 
-// localRepository publishes to a repository in a folder.
-type localRepository struct {
-	folder *folder
-	opts   Options
-}
-
 // serverLike matches how users write a repository on a server without https://: as user@host:path, which git
 // takes, or as a path that begins with the name of a host.
 var serverLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:.+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(:[0-9]+)?/.+)$`)
@@ -83,10 +79,14 @@ func openLocal(text string, opts Options) (Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &localRepository{
-		folder: &folder{root: root, disk: opts.disk, lockTimeout: opts.LockTimeout, tell: opts.tell},
-		opts:   opts,
-	}, nil
+	return &folderPublisher{opts: opts, open: func(context.Context) (*folder, config.Client, error) {
+		return opts.folder(root), nil, nil
+	}}, nil
+}
+
+// folder returns the folder at a root.
+func (o Options) folder(root string) *folder {
+	return &folder{root: root, disk: o.disk, lockTimeout: o.LockTimeout, tell: o.tell}
 }
 
 // webPath returns user@host:path and host/path as they stand behind https://.
@@ -97,68 +97,111 @@ func webPath(text string) string {
 	return strings.TrimSuffix(text, ".git")
 }
 
-// Plan implements Publisher.
-func (l *localRepository) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
-	checked, err := candidates(releases)
-	if err != nil {
-		return nil, err
-	}
-	return l.plan(ctx, checked)
+// folderPublisher publishes to a local repository or to clusterctl's overrides.
+type folderPublisher struct {
+	opts Options
+	// open returns the folder and, for overrides, the configuration by which clusterctl reads them.
+	open func(ctx context.Context) (*folder, config.Client, error)
 }
 
-func (l *localRepository) plan(ctx context.Context, checked []*release.Release) (*Plan, error) {
-	plans, err := l.folder.planReleases(ctx, checked, l.opts.Replace)
+// prepare checks releases and opens the folder.
+func (p *folderPublisher) prepare(ctx context.Context, releases []*release.Release) ([]*release.Release, *folder, config.Client, error) {
+	checked, err := candidates(releases)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	f, overrides, err := p.open(ctx)
+	return checked, f, overrides, err
+}
+
+// Plan implements Publisher.
+func (p *folderPublisher) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
+	checked, f, overrides, err := p.prepare(ctx, releases)
 	if err != nil {
 		return nil, err
 	}
-	config, err := planConfig(l.folder.root, checked)
+	return p.plan(ctx, f, checked, overrides == nil)
+}
+
+// plan returns what publishing to a folder would change, its clusterctl.yaml included where it has one.
+func (p *folderPublisher) plan(ctx context.Context, f *folder, checked []*release.Release, hasConfig bool) (*Plan, error) {
+	plans, err := f.planReleases(ctx, checked, p.opts.Replace)
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Target: l.folder.root, Releases: plans, Config: config}, nil
+	plan := &Plan{Target: f.root, Releases: plans}
+	if hasConfig {
+		plan.Config, err = planConfig(f.root, checked)
+	}
+	return plan, err
 }
 
 // Publish implements Publisher.
-func (l *localRepository) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
-	checked, err := candidates(releases)
+func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
+	checked, f, overrides, err := p.prepare(ctx, releases)
 	if err == nil {
 		err = clientReady()
 	}
 	if err != nil {
 		return nil, err
 	}
-	done, err := l.folder.publish(ctx,
-		func() (*Plan, error) { return l.plan(ctx, checked) },
-		func() error { return l.readBack(ctx, checked) })
+	done, err := f.publish(ctx,
+		func() (*Plan, error) { return p.plan(ctx, f, checked, overrides == nil) },
+		func() error { return f.readBack(ctx, checked, overrides) })
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Plan: *done, Commands: clusterctlCommands(done.Config.Path, checked)}, nil
+	clusterctlConfig := p.opts.ClusterctlConfig
+	if overrides == nil {
+		clusterctlConfig = done.Config.Path
+	}
+	return &Result{Plan: *done, Commands: clusterctlCommands(clusterctlConfig, checked)}, nil
 }
 
-// Previous implements Publisher.
-func (l *localRepository) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
-	return l.opts.checkedAgainst(ctx, releases, history{
-		place:    l.folder.root,
-		versions: func(_ context.Context, p release.Provider) ([]string, error) { return l.folder.versions(p), nil },
-		fetch:    l.Fetch,
-	})
-}
-
-// readBack finds the releases as clusterctl does, by their versions and by the clusterctl.yaml.
-func (l *localRepository) readBack(ctx context.Context, releases []*release.Release) error {
+// readBack finds releases as clusterctl does: by their versions and, in a repository, by the clusterctl.yaml.
+func (f *folder) readBack(ctx context.Context, releases []*release.Release, overrides config.Client) error {
 	for _, r := range releases {
-		l.folder.tell(fmt.Sprintf("reading %s back", r))
-		if err := readBackLocal(ctx, l.folder.root, r); err != nil {
+		f.tell(fmt.Sprintf("reading %s back", r))
+		if err := readBackFolder(ctx, f.root, r, overrides); err != nil {
 			return err
 		}
 	}
-	return readBackConfig(ctx, l.folder.root, releases)
+	if overrides != nil {
+		return nil
+	}
+	return readBackConfig(ctx, f.root, releases)
 }
 
-// Fetch implements Publisher.
-func (l *localRepository) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
-	return fetchLocal(ctx, l.folder, provider, version, provider.ComponentsFile())
+// Previous implements Publisher. What overrides a version is no release that users upgrade from: there only
+// one that is named is looked at.
+func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
+	from := history{versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil }}
+	f, overrides, err := p.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if overrides == nil {
+		from = history{
+			place:    f.root,
+			versions: func(_ context.Context, p release.Provider) ([]string, error) { return f.versions(p), nil },
+			fetch:    p.Fetch,
+		}
+	}
+	return p.opts.checkedAgainst(ctx, releases, from)
+}
+
+// Fetch implements Publisher. Clusterctl looks overrides up by version only, so that they have no latest one.
+func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
+	f, overrides, err := p.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if overrides != nil {
+		if _, err := release.ParseVersion(version); err != nil {
+			return nil, fmt.Errorf("an override is of one version: %w", err)
+		}
+	}
+	return f.fetch(ctx, provider, version, provider.ComponentsFile(), overrides)
 }
 
 // readLocal returns the releases that a path or file URL names.
@@ -190,16 +233,16 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 	if err != nil {
 		return release.ReadRoot(path) // its errors say what a release is
 	}
-	r, err := fetchLocal(ctx, &folder{root: filepath.Dir(label)}, provider, version, file)
+	r, err := (&folder{root: filepath.Dir(label)}).fetch(ctx, provider, version, file, nil)
 	if err != nil {
 		return "", nil, err
 	}
 	return filepath.Dir(label), []*release.Release{r}, nil
 }
 
-// fetchLocal reads a release through clusterctl's client. That can't list the files of a version,
-// so their names are taken from the folder.
-func fetchLocal(ctx context.Context, f *folder, provider release.Provider, version, componentsFile string) (*release.Release, error) {
+// fetch reads a release through clusterctl's client. That can't list the files of a version, so their
+// names are taken from the folder.
+func (f *folder) fetch(ctx context.Context, provider release.Provider, version, componentsFile string, overrides config.Client) (*release.Release, error) {
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
@@ -221,7 +264,7 @@ func fetchLocal(ctx context.Context, f *folder, provider release.Provider, versi
 	if _, ok := r.File(componentsFile); !ok {
 		return nil, fmt.Errorf("%s has no file %s, which clusterctl is to read: %w", r, componentsFile, fs.ErrNotExist)
 	}
-	return r, readBackLocal(ctx, f.root, r)
+	return r, readBackFolder(ctx, f.root, r, overrides)
 }
 
 // notFound is the error for a version that is not published.

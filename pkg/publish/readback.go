@@ -68,12 +68,12 @@ func localClient(ctx context.Context, root string, provider release.Provider, ve
 	})
 }
 
-// readBackLocal compares a release in a local repository with what clusterctl's client reads.
-// clusterctl gives the bytes of components only as they are; of other files it gives what it makes
-// of them. So each file is asked for as the components of the release.
-func readBackLocal(ctx context.Context, root string, r *release.Release) error {
+// readBackFolder compares a release in a folder with what clusterctl's client reads, of overrides by the
+// user's own configuration. Clusterctl gives the bytes of components only as they are; of other files it
+// gives what it makes of them. So each file is asked for as the components of the release.
+func readBackFolder(ctx context.Context, root string, r *release.Release, overrides config.Client) error {
 	for _, file := range r.Files {
-		client, err := localClient(ctx, root, r.Provider, r.Version, file.Name)
+		client, err := fileClient(ctx, root, r, file.Name, overrides)
 		if err != nil {
 			return &ReadBackError{Release: r, File: file.Name, Err: err}
 		}
@@ -82,6 +82,16 @@ func readBackLocal(ctx context.Context, root string, r *release.Release) error {
 		}
 	}
 	return nil
+}
+
+// fileClient returns clusterctl's client for a release whose components are in a file. The repository
+// behind overrides is an empty one: a file that is read is an override.
+func fileClient(ctx context.Context, root string, r *release.Release, file string, overrides config.Client) (repository.Client, error) {
+	if overrides == nil {
+		return localClient(ctx, root, r.Provider, r.Version, file)
+	}
+	empty := repository.NewMemoryRepository().WithPaths("", file).WithDefaultVersion(r.Version)
+	return repository.New(ctx, config.NewProvider(r.Provider.Name, "", r.Provider.Type), overrides, repository.InjectRepository(empty))
 }
 
 // readBackAs reads a file as a client's components and compares it.
@@ -109,7 +119,7 @@ func readBackConfig(ctx context.Context, root string, releases []*release.Releas
 		}
 		client, err := entryClient(ctx, entry)
 		if err != nil {
-			// The release is fine, as readBackLocal says: it is the choice of the latest that fails.
+			// The release is fine, as readBackFolder says: it is the choice of the latest that fails.
 			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
 				"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
 				path, err, r.Provider.Label(), release.MetadataFile)}
@@ -140,7 +150,7 @@ func isListed(ctx context.Context, client repository.Client, r *release.Release)
 func verifyLocal(ctx context.Context, root string, r *release.Release) error {
 	err := clientReady()
 	if err == nil {
-		err = readBackLocal(ctx, root, r)
+		err = readBackFolder(ctx, root, r, nil)
 	}
 	if err == nil {
 		err = listedLocal(ctx, root, r)
