@@ -131,8 +131,10 @@ func TestTenPublishersOfOtherVersionsAndProviders(t *testing.T) {
 		if err != nil || len(releases) != publishers {
 			t.Errorf("%d releases of %d: %v", len(releases), publishers, err)
 		}
-		if err := readBackConfig(t.Context(), root, releases); err != nil {
-			t.Error(err)
+		for _, r := range releases {
+			if err := readBackConfig(t.Context(), root, r); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (e *LockedError) Error() string {
 		e.Place, e.Holder, e.Waited.Round(time.Second))
 }
 
-// ReadBackError says that clusterctl does not get from a place what was published there.
+// ReadBackError says that clusterctl does not get from a place what is published there.
 type ReadBackError struct {
 	Release *release.Release
 	// File is the file concerned; empty where it is the release as a whole.
@@ -110,9 +110,9 @@ func (e *ReadBackError) Error() string {
 		what += ": " + e.File
 	}
 	if e.Err == nil {
-		return fmt.Sprintf("%s was published, but clusterctl reads other bytes for it: something else changes the repository; check it and publish again", what)
+		return what + ": clusterctl reads other bytes for it: something else changes the place; check it and run this again"
 	}
-	return fmt.Sprintf("%s was published, but clusterctl can't read it back: %v", what, e.Err)
+	return fmt.Sprintf("%s: clusterctl can't read it: %v", what, e.Err)
 }
 
 func (e *ReadBackError) Unwrap() error { return e.Err }

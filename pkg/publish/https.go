@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -56,45 +55,24 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) 
 	if _, err := release.ParseVersion(version); err != nil {
 		return nil, fmt.Errorf("%q: %w", text, err)
 	}
-	folder := &webFolder{url: *u, client: transport.New(transport.Options{Network: opts.Network, Report: opts.Report}).HTTP}
-	folder.url.Path, folder.url.RawPath = path.Dir(u.Path), ""
-	there, err := store.Unlisted(ctx, version, folder.download)
+	folder := *u
+	folder.Path, folder.RawPath = path.Dir(u.Path), ""
+	client := transport.New(transport.Options{Network: opts.Network, Report: opts.Report})
+	read := func(ctx context.Context, name string) ([]byte, error) {
+		return client.Do(ctx, "downloading "+name, http.MethodGet, folder.JoinPath(name).String(), nil, nil)
+	}
+	there, err := store.Unlisted(ctx, version, read)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := there.Files[file]; !ok {
 		return nil, fmt.Errorf("%w: there is no %s", release.ErrNoRelease, text)
 	}
-	f, err := fetchFiles(ctx, fetched{version: version, names: slices.Collect(maps.Keys(there.Files)), componentsFile: file, provider: &provider, read: folder.download})
+	f, err := fetchFiles(ctx, fetched{version: version, names: slices.Collect(maps.Keys(there.Files)), componentsFile: file, provider: &provider, read: read})
 	f.note = fmt.Sprintf("clusterctl reads nothing from %s, as it is neither GitHub nor GitLab: its users need the release in a local repository (clusterctl release fetch, then publish)", u.Host)
 	return []found{f}, err
 }
 
 func notHTTPS(text string) error {
 	return fmt.Errorf("%q is no release: from a web server the components of a local repository are read, https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, such as .../infrastructure-demo/v0.1.0/infrastructure-components.yaml (a GitHub Enterprise server is known by GITHUB_SERVER_URL)", text)
-}
-
-// webFolder is a version's folder on a web server.
-type webFolder struct {
-	url    url.URL
-	client *http.Client
-}
-
-// download returns the bytes of a file.
-func (w *webFolder) download(ctx context.Context, name string) ([]byte, error) {
-	doing := "downloading " + name
-	at := w.url.JoinPath(name)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		return nil, &transport.ServiceError{Doing: doing, Err: err}
-	}
-	defer func() { _ = resp.Body.Close() }() // it is in memory
-	if resp.StatusCode != http.StatusOK {
-		return nil, transport.Answered(doing, resp, fmt.Errorf("%s: %s", at, resp.Status), nil)
-	}
-	return io.ReadAll(resp.Body)
 }

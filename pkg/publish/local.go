@@ -162,14 +162,15 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 func (f *folder) readBack(ctx context.Context, releases []*release.Release, overrides config.Client) error {
 	for _, r := range releases {
 		f.tell(fmt.Sprintf("reading %s back", r))
-		if err := readBackFolder(ctx, f.root, r, overrides); err != nil {
-			return err
+		err := readBackFolder(ctx, f.root, r, overrides)
+		if err == nil && overrides == nil {
+			err = readBackConfig(ctx, f.root, r)
+		}
+		if err != nil {
+			return fmt.Errorf("published, but: %w", err)
 		}
 	}
-	if overrides != nil {
-		return nil
-	}
-	return readBackConfig(ctx, f.root, releases)
+	return nil
 }
 
 // Previous implements Publisher. What overrides a version is no release that users upgrade from: there only

@@ -38,7 +38,7 @@ func readOverrides(ctx context.Context, _ string, opts Options) ([]found, error)
 	all, err := asFound(release.Read(f.root))
 	for i := range all {
 		all[i].verify = func(ctx context.Context) error {
-			return unread(readBackFolder(ctx, f.root, all[i].release, configuration))
+			return readBackFolder(ctx, f.root, all[i].release, configuration)
 		}
 	}
 	return all, err

@@ -4,22 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 // Action is what happens to a release or to a file.
-type Action string
+type Action = store.Action
 
 // The actions of a plan.
 const (
-	Create    Action = "create"
-	Update    Action = "update"
-	Replace   Action = "replace"
-	Unchanged Action = "unchanged"
-	Refused   Action = "refused"
+	Create    = store.Create
+	Update    = store.Update
+	Replace   = store.Replace
+	Unchanged = store.Unchanged
+	Refused   = store.Refused
 )
 
 // Plan is what a Publish would change.
@@ -31,7 +35,7 @@ type Plan struct {
 	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
 	Config *ConfigPlan
 	// Pages are releases for people beside what clusterctl reads; empty where the target has none.
-	Pages []PagePlan
+	Pages []store.Page
 	// Warnings are what was seen at the place that bites its users, whoever put it there.
 	Warnings []string
 }
@@ -58,16 +62,6 @@ func (p *ReleasePlan) refuse(immutable bool) {
 		Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place,
 		Differences: p.Differences, Replaceable: !immutable && store.Replaceable(p.Release.Version), Immutable: immutable,
 	}
-}
-
-// PagePlan is what would happen to a release that people look at.
-type PagePlan struct {
-	// Place is its URL.
-	Place string
-	// Action is Create, Update or Unchanged.
-	Action Action
-	// Links are the names of the links that it would get.
-	Links []string
 }
 
 // ConfigPlan is what would happen to the clusterctl.yaml at a repository's root.
@@ -202,4 +196,94 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// entryText returns entries of clusterctl's configuration as text for its clusterctl.yaml.
+func entryText(entries []store.Entry) string {
+	if len(entries) == 0 {
+		return ""
+	}
+	type entry struct {
+		Name string `json:"name"`
+		Type string `json:"type"`
+		URL  string `json:"url"`
+	}
+	list := make([]entry, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, entry{Name: e.Name, Type: string(e.Type), URL: e.URL})
+	}
+	text, err := yaml.Marshal(map[string]any{"providers": list})
+	if err != nil {
+		return "" // strings can be written as YAML
+	}
+	return strings.TrimRight(string(text), "\n") + "\n"
+}
+
+// clusterctlCommands returns the commands that use the releases: for each what clusterctl would
+// apply, then one that installs them all, then one for each cluster template. The configuration is
+// that of the repository; empty stands for the user's own.
+func clusterctlCommands(config string, releases []*release.Release) []string {
+	clusterctl := []string{"clusterctl"}
+	if config != "" {
+		clusterctl = append(clusterctl, "--config", config)
+	}
+	var commands []string
+	add := func(args ...string) {
+		commands = append(commands, shellLine(append(clusterctl, args...)))
+	}
+	install := []string{"init"}
+	for _, r := range releases {
+		selector := []string{"--" + r.Provider.ClusterctlFlag(), r.Provider.Name + ":" + r.Version}
+		add(append([]string{"generate", "provider"}, selector...)...)
+		if newest(releases, r) {
+			install = append(install, selector...)
+		}
+	}
+	add(install...)
+	for _, r := range releases {
+		// clusterctl looks for templates in infrastructure providers only.
+		if r.Provider.Type != clusterctlv1.InfrastructureProviderType || !newest(releases, r) {
+			continue
+		}
+		for _, f := range r.Files {
+			flavor, err := release.Flavor(f.Name)
+			if err != nil {
+				continue
+			}
+			args := []string{"generate", "cluster", "my-cluster", "--infrastructure", r.Provider.Name + ":" + r.Version}
+			if flavor != "" {
+				args = append(args, "--flavor", flavor)
+			}
+			add(args...)
+		}
+	}
+	return commands
+}
+
+// newest says whether clusterctl would take this release, of those of the same provider, when it is
+// asked for no version: the highest final one, or the highest pre-release where there are only such.
+func newest(releases []*release.Release, r *release.Release) bool {
+	return !slices.ContainsFunc(releases, func(other *release.Release) bool {
+		return other.Provider == r.Provider && store.Newer(other.Version, r.Version)
+	})
+}
+
+// shellLine returns a command as a line for a POSIX shell.
+func shellLine(args []string) string {
+	quoted := make([]string, 0, len(args))
+	for _, arg := range args {
+		quoted = append(quoted, shellQuote(arg))
+	}
+	return strings.Join(quoted, " ")
+}
+
+// shellQuote quotes a word where a shell would take it for something else.
+func shellQuote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=+@,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

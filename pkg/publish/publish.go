@@ -2,9 +2,16 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/adrg/xdg"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/gitea"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/github"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/gitlab"
@@ -170,46 +177,36 @@ func Open(to string, opts Options) (Publisher, error) {
 			continue
 		}
 		if t.matches(to) {
-			if opts.GitLabRelease && !t.pages {
-				return nil, fmt.Errorf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)
-			}
-			if opts.Draft && !t.drafts {
-				return nil, fmt.Errorf("%s has no drafts (--draft): publish to %s", to, github.Kind.Form)
-			}
-			if !t.notes && (opts.Notes != "" || opts.NotesFrom != "") {
-				return nil, fmt.Errorf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)
-			}
-			if err := t.refuseServerOptions(to, opts); err != nil {
+			if err := t.refuse(to, opts); err != nil {
 				return nil, err
 			}
 			if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
 				return nil, fmt.Errorf("%q is no commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
 			}
-			p, err := t.open(to, opts)
-			if err != nil || t.folder {
-				return p, err
-			}
-			return recorded{Publisher: p, opts: opts}, nil
+			return t.open(to, opts)
 		}
 		forms = append(forms, t.form)
 	}
 	return nil, &TargetError{Text: to, Purpose: "publish to", Forms: forms}
 }
 
-// refuseServerOptions returns an error where an option is set that would have no effect in a folder.
-func (t target) refuseServerOptions(to string, opts Options) error {
-	if !t.folder {
-		return nil
-	}
+// refuse returns an error where an option is set that has no effect at a place of this kind.
+func (t target) refuse(to string, opts Options) error {
+	const forServers = "%s is a folder, and %s is for a server: leave it out"
 	for _, option := range []struct {
-		set  bool
-		what string
+		set, applies bool
+		why          string
 	}{
-		{opts.TokenFile != "", "a token (--token-file)"}, {opts.Commit != "", "a commit (--commit)"},
-		{opts.SignKey != "", "a signature (--sign-key)"}, {opts.NoProvenance, "--no-provenance"},
+		{opts.GitLabRelease, t.pages, fmt.Sprintf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
+		{opts.Draft, t.drafts, fmt.Sprintf("%s has no drafts (--draft): publish to %s", to, github.Kind.Form)},
+		{opts.Notes != "" || opts.NotesFrom != "", t.notes, fmt.Sprintf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)},
+		{opts.TokenFile != "", !t.folder, fmt.Sprintf(forServers, to, "a token (--token-file)")},
+		{opts.Commit != "", !t.folder, fmt.Sprintf(forServers, to, "a commit (--commit)")},
+		{opts.SignKey != "", !t.folder, fmt.Sprintf(forServers, to, "a signature (--sign-key)")},
+		{opts.NoProvenance, !t.folder, fmt.Sprintf(forServers, to, "--no-provenance")},
 	} {
-		if option.set {
-			return fmt.Errorf("%s is for a server, and %s is a folder: leave it out", option.what, to)
+		if option.set && !option.applies {
+			return errors.New(option.why)
 		}
 	}
 	return nil
@@ -247,4 +244,149 @@ func readFound(ctx context.Context, location string, opts Options) ([]found, err
 		forms = append(forms, t.form)
 	}
 	return nil, &TargetError{Text: location, Purpose: "read releases from", Forms: forms}
+}
+
+// candidates checks releases before anything is done with them, and returns them in their order
+// without those that were given twice. It is an error if clusterctl could not use one of them, or
+// if two have the same provider and version and other bytes.
+// Source: clusterctl provider contract, "Provider Repositories".
+func candidates(releases []*release.Release) ([]*release.Release, error) {
+	if len(releases) == 0 {
+		return nil, errors.New("there is no release to publish")
+	}
+	var (
+		checked  []*release.Release
+		problems []error
+	)
+	for _, given := range releases {
+		r, err := candidate(given)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		twin := ofVersion(checked, r.Provider, r.Version)
+		if twin == nil {
+			checked = append(checked, r)
+			continue
+		}
+		for _, d := range twin.Differences(r) {
+			problems = append(problems, fmt.Errorf("%s is given twice, with other bytes: %s: publish one of them", r, d.File))
+		}
+	}
+	return checked, errors.Join(problems...)
+}
+
+// candidate checks one release and returns it with its files in order.
+func candidate(given *release.Release) (*release.Release, error) {
+	r, err := release.New(given.Provider, given.Version, given.Files)
+	if err != nil {
+		return nil, fmt.Errorf("checking the release: %w", err)
+	}
+	r.Source = given.Source
+	var missing []error
+	for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
+		if _, ok := r.File(name); !ok {
+			missing = append(missing, fmt.Errorf("%s has no file %s: clusterctl needs it; add it to the release", r, name))
+		}
+	}
+	return r, errors.Join(missing...)
+}
+
+// ofVersion returns the release of a provider and version, or nil.
+func ofVersion(releases []*release.Release, provider release.Provider, version string) *release.Release {
+	for _, r := range releases {
+		if r.Provider == provider && r.Version == version {
+			return r
+		}
+	}
+	return nil
+}
+
+// The files that lie next to those of a release on a server: ProvenanceFile says where they come from,
+// where their build recorded it.
+const (
+	ProvenanceFile = store.ProvenanceFile
+	ChecksumsFile  = store.ChecksumsFile
+)
+
+// commitName is the full hash of a commit.
+var commitName = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+
+// checkSources returns the releases with the sources that are claimed for them, and a warning of those
+// that have none. It is an error if what a build recorded does not hold for a release.
+func (o Options) checkSources(releases []*release.Release) ([]*release.Release, []string, error) {
+	if o.SignKey != "" {
+		if err := provenance.CheckKey(o.SignKey); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.NoProvenance {
+		if o.SignKey != "" {
+			return nil, nil, errors.New("without provenance (--no-provenance) there is nothing to sign (--sign-key): leave out one of them")
+		}
+		unclaimed := make([]*release.Release, 0, len(releases))
+		for _, r := range releases {
+			without := *r
+			without.Source = nil
+			unclaimed = append(unclaimed, &without)
+		}
+		return unclaimed, nil, nil
+	}
+	var problems []error
+	var without []string
+	first := map[string]*release.Release{} // by version
+	for _, r := range releases {
+		if r.Source == nil {
+			without = append(without, r.String())
+			continue
+		}
+		problems = append(problems, o.checkSource(r))
+		if other, ok := first[r.Version]; ok && !other.Source.SameCommit(r.Source) {
+			problems = append(problems, fmt.Errorf("%s was built from the commit %s and %s from %s, or by another version of clusterctl-release: they share one provenance; build them together", other, other.Source.Commit, r, r.Source.Commit))
+		}
+		first[r.Version] = r
+	}
+	if len(without) == 0 {
+		return releases, nil, errors.Join(problems...)
+	}
+	reason := fmt.Sprintf("no record of the source of %s (%s, which build writes in a git repository)", strings.Join(without, ", "), release.SourceFile)
+	if o.SignKey != "" {
+		problems = append(problems, fmt.Errorf("there is a key to sign with, and nothing to sign: there is %s", reason))
+	}
+	return releases, []string{"published without provenance: there is " + reason}, errors.Join(problems...)
+}
+
+// checkSource returns an error if what a build recorded of a release can't be claimed for it.
+func (o Options) checkSource(r *release.Release) error {
+	const orElse = "build it again, or publish it without provenance (--no-provenance), so that nobody can tell which commit it comes from"
+	if changed := r.ChangedSinceBuild(); len(changed) > 0 {
+		texts := make([]string, 0, len(changed))
+		for _, d := range changed {
+			texts = append(texts, describeChange(d))
+		}
+		return fmt.Errorf("%s is not what was built from the commit %s: %s: %s", r, r.Source.Commit, strings.Join(texts, "; "), orElse)
+	}
+	if r.Source.Modified {
+		return fmt.Errorf("%s was built from a tree with changes that are not in the commit %s: commit them, and %s", r, r.Source.Commit, orElse)
+	}
+	if o.Commit != "" && !strings.EqualFold(o.Commit, r.Source.Commit) {
+		return fmt.Errorf("%s was built from the commit %s, and not from %s (--commit): leave that out, or build what it names", r, r.Source.Commit, o.Commit)
+	}
+	return nil
+}
+
+// describeChange says what became of a file since the build.
+func describeChange(d release.Difference) string {
+	return map[string]string{
+		"missing": d.File + " was removed", "extra": d.File + " was added", "differs": d.File + " was changed",
+	}[d.Kind]
+}
+
+// clientReady says whether clusterctl's client can work for this user, so that one learns it before
+// something is published: whatever it reads, it first makes sure of a folder for configurations.
+func clientReady() error {
+	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
+		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)
+	}
+	return nil
 }

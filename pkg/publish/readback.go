@@ -3,13 +3,11 @@ package publish
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/adrg/xdg"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
@@ -19,15 +17,6 @@ import (
 // noOverrides is a folder for clusterctl's overrides that nobody has: what is read is what is in
 // the repository, not what the user has put before it.
 const noOverrides = "/nonexistent/clusterctl-release-reads-no-overrides"
-
-// clientReady says whether clusterctl's client can work for this user, so that one learns it before
-// something is published: whatever it reads, it first makes sure of a folder for configurations.
-func clientReady() error {
-	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
-		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)
-	}
-	return nil
-}
 
 // clusterctlConfig returns a clusterctl configuration with these providers and without overrides.
 func clusterctlConfig(ctx context.Context, entries ...providerEntry) (config.Client, error) {
@@ -109,29 +98,28 @@ func readBackAs(ctx context.Context, client repository.Client, r *release.Releas
 	return nil
 }
 
-// readBackConfig finds the releases through the repository's clusterctl.yaml, as its users do.
-func readBackConfig(ctx context.Context, root string, releases []*release.Release) error {
+// readBackConfig finds a release through the repository's clusterctl.yaml, as its users do.
+func readBackConfig(ctx context.Context, root string, r *release.Release) error {
 	path := filepath.Join(root, configFile)
-	for _, r := range releases {
-		entry, err := configuredProvider(path, r.Provider)
-		if err != nil {
-			return &ReadBackError{Release: r, Err: err}
-		}
-		client, err := entryClient(ctx, entry)
-		if err != nil {
-			// The release is fine, as readBackFolder says: it is the choice of the latest that fails.
-			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
-				"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
-				path, err, r.Provider.Label(), release.MetadataFile)}
-		}
-		if err := isListed(ctx, client, r); err != nil {
-			return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
-		}
-		if components, ok := r.Components(); ok {
-			if err := readBackAs(ctx, client, r, components); err != nil {
-				return err
-			}
-		}
+	entry, err := configuredProvider(path, r.Provider)
+	if err == nil && !isLocalURL(entry.URL) {
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, Err: err}
+	}
+	client, err := entryClient(ctx, entry)
+	if err != nil {
+		// The release is fine, as readBackFolder says: it is the choice of the latest that fails.
+		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
+			"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
+			path, err, r.Provider.Label(), release.MetadataFile)}
+	}
+	if err := isListed(ctx, client, r); err != nil {
+		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
+	}
+	if components, ok := r.Components(); ok {
+		return readBackAs(ctx, client, r, components)
 	}
 	return nil
 }
@@ -152,34 +140,9 @@ func verifyLocal(ctx context.Context, root string, r *release.Release) error {
 	if err == nil {
 		err = readBackFolder(ctx, root, r, nil)
 	}
-	if err == nil {
-		err = listedLocal(ctx, root, r)
-	}
-	path := filepath.Join(root, configFile)
-	if _, missing := os.Lstat(path); err == nil && missing == nil {
-		err = verifyConfig(ctx, root, r)
-	}
-	return unread(err)
-}
-
-// unread says of what was not published just now that clusterctl can't read it; other errors stay.
-func unread(err error) error {
-	var back *ReadBackError
-	if !errors.As(err, &back) {
+	if err != nil {
 		return err
 	}
-	what := back.Release.String()
-	if back.File != "" {
-		what += ": " + back.File
-	}
-	if back.Err == nil {
-		return fmt.Errorf("%s: clusterctl reads other bytes: something changes the folder; run this again", what)
-	}
-	return fmt.Errorf("%s: clusterctl can't read it: %w", what, back.Err)
-}
-
-// listedLocal returns an error if clusterctl does not list the version of a release in a local repository.
-func listedLocal(ctx context.Context, root string, r *release.Release) error {
 	client, err := localClient(ctx, root, r.Provider, r.Version, r.Provider.ComponentsFile())
 	if err == nil {
 		err = isListed(ctx, client, r)
@@ -187,18 +150,8 @@ func listedLocal(ctx context.Context, root string, r *release.Release) error {
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}
 	}
-	return nil
-}
-
-// verifyConfig reads a release by the clusterctl.yaml of its repository.
-func verifyConfig(ctx context.Context, root string, r *release.Release) error {
-	path := filepath.Join(root, configFile)
-	entry, err := configuredProvider(path, r.Provider)
-	if err == nil && !isLocalURL(entry.URL) {
-		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
+	if _, err := os.Lstat(filepath.Join(root, configFile)); err != nil {
+		return nil
 	}
-	if err != nil {
-		return &ReadBackError{Release: r, Err: err}
-	}
-	return readBackConfig(ctx, root, []*release.Release{r})
+	return readBackConfig(ctx, root, r)
 }

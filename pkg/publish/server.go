@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -30,42 +33,46 @@ type server struct {
 	opts  Options
 }
 
-// prepare checks releases, before anything is asked of the server.
-func (s *server) prepare(releases []*release.Release) ([]*store.Version, error) {
-	checked, err := candidates(releases)
-	if err != nil {
-		return nil, err
+// prepare checks releases, before anything is asked of the server, and returns them by their versions, with
+// what users should know of them.
+func (s *server) prepare(releases []*release.Release) ([]*store.Version, []string, error) {
+	releases, warnings, err := s.opts.checkSources(releases)
+	if err == nil {
+		releases, err = candidates(releases)
 	}
-	all, err := store.Versions(checked)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	all, err := store.Versions(releases)
+	if err != nil {
+		return nil, nil, err
 	}
 	problems := []error{s.opts.checkNotes()}
 	for _, v := range all {
 		problems = append(problems, s.store.Fits(v))
 	}
-	return all, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, nil, err
+	}
+	return all, warnings, s.store.Ready()
 }
 
 // Plan implements Publisher.
 func (s *server) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
-	all, err := s.prepare(releases)
-	if err == nil {
-		err = s.store.Ready()
-	}
+	all, warnings, err := s.prepare(releases)
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(ctx, all)
+	return s.plan(ctx, all, warnings)
 }
 
-func (s *server) plan(ctx context.Context, all []*store.Version) (*Plan, error) {
+func (s *server) plan(ctx context.Context, all []*store.Version, warnings []string) (*Plan, error) {
 	s.opts.tell("looking at " + s.store.URL())
-	warnings, err := s.store.Survey(ctx, all)
+	surveyed, err := s.store.Survey(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Target: s.store.URL(), Warnings: warnings}
+	plan := &Plan{Target: s.store.URL(), Warnings: append(warnings, surveyed...)}
 	for _, v := range all {
 		there, err := s.store.Look(ctx, v.Number)
 		if err != nil {
@@ -195,20 +202,19 @@ func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, di
 
 // Publish implements Publisher.
 func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
-	all, err := s.prepare(releases)
-	if err == nil {
-		err = s.store.Ready()
-	}
-	use := s.store.Use(all)
-	if err == nil && len(use.Entries) > 0 {
-		err = clientReady()
-	}
+	all, warnings, err := s.prepare(releases)
 	if err != nil {
 		return nil, err
 	}
+	use := s.store.Use(all)
+	if len(use.Entries) > 0 {
+		if err := clientReady(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, publishTime, fmt.Errorf("publishing took more than %s", publishTime))
 	defer cancel()
-	plan, err := s.plan(ctx, all)
+	plan, err := s.plan(ctx, all, warnings)
 	if err == nil {
 		err = plan.Err()
 	}
@@ -234,7 +240,7 @@ func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Res
 			break // nobody but the repository's own people can read it yet
 		}
 		if err := s.readBack(ctx, v, published[i].files); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("published, but: %w", err)
 		}
 	}
 	for _, v := range all {
@@ -358,7 +364,7 @@ func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, e
 }
 
 // planPage says what would be done about the page of a version; nil where there is to be none.
-func (s *server) planPage(ctx context.Context, v *store.Version) (*PagePlan, error) {
+func (s *server) planPage(ctx context.Context, v *store.Version) (*store.Page, error) {
 	pager, ok := s.store.(store.Pager)
 	if !ok {
 		return nil, nil
@@ -367,8 +373,7 @@ func (s *server) planPage(ctx context.Context, v *store.Version) (*PagePlan, err
 	if err != nil {
 		return nil, err
 	}
-	page, err := pager.PlanPage(ctx, wanted)
-	return pagePlan(page), err
+	return pager.PlanPage(ctx, wanted)
 }
 
 // makePage makes the page of a version, and notes it in the result.
@@ -383,23 +388,9 @@ func (s *server) makePage(ctx context.Context, v *store.Version, result *Result)
 	}
 	page, err := pager.MakePage(ctx, wanted, sync.OnceValue(func() string { return s.text(ctx, v, &result.Warnings) }))
 	if page != nil {
-		result.Pages = append(result.Pages, *pagePlan(page))
+		result.Pages = append(result.Pages, *page)
 	}
 	return err
-}
-
-func pagePlan(page *store.Page) *PagePlan {
-	if page == nil {
-		return nil
-	}
-	plan := &PagePlan{Place: page.Place, Action: Unchanged, Links: page.Links}
-	switch {
-	case page.New:
-		plan.Action = Create
-	case page.Lacked:
-		plan.Action = Update
-	}
-	return plan
 }
 
 // readBack compares what is public with what was published: through clusterctl's own client where
@@ -432,4 +423,63 @@ func (s *server) history() history {
 		versions: func(ctx context.Context, _ release.Provider) ([]string, error) { return s.store.Versions(ctx) },
 		fetch:    s.Fetch,
 	}
+}
+
+// madeFiles returns the files that are published next to those of a version: its checksums, and its
+// provenance where the source is known.
+func madeFiles(ctx context.Context, v *store.Version, opts Options) ([]release.File, error) {
+	files := []release.File{v.Checksums()}
+	source := v.Source()
+	if source == nil {
+		return files, nil
+	}
+	statement, err := provenance.New(ctx, v.Number, v.Files, source, opts.SignKey)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, statement), nil
+}
+
+// readBackTries is how often a file that was just published is read until it is there: what serves
+// downloads may be behind what takes uploads.
+const readBackTries = 6
+
+// clusterctlReadsAtOnce is how many files clusterctl's client reads at the same time: it keeps them
+// in maps without a lock.
+const clusterctlReadsAtOnce = 1
+
+// readBackFiles compares files of a version with what read returns for them, so many at once.
+func readBackFiles(ctx context.Context, v *store.Version, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, f := range files {
+		group.Go(func() error {
+			opts.tell(fmt.Sprintf("reading %s back (%d of %d)", f.Name, i+1, len(files)))
+			return readBackFile(groupCtx, v, f, opts, read)
+		})
+	}
+	return group.Wait()
+}
+
+func readBackFile(ctx context.Context, v *store.Version, f release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
+	r := v.Owner(f.Name)
+	var data []byte
+	err := ctx.Err()
+	for try := 0; try < readBackTries && ctx.Err() == nil; try++ {
+		if try > 0 {
+			if err := opts.Network.Wait(ctx, transport.Pause(try)); err != nil {
+				return &ReadBackError{Release: r, File: f.Name, Err: err}
+			}
+		}
+		if data, err = read(ctx, f.Name); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, File: f.Name, Err: err}
+	}
+	if !bytes.Equal(data, f.Data) {
+		return &ReadBackError{Release: r, File: f.Name}
+	}
+	return nil
 }

@@ -100,11 +100,7 @@ func planRelease(r, there *release.Release, place string, replace bool) ReleaseP
 	case replace && store.Replaceable(r.Version):
 		plan.Action = Replace
 	default:
-		plan.Action = Refused
-		plan.Err = &ConflictError{
-			Provider: r.Provider, Version: r.Version, Place: place,
-			Differences: plan.Differences, Replaceable: store.Replaceable(r.Version),
-		}
+		plan.refuse(false)
 	}
 	return plan
 }

@@ -6,12 +6,10 @@
 package gitea
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -27,10 +25,7 @@ var Kind = store.Kind{
 	Form:     "https://HOST/api/packages/OWNER/generic/NAME, for a generic package on Gitea or Forgejo",
 	ReadForm: "/VERSION/COMPONENTS-FILE",
 	Matches:  func(text string) bool { return strings.HasPrefix(text, "https://") && form.MatchString(text) },
-	Open: func(text string, o store.Options) (store.Store, store.At, error) {
-		s, at, err := open(text, o)
-		return s, at, err
-	},
+	Open:     open,
 }
 
 // form is the URL of a package, which may be below a path of the server's, with a version and a file.
@@ -51,7 +46,7 @@ type Store struct {
 }
 
 // open returns the package that a URL names, and the version and file behind it.
-func open(text string, opts store.Options) (*Store, store.At, error) {
+func open(text string, opts store.Options) (store.Store, store.At, error) {
 	parts := form.FindStringSubmatch(text)
 	if parts == nil {
 		return nil, store.At{}, fmt.Errorf("%q is no package on Gitea: write https://HOST/api/packages/OWNER/generic/NAME", text)
@@ -65,7 +60,7 @@ func open(text string, opts store.Options) (*Store, store.At, error) {
 	}
 	s := &Store{site: parts[1], owner: parts[2], name: parts[3], opts: opts}
 	s.credential = transport.Credential{Header: "Authorization", Prefix: "token ", Hosts: []string{u.Host}}
-	if s.credential.Secret, err = transport.ReadToken(opts.TokenFile, "GITEA_TOKEN", "FORGEJO_TOKEN"); err != nil {
+	if s.credential.Secret, err = store.ReadToken(opts.TokenFile, "GITEA_TOKEN", "FORGEJO_TOKEN"); err != nil {
 		return nil, store.At{}, err
 	}
 	s.client = transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
@@ -121,24 +116,11 @@ func (s *Store) Reader(context.Context, string) (func(context.Context, string) (
 
 // do sends a request to the server and returns the answer's bytes.
 func (s *Store) do(ctx context.Context, doing, method, at string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	resp, err := s.client.HTTP.Do(req)
-	if err != nil {
-		return nil, &transport.ServiceError{Doing: doing, Err: err}
-	}
-	defer func() { _ = resp.Body.Close() }() // it is in memory
-	data, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= 300 {
-		err = transport.Answered(doing, resp, errors.New(resp.Status), map[int]string{
-			http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
-			http.StatusForbidden:    "the token has no right to do this, or a quota is used up: it needs the scope write:package",
-			http.StatusNotFound:     "there is no such owner, or the token may not see it",
-		})
-	}
-	return data, err
+	return s.client.Do(ctx, doing, method, at, body, map[int]string{
+		http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
+		http.StatusForbidden:    "the token has no right to do this, or a quota is used up: it needs the scope write:package",
+		http.StatusNotFound:     "there is no such owner, or the token may not see it",
+	})
 }
 
 // List implements store.Flat.

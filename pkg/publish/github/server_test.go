@@ -21,10 +21,11 @@ func TestServers(t *testing.T) {
 		t.Setenv("GITHUB_SERVER_URL", test.server)
 		t.Setenv("GITHUB_API_URL", test.api)
 		t.Setenv("GITHUB_TOKEN", "ghs_TopSecretOfTheTests")
-		s, _, err := open(test.url, store.Options{})
+		opened, _, err := open(test.url, store.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		s := opened.(*Store)
 		if s.server.api.String() != test.wantAPI || s.server.uploads.String() != test.wantUploads {
 			t.Errorf("%s on %s: %s, %s", test.url, test.server, s.server.api, s.server.uploads)
 		}
@@ -46,7 +47,7 @@ func TestTokens(t *testing.T) {
 		t.Setenv("GITHUB_TOKEN", test.actions)
 		t.Setenv("GH_TOKEN", test.command)
 		s, _, err := open("https://github.com/acme/capl", store.Options{})
-		if err != nil || s.token != test.want {
+		if err != nil || s.(*Store).token != test.want {
 			t.Errorf("%s: another token than wanted is taken: %v", name, err)
 		}
 	}

@@ -16,23 +16,20 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// flat shows the packages of a store as a server without drafts. It implements store.Flat.
-type flat struct{ *Store }
-
 // fileID names a file of a package.
 type fileID struct{ pkg, id int }
 
 // List implements store.Flat. It has the files of hidden packages too: what is hidden is left out of
 // lists, and downloaded all the same.
-func (f flat) List(ctx context.Context, version string) ([]store.FlatFile, error) {
+func (s *Store) List(ctx context.Context, version string) ([]store.FlatFile, error) {
 	var files []store.FlatFile
 	for _, status := range []string{"default", "hidden"} {
-		packages, err := f.packages(ctx, version, status)
+		packages, err := s.packages(ctx, version, status)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range packages {
-			some, err := f.files(ctx, p.ID)
+			some, err := s.files(ctx, p.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -48,12 +45,12 @@ func idOf(f store.FlatFile) fileID {
 	return id
 }
 
-func (f flat) files(ctx context.Context, id int) ([]store.FlatFile, error) {
+func (s *Store) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 	var all []store.FlatFile
 	for page := 1; page != 0; {
-		some, resp, err := f.client.Packages.ListPackageFiles(f.project, id, &gitlab.ListPackageFilesOptions{Page: page, PerPage: pageSize}, gitlab.WithContext(ctx))
+		some, resp, err := s.client.Packages.ListPackageFiles(s.project, id, &gitlab.ListPackageFilesOptions{Page: page, PerPage: pageSize}, gitlab.WithContext(ctx))
 		if err != nil {
-			return nil, f.failure("listing the files of a package", resp, err)
+			return nil, s.failure("listing the files of a package", resp, err)
 		}
 		for _, one := range some {
 			all = append(all, store.FlatFile{Name: one.FileName, File: store.File{Size: int64(one.Size), SHA256: one.FileSHA256}, Own: fileID{id, one.ID}})
@@ -65,10 +62,10 @@ func (f flat) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 
 // Send implements store.Flat. Files of one version come one after the other.
 // Source: GitLab docs, "Publish a package": "You must call this endpoint serially".
-func (f flat) Send(ctx context.Context, version string, file release.File) error {
-	_, resp, err := f.client.GenericPackages.PublishPackageFile(f.project, f.name, version, file.Name, bytes.NewReader(file.Data), nil, gitlab.WithContext(ctx))
+func (s *Store) Send(ctx context.Context, version string, file release.File) error {
+	_, resp, err := s.client.GenericPackages.PublishPackageFile(s.project, s.name, version, file.Name, bytes.NewReader(file.Data), nil, gitlab.WithContext(ctx))
 	var response *gitlab.ErrorResponse
-	err = f.failure("uploading "+file.Name, resp, err)
+	err = s.failure("uploading "+file.Name, resp, err)
 	// Source: lib/api/generic_packages.rb of GitLab; servers before 15 answered 403.
 	if errors.As(err, &response) && transport.HasStatus(err, http.StatusBadRequest, http.StatusForbidden) &&
 		strings.Contains(strings.ToLower(response.Message), "duplicate package") {
@@ -78,35 +75,30 @@ func (f flat) Send(ctx context.Context, version string, file release.File) error
 }
 
 // Remove implements store.Flat.
-func (f flat) Remove(ctx context.Context, _ string, file store.FlatFile) error {
+func (s *Store) Remove(ctx context.Context, _ string, file store.FlatFile) error {
 	id := idOf(file)
-	resp, err := f.client.Packages.DeletePackageFile(f.project, id.pkg, id.id, gitlab.WithContext(ctx))
+	resp, err := s.client.Packages.DeletePackageFile(s.project, id.pkg, id.id, gitlab.WithContext(ctx))
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
 		return nil
 	}
-	return f.failure("removing a file "+file.Name, resp, err)
+	return s.failure("removing a file "+file.Name, resp, err)
 }
 
 // RemoveVersion implements store.Flat.
-func (f flat) RemoveVersion(ctx context.Context, version string) error {
+func (s *Store) RemoveVersion(ctx context.Context, version string) error {
 	for _, status := range []string{"default", "hidden"} {
-		packages, err := f.packages(ctx, version, status)
+		packages, err := s.packages(ctx, version, status)
 		if err != nil {
 			return err
 		}
 		for _, p := range packages {
-			resp, err := f.client.Packages.DeleteProjectPackage(f.project, p.ID, gitlab.WithContext(ctx))
+			resp, err := s.client.Packages.DeleteProjectPackage(s.project, p.ID, gitlab.WithContext(ctx))
 			if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
-				return f.failure("removing the package of "+version, resp, err)
+				return s.failure("removing the package of "+version, resp, err)
 			}
 		}
 	}
 	return nil
-}
-
-// Download implements store.Flat.
-func (f flat) Download(ctx context.Context, version, name string) ([]byte, error) {
-	return f.download(ctx, version, name)
 }
 
 // packages returns the packages of a version; of all versions where it is empty.
@@ -136,8 +128,8 @@ func (s *Store) packages(ctx context.Context, version, status string) ([]*gitlab
 	return all, nil
 }
 
-// download returns the bytes of a file.
-func (s *Store) download(ctx context.Context, version, name string) ([]byte, error) {
+// Download implements store.Flat.
+func (s *Store) Download(ctx context.Context, version, name string) ([]byte, error) {
 	data, resp, err := s.client.GenericPackages.DownloadPackageFile(s.project, s.name, version, name, gitlab.WithContext(ctx))
 	return data, s.failure("downloading "+name, resp, err)
 }

@@ -61,16 +61,17 @@ func (s *Store) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, err
 	if err != nil {
 		return nil, err
 	}
-	plan := &store.Page{Place: s.pagePlace(w.Number), New: there == nil}
+	plan := &store.Page{Place: s.pagePlace(w.Number), Action: store.Create}
 	links, err := s.pageLinks(ctx, w)
+	if err == nil && there != nil {
+		plan.Action = store.Update
+		links, err = s.lacks(there, w, links)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if there != nil {
-		if links, err = s.lacks(there, w, links); err != nil {
-			return nil, err
-		}
-		plan.Lacked = len(links) > 0
+	if len(links) == 0 {
+		plan.Action = store.Unchanged
 	}
 	for _, l := range links {
 		plan.Links = append(plan.Links, *l.Name)
@@ -115,7 +116,7 @@ func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() strin
 	if !s.opts.Pages {
 		return nil, nil
 	}
-	plan := &store.Page{Place: s.pagePlace(w.Number)}
+	plan := &store.Page{Place: s.pagePlace(w.Number), Action: store.Unchanged}
 	wanted, err := s.pageLinks(ctx, w)
 	if err != nil {
 		return nil, err
@@ -128,14 +129,16 @@ func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() strin
 		}
 		var last error
 		if there == nil {
-			plan.New = true
+			plan.Action = store.Create
 			last = s.createPage(ctx, w, text(), wanted)
 		} else {
 			missing, err := s.lacks(there, w, wanted)
 			if err != nil || len(missing) == 0 {
 				return plan, err
 			}
-			plan.Lacked = true
+			if plan.Action == store.Unchanged {
+				plan.Action = store.Update
+			}
 			last = s.addLinks(ctx, w.Number, missing)
 		}
 		if ctx.Err() != nil || isPageRefusal(last) {

@@ -32,10 +32,7 @@ var Kind = store.Kind{
 	Texts:    true,
 	Pages:    true,
 	Matches:  matches,
-	Open: func(text string, o store.Options) (store.Store, store.At, error) {
-		s, at, err := open(text, o)
-		return s, at, err
-	},
+	Open:     open,
 }
 
 const (
@@ -67,7 +64,7 @@ func matches(text string) bool {
 var packageName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 // open returns the package that a URL begins with, and the version and file behind it.
-func open(text string, opts store.Options) (*Store, store.At, error) {
+func open(text string, opts store.Options) (store.Store, store.At, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
@@ -89,7 +86,7 @@ func open(text string, opts store.Options) (*Store, store.At, error) {
 		return nil, store.At{}, err
 	}
 	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
-	s.Claims = &store.Claims{Server: flat{s}, Client: client, Tell: opts.Tell}
+	s.Claims = &store.Claims{Server: s, Client: client, Tell: opts.Tell}
 	// The credential is set, and requests are tried again, below this client.
 	s.client, err = gitlab.NewClient("", //nolint:staticcheck // as above
 		gitlab.WithBaseURL("https://"+u.Host+"/api/v4"), gitlab.WithHTTPClient(client.HTTP),
@@ -127,7 +124,7 @@ const deployAdvice = "a deploy token sends and reads files of packages, and list
 func credentialFor(host string, opts store.Options) (transport.Credential, error) {
 	c := transport.Credential{Header: accessHeader, Hosts: []string{host}}
 	var err error
-	if c.Secret, err = transport.ReadToken(opts.TokenFile, "GITLAB_TOKEN"); err != nil {
+	if c.Secret, err = store.ReadToken(opts.TokenFile, "GITLAB_TOKEN"); err != nil {
 		return c, err
 	}
 	switch {
@@ -138,7 +135,7 @@ func credentialFor(host string, opts store.Options) (transport.Credential, error
 	case c.Secret == "":
 		c.Header = jobHeader
 		if own := os.Getenv("CI_SERVER_HOST"); own != "" && strings.EqualFold(strings.Split(host, ":")[0], own) {
-			c.Secret, err = transport.ReadToken("", "CI_JOB_TOKEN")
+			c.Secret, err = store.ReadToken("", "CI_JOB_TOKEN")
 		}
 	}
 	return c, err
@@ -244,7 +241,7 @@ func (s *Store) Use(all []*store.Version) store.Use {
 // Look implements store.Store. A deploy token lists nothing: what it can read is looked for.
 func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	if s.credential.Header == deployHeader {
-		return store.Unlisted(ctx, version, func(ctx context.Context, name string) ([]byte, error) { return s.download(ctx, version, name) })
+		return store.Unlisted(ctx, version, func(ctx context.Context, name string) ([]byte, error) { return s.Download(ctx, version, name) })
 	}
 	there, err := s.Claims.Look(ctx, version)
 	if err != nil {
@@ -259,7 +256,7 @@ func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, erro
 
 // Read implements store.Store.
 func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
-	return s.download(ctx, there.Version, name)
+	return s.Download(ctx, there.Version, name)
 }
 
 // Versions implements store.Store.

@@ -9,9 +9,7 @@ import (
 	"slices"
 	"time"
 
-	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/memory"
@@ -39,63 +37,50 @@ type staged struct {
 	tagged bool
 }
 
-// Stage implements store.Store: it pushes the files, which nobody sees yet, and makes their manifest.
+// Stage implements store.Store: it pushes the files, which nobody sees yet. Their manifest is sent with its
+// tag only.
 func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
 	st := &staged{Wanted: w, there: there, time: tagTime}
-	var err error
-	if st.desc, st.manifest, err = s.pack(ctx, w); err != nil {
-		return nil, err
-	}
-	byDigest := map[ocidigest.Digest][]byte{ocispec.DescriptorEmptyJSON.Digest: ocispec.DescriptorEmptyJSON.Data}
-	for _, f := range w.All {
-		byDigest[ocidigest.FromBytes(f.Data)] = f.Data
-	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(transport.AtOnce)
-	for d, data := range byDigest {
-		group.Go(func() error {
-			desc := ocispec.Descriptor{MediaType: "application/octet-stream", Digest: d, Size: int64(len(data))}
-			return s.push(groupCtx, "uploading "+d.String(), func() error {
-				if there, err := s.repository.Exists(groupCtx, desc); there || err != nil {
-					return err
-				}
-				return s.repository.Push(groupCtx, desc, bytes.NewReader(data))
-			})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return st, nil
-}
-
-// pack makes the manifest of a version, whose bytes are the same for the same files.
-func (s *Store) pack(ctx context.Context, w *store.Wanted) (desc ocispec.Descriptor, manifest []byte, err error) {
 	local := memory.New()
-	desc, err = oras.PackManifest(ctx, local, oras.PackManifestVersion1_1, artifactType, oras.PackManifestOptions{
-		Layers: layers(slices.Concat(w.Files, w.All, s.Aliases(w.Version))), ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: w.Number},
-	})
-	if err == nil {
-		manifest, err = content.FetchAll(ctx, local, desc)
+	var err error
+	if st.desc, err = s.pack(ctx, w, local); err == nil {
+		st.manifest, err = content.FetchAll(ctx, local, st.desc)
 	}
 	if err != nil {
-		return desc, nil, fmt.Errorf("making the manifest of %s: %w", w.Number, err)
+		return nil, fmt.Errorf("making the manifest of %s: %w", w.Number, err)
 	}
-	return desc, manifest, nil
+	return st, s.push(ctx, "uploading the files of "+w.Number, func() error {
+		return oras.CopyGraph(ctx, local, s.repository, st.desc, oras.CopyGraphOptions{
+			Concurrency: transport.AtOnce,
+			PreCopy: func(_ context.Context, desc ocispec.Descriptor) error {
+				if desc.Digest == st.desc.Digest {
+					return oras.SkipNode
+				}
+				return nil
+			},
+		})
+	})
 }
 
-// layers returns the layers of files, each name once.
-func layers(files []release.File) []ocispec.Descriptor {
-	var all []ocispec.Descriptor
-	for _, f := range files {
-		if slices.ContainsFunc(all, func(other ocispec.Descriptor) bool { return other.Annotations[ocispec.AnnotationTitle] == f.Name }) {
+// pack puts a version into a store in memory. Its manifest has the same bytes for the same files.
+func (s *Store) pack(ctx context.Context, w *store.Wanted, local *memory.Store) (ocispec.Descriptor, error) {
+	var layers []ocispec.Descriptor
+	titles := map[string]bool{}
+	for _, f := range slices.Concat(w.Files, w.All, s.Aliases(w.Version)) {
+		if titles[f.Name] {
 			continue
 		}
+		titles[f.Name] = true
 		d := content.NewDescriptorFromBytes(store.MediaType(f.Name), f.Data)
 		d.Annotations = map[string]string{ocispec.AnnotationTitle: f.Name}
-		all = append(all, d)
+		layers = append(layers, d)
+		if err := local.Push(ctx, d, bytes.NewReader(f.Data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+			return d, err
+		}
 	}
-	return all
+	return oras.PackManifest(ctx, local, oras.PackManifestVersion1_1, artifactType, oras.PackManifestOptions{
+		Layers: layers, ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: w.Number},
+	})
 }
 
 // push tries something that has the same effect however often it is done.

@@ -45,10 +45,7 @@ var Kind = store.Kind{
 	Form:     "oci://HOST/REPOSITORY, for an OCI registry that the Cluster API operator reads",
 	ReadForm: ":VERSION",
 	Matches:  func(text string) bool { return strings.HasPrefix(text, scheme) },
-	Open: func(text string, o store.Options) (store.Store, store.At, error) {
-		s, at, err := open(text, o)
-		return s, at, err
-	},
+	Open:     open,
 }
 
 const (
@@ -69,7 +66,7 @@ type Store struct {
 }
 
 // open returns the repository that a URL names, and the version behind its colon, if any.
-func open(text string, opts store.Options) (*Store, store.At, error) {
+func open(text string, opts store.Options) (store.Store, store.At, error) {
 	name, version := strings.TrimPrefix(text, scheme), ""
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") && strings.Contains(name, "/") {
 		name, version = name[:i], name[i+1:]
@@ -98,11 +95,11 @@ func open(text string, opts store.Options) (*Store, store.At, error) {
 // credentialFor returns what to log in to a registry with: that of --token-file or of the variables, which
 // have the operator's names, else that of `docker login`. Other hosts get nothing.
 func credentialFor(host string, opts store.Options) (auth.CredentialFunc, error) {
-	password, err := transport.ReadToken(opts.TokenFile, "OCI_PASSWORD")
+	password, err := store.ReadToken(opts.TokenFile, "OCI_PASSWORD")
 	if err != nil {
 		return nil, err
 	}
-	token, err := transport.ReadToken("", "OCI_ACCESS_TOKEN")
+	token, err := store.ReadToken("", "OCI_ACCESS_TOKEN")
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
@@ -112,13 +110,6 @@ type Options struct {
 	Network transport.Network
 }
 
-// Say tells what is being done.
-func (o Options) Say(line string) {
-	if o.Tell != nil {
-		o.Tell(line)
-	}
-}
-
 // ErrTaken says that another publisher got in between: looking again says what to do.
 var ErrTaken = errors.New("another publisher is at work on the version")
 
@@ -191,40 +182,24 @@ type Entry struct {
 	Type clusterctlv1.ProviderType
 }
 
+// Action is what happens to a release, a page or a file.
+type Action string
+
+// The actions.
+const (
+	Create    Action = "create"
+	Update    Action = "update"
+	Replace   Action = "replace"
+	Unchanged Action = "unchanged"
+	Refused   Action = "refused"
+)
+
 // Page is what was, or would be, done about a page for people.
 type Page struct {
 	// Place is its URL.
 	Place string
-	// New says that there was none, and Links are the names of the links that it gets.
-	New   bool
+	// Action is Create, Update or Unchanged.
+	Action Action
+	// Links are the names of the links that it gets.
 	Links []string
-	// Lacked says that it lacked something.
-	Lacked bool
-}
-
-// Entries returns an entry for each provider of versions, with the URL of its components, each once.
-func Entries(releases []*release.Release, url func(r *release.Release) string) []Entry {
-	var entries []Entry
-	for _, r := range releases {
-		entry := Entry{Name: r.Provider.Name, Type: r.Provider.Type, URL: url(r)}
-		if !slices.Contains(entries, entry) {
-			entries = append(entries, entry)
-		}
-	}
-	return entries
-}
-
-func (e Entry) String() string { return fmt.Sprintf("%s (%s)", e.Name, e.Type) }
-
-// LatestStable returns the highest version of a store that has no pre-release part, for servers that do
-// not say which version is the latest. The error is release.ErrNoRelease where there is none.
-func LatestStable(ctx context.Context, s Store) (string, error) {
-	versions, err := s.Versions(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := HighestStable(versions); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
 }

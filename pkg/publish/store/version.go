@@ -2,12 +2,21 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 
+	"golang.org/x/oauth2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -189,4 +198,142 @@ func Newer(version, than string) bool {
 		return Stable(version)
 	}
 	return Compare(version, than) > 0
+}
+
+// Source returns what the releases of a version were built from, or nil where one of them has no record.
+func (v *Version) Source() *release.Source {
+	for _, r := range v.Releases {
+		if r.Source == nil {
+			return nil
+		}
+	}
+	return v.Releases[0].Source
+}
+
+// CommitToTag returns the commit to tag a version at in a place, or "" where it has a tag,
+// which is at the commit tagged, already. The commit is that which the build recorded or, without a
+// record, the user's or the pipeline's. It is an error if the tag is at another commit, or if the commit
+// is the merge of a request, which no branch keeps.
+func (o Options) CommitToTag(v *Version, place, tagged, pipeline string) (string, error) {
+	commit, builtFrom := o.Commit, "--commit names"
+	if source := v.Source(); source != nil {
+		commit, builtFrom = source.Commit, "the release was built from"
+	}
+	if commit == "" && tagged == "" {
+		commit = pipeline
+	}
+	switch {
+	case tagged != "" && commit != "" && !strings.EqualFold(commit, tagged):
+		return "", fmt.Errorf("the tag %s of %s is of the commit %s, and %s %s: publish what was built from the tag, or another version", v.Number, place, tagged, builtFrom, commit)
+	case tagged != "":
+		return "", nil
+	case commit == "":
+		return "", fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", place, v.Number)
+	}
+	if ref := mergeRefOf(commit, v.Source()); ref != "" {
+		return "", fmt.Errorf("%s has no tag %s, and the commit %s can't be tagged: it is the merge that the server made for %s, and no branch keeps it: build and publish from a branch or a tag", place, v.Number, commit, ref)
+	}
+	return commit, nil
+}
+
+// mergeRefOf returns the ref of the pull or merge request whose merge a commit is, or "".
+// Source: GitHub docs, "Variables reference", GITHUB_REF and GITHUB_SHA; GitLab docs, "Predefined CI/CD
+// variables", CI_MERGE_REQUEST_REF_PATH and CI_COMMIT_SHA.
+func mergeRefOf(commit string, source *release.Source) string {
+	if source != nil && source.MergeRef != "" {
+		return source.MergeRef
+	}
+	for _, run := range [][2]string{{"GITHUB_REF", "GITHUB_SHA"}, {"CI_MERGE_REQUEST_REF_PATH", "CI_COMMIT_SHA"}} {
+		if ref := os.Getenv(run[0]); git.IsMergeRef(ref) && strings.EqualFold(commit, os.Getenv(run[1])) {
+			return ref
+		}
+	}
+	return ""
+}
+
+// NewRepository is one of clusterctl's own makers of a repository client.
+type NewRepository func(context.Context, config.Provider, config.VariablesClient) (repository.Repository, error)
+
+// ClusterctlClient returns clusterctl's own client for a repository on a server. Clusterctl finds the
+// token under its variable; it is sent to the credential's hosts only.
+func ClusterctlClient(ctx context.Context, newClient NewRepository, url, variable string, c transport.Credential) (repository.Repository, error) {
+	reader := config.NewMemoryReader()
+	if err := reader.Init(ctx, ""); err != nil {
+		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+	}
+	if c.Secret != "" {
+		reader.Set(variable, c.Secret)
+	}
+	configuration, err := config.New(ctx, "", config.InjectReader(reader))
+	if err != nil {
+		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport.Guarded(c), Timeout: transport.AttemptTime})
+	// The provider's name and type are not looked at.
+	return newClient(ctx, config.NewProvider("read-back", url, release.ProviderTypes()[0]), configuration.Variables())
+}
+
+// ReadToken returns the secret of a file, or of the first variable that is set, or "" where there
+// is neither. What is no token, such as one with a line break in it, is an error that does not show it.
+func ReadToken(file string, variables ...string) (string, error) {
+	token, from := "", ""
+	if file != "" {
+		data, err := os.ReadFile(file) //nolint:gosec // the user names the file
+		if err != nil {
+			return "", fmt.Errorf("reading the token: %w", err)
+		}
+		if len(data) > 1<<16 {
+			return "", fmt.Errorf("the token file %s has %d bytes: it has to hold a token and nothing else", file, len(data))
+		}
+		token, from = strings.TrimSpace(string(data)), "the file "+file
+		if token == "" {
+			return "", fmt.Errorf("the token file %s is empty", file)
+		}
+	}
+	for _, name := range variables {
+		if token == "" {
+			token, from = strings.TrimSpace(os.Getenv(name)), name
+		}
+	}
+	if token == "" {
+		return "", nil
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("the token in %s has characters that no token has, such as spaces or line breaks in it: put the token there and nothing else", from)
+	}
+	return token, nil
+}
+
+// Say tells what is being done.
+func (o Options) Say(line string) {
+	if o.Tell != nil {
+		o.Tell(line)
+	}
+}
+
+// Entries returns an entry for each provider of versions, with the URL of its components, each once.
+func Entries(releases []*release.Release, url func(r *release.Release) string) []Entry {
+	var entries []Entry
+	for _, r := range releases {
+		entry := Entry{Name: r.Provider.Name, Type: r.Provider.Type, URL: url(r)}
+		if !slices.Contains(entries, entry) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+func (e Entry) String() string { return fmt.Sprintf("%s (%s)", e.Name, e.Type) }
+
+// LatestStable returns the highest version of a store that has no pre-release part, for servers that do
+// not say which version is the latest. The error is release.ErrNoRelease where there is none.
+func LatestStable(ctx context.Context, s Store) (string, error) {
+	versions, err := s.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	if highest := HighestStable(versions); highest != "" {
+		return highest, nil
+	}
+	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
 }
