@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = errors.New("interrupted: nothing is left half done; run the same command again to go on")
 	}
-	fmt.Fprintln(stderr, errorPrefix(stderr)+err.Error())
+	fmt.Fprintln(stderr, errorPrefix(stderr)+publishFlagNames.Replace(err.Error()))
 	if isUsageError(err) {
 		return exitUsage
 	}

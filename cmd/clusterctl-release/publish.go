@@ -31,6 +31,20 @@ type publishFlags struct {
 	gate             gateFlags
 }
 
+// publishFlagNames puts flags in the place of the options that messages of pkg/publish name. Of two options
+// that begin alike the longer one comes first.
+var publishFlagNames = strings.NewReplacer(
+	"Options.Replace", "--replace",
+	"Options.TokenFile", "--token-file",
+	"Options.Commit", "--commit",
+	"Options.NotesFrom", "--notes-from",
+	"Options.Notes", "--notes",
+	"Options.Draft", "--draft",
+	"Options.GitLabRelease", "--gitlab-release",
+	"Options.SignKey", "--sign-key",
+	"Options.NoProvenance", "--no-provenance",
+)
+
 func newPublishCommand() *cobra.Command {
 	var flags publishFlags
 	cmd := &cobra.Command{
@@ -145,9 +159,9 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 			return "", err
 		}
 		if refused != nil {
-			return plan.String(), refused // the plan is what would be done once the errors are mended
+			return publishFlagNames.Replace(plan.String()), refused // the plan is what would be done once the errors are fixed
 		}
-		return plan.String(), plan.Err()
+		return publishFlagNames.Replace(plan.String()), plan.Err()
 	}
 	if refused != nil {
 		return "", refused

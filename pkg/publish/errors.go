@@ -49,7 +49,7 @@ func (e *ConflictError) Error() string {
 	case e.Immutable:
 		advice = "the release is immutable, and the server refuses its tag for ever, even once the release is deleted: publish a new version"
 	case e.Replaceable:
-		advice = "publish a new version, or replace this one (--replace)"
+		advice = "publish a new version, or replace this one (Options.Replace)"
 	}
 	return fmt.Sprintf("%s %s is published already in %s, with other bytes: %s; %s",
 		e.Provider.Label(), e.Version, e.Place, strings.Join(lines, ", "), advice)

@@ -132,7 +132,7 @@ func TestGitHubPreparedRefused(t *testing.T) {
 	}{
 		"two drafts with files":      {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: program()}, {Tag: "v0.1.0", Draft: true, Assets: program()}}, want: "more than one draft with files for v0.1.0"},
 		"another build in the draft": {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})}}, want: "another publisher is at work, or was ended"},
-		"immutable":                  {prepared: []githubserver.Release{{Tag: "v0.1.0", Immutable: true, Assets: program()}}, want: "it is immutable and has no metadata.yaml: publish another version, as a draft (--draft)"},
+		"immutable":                  {prepared: []githubserver.Release{{Tag: "v0.1.0", Immutable: true, Assets: program()}}, want: "it is immutable and has no metadata.yaml: publish another version, as a draft (Options.Draft)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
@@ -391,7 +391,7 @@ func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 	}
 }
 
-// TestGitHubPreparedNotReplaced: --replace takes no files out of a draft of others.
+// TestGitHubPreparedNotReplaced: Options.Replace takes no files out of a draft of others.
 func TestGitHubPreparedNotReplaced(t *testing.T) {
 	w := newGitHubWorld(t)
 	w.server.Add(githubserver.Release{Tag: "v0.1.0-rc.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})})

@@ -91,7 +91,7 @@ func TestHTTPSErrors(t *testing.T) {
 	}
 	withToken := opts
 	withToken.TokenFile = filepath.Join(t.TempDir(), "token")
-	if _, err := ReadWith(t.Context(), base+"v0.1.0/infrastructure-components.yaml", withToken); err == nil || !strings.Contains(err.Error(), "--token-file is for GitHub, GitLab and registries") {
+	if _, err := ReadWith(t.Context(), base+"v0.1.0/infrastructure-components.yaml", withToken); err == nil || !strings.Contains(err.Error(), "Options.TokenFile is for GitHub, GitLab and registries") {
 		t.Errorf("with a token: %v", err)
 	}
 	var target *TargetError

@@ -114,14 +114,14 @@ func TestPublishOtherBytes(t *testing.T) {
 	}{
 		{"v0.1.0", false, Refused, "publish a new version"},
 		{"v0.1.0", true, Refused, "a published version is never changed"},
-		{"v0.1.0-rc.0", false, Refused, "--replace"},
+		{"v0.1.0-rc.0", false, Refused, "Options.Replace"},
 		{"v0.1.0-rc.0", true, Replace, ""},
 		{"v0.0.0", true, Replace, ""},
 		{"v0.0.1", true, Refused, "publish a new version"},
 	} {
 		name := test.version
 		if test.replace {
-			name += " --replace"
+			name += " Options.Replace"
 		}
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -337,7 +337,7 @@ func TestTargetsWithoutText(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open(t.TempDir(), Options{GitLabRelease: true}); err == nil || !strings.Contains(err.Error(), "--gitlab-release") {
+	if _, err := Open(t.TempDir(), Options{GitLabRelease: true}); err == nil || !strings.Contains(err.Error(), "Options.GitLabRelease") {
 		t.Errorf("a release on GitLab of a folder: %v", err)
 	}
 }
@@ -385,7 +385,7 @@ func TestOpenLooksLikeServer(t *testing.T) {
 // TestOpenRefusesServerOptions gives folders what only servers use.
 func TestOpenRefusesServerOptions(t *testing.T) {
 	for _, to := range []string{t.TempDir(), "overrides"} {
-		for part, opts := range map[string]Options{"--token-file": {TokenFile: "none"}, "--commit": {Commit: someCommit}, "--sign-key": {SignKey: "none"}, "--no-provenance": {NoProvenance: true}} {
+		for part, opts := range map[string]Options{"Options.TokenFile": {TokenFile: "none"}, "Options.Commit": {Commit: someCommit}, "Options.SignKey": {SignKey: "none"}, "Options.NoProvenance": {NoProvenance: true}} {
 			if _, err := Open(to, opts); err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s with %s: %v", to, part, err)
 			}

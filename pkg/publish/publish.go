@@ -197,13 +197,13 @@ func (t target) refuse(to string, opts Options) error {
 		set, applies bool
 		why          string
 	}{
-		{opts.GitLabRelease, t.pages, fmt.Sprintf("a release of a project on GitLab (--gitlab-release) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
-		{opts.Draft, t.drafts, fmt.Sprintf("%s has no drafts (--draft): publish to %s", to, github.Kind.Form)},
-		{opts.Notes != "" || opts.NotesFrom != "", t.notes, fmt.Sprintf("a release in %s has no text: leave the notes out (--notes, --notes-from)", to)},
-		{opts.TokenFile != "", !t.folder, fmt.Sprintf(forServers, to, "a token (--token-file)")},
-		{opts.Commit != "", !t.folder, fmt.Sprintf(forServers, to, "a commit (--commit)")},
-		{opts.SignKey != "", !t.folder, fmt.Sprintf(forServers, to, "a signature (--sign-key)")},
-		{opts.NoProvenance, !t.folder, fmt.Sprintf(forServers, to, "--no-provenance")},
+		{opts.GitLabRelease, t.pages, fmt.Sprintf("a release of a project on GitLab (Options.GitLabRelease) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
+		{opts.Draft, t.drafts, fmt.Sprintf("%s has no drafts (Options.Draft): publish to %s", to, github.Kind.Form)},
+		{opts.Notes != "" || opts.NotesFrom != "", t.notes, fmt.Sprintf("a release in %s has no text: leave the notes out (Options.Notes, Options.NotesFrom)", to)},
+		{opts.TokenFile != "", !t.folder, fmt.Sprintf(forServers, to, "a token (Options.TokenFile)")},
+		{opts.Commit != "", !t.folder, fmt.Sprintf(forServers, to, "a commit (Options.Commit)")},
+		{opts.SignKey != "", !t.folder, fmt.Sprintf(forServers, to, "a signature (Options.SignKey)")},
+		{opts.NoProvenance, !t.folder, fmt.Sprintf(forServers, to, "Options.NoProvenance")},
 	} {
 		if option.set && !option.applies {
 			return errors.New(option.why)
@@ -322,7 +322,7 @@ func (o Options) checkSources(releases []*release.Release) ([]*release.Release, 
 	}
 	if o.NoProvenance {
 		if o.SignKey != "" {
-			return nil, nil, errors.New("without provenance (--no-provenance) there is nothing to sign (--sign-key): leave out one of them")
+			return nil, nil, errors.New("without provenance (Options.NoProvenance) there is nothing to sign (Options.SignKey): leave out one of them")
 		}
 		unclaimed := make([]*release.Release, 0, len(releases))
 		for _, r := range releases {
@@ -358,7 +358,7 @@ func (o Options) checkSources(releases []*release.Release) ([]*release.Release, 
 
 // checkSource returns an error if what a build recorded of a release can't be claimed for it.
 func (o Options) checkSource(r *release.Release) error {
-	const orElse = "build it again, or publish it without provenance (--no-provenance), so that nobody can tell which commit it comes from"
+	const orElse = "build it again, or publish it without provenance (Options.NoProvenance), so that nobody can tell which commit it comes from"
 	if changed := r.ChangedSinceBuild(); len(changed) > 0 {
 		texts := make([]string, 0, len(changed))
 		for _, d := range changed {
@@ -370,7 +370,7 @@ func (o Options) checkSource(r *release.Release) error {
 		return fmt.Errorf("%s was built from a tree with changes that are not in the commit %s: commit them, and %s", r, r.Source.Commit, orElse)
 	}
 	if o.Commit != "" && !strings.EqualFold(o.Commit, r.Source.Commit) {
-		return fmt.Errorf("%s was built from the commit %s, and not from %s (--commit): leave that out, or build what it names", r, r.Source.Commit, o.Commit)
+		return fmt.Errorf("%s was built from the commit %s, and not from %s (Options.Commit): leave that out, or build what it names", r, r.Source.Commit, o.Commit)
 	}
 	return nil
 }

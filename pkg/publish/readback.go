@@ -150,8 +150,8 @@ func verifyLocal(ctx context.Context, root string, r *release.Release) error {
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}
 	}
-	if _, err := os.Lstat(filepath.Join(root, configFile)); err != nil {
-		return nil
+	if _, missing := os.Lstat(filepath.Join(root, configFile)); missing == nil {
+		return readBackConfig(ctx, root, r)
 	}
-	return readBackConfig(ctx, root, r)
+	return nil
 }

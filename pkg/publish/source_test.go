@@ -38,34 +38,34 @@ func TestGitHubSource(t *testing.T) {
 		source  *release.Source
 		env     map[string]string
 		tagged  string
-		commit  string // --commit
-		no      bool   // --no-provenance
+		commit  string // Options.Commit
+		no      bool   // Options.NoProvenance
 		change  func(*release.Release)
 		err     string
 		tag     string // the commit that is tagged
 		claim   string
 		warning string
 	}{
-		"recorded, no environment":       {source: recorded, tag: someCommit, claim: someCommit},
-		"recorded, in Actions":           {source: recorded, env: inActions, tag: someCommit, claim: someCommit},
-		"recorded and tagged":            {source: recorded, tagged: someCommit, tag: someCommit, claim: someCommit},
-		"recorded, tagged elsewhere":     {source: recorded, tagged: otherCommit, err: "is of the commit bbb"},
-		"recorded, --commit of another":  {source: recorded, commit: otherCommit, err: "was built from the commit 0123"},
-		"recorded in a request's merge":  {source: recorded, env: inRequest, err: "refs/pull/12/merge"},
-		"a merge, published by a branch": {source: with(func(s *release.Source) { s.MergeRef = "refs/pull/7/merge" }), err: "refs/pull/7/merge"},
-		"a merge that is tagged":         {source: with(func(s *release.Source) { s.MergeRef = "refs/pull/7/merge" }), tagged: someCommit, tag: someCommit, claim: someCommit},
-		"no record, in Actions":          {env: inActions, tag: otherCommit, warning: "published without provenance: there is no record of the source of infrastructure-libvirt v0.1.0"},
-		"no record, --commit":            {commit: someCommit, tag: someCommit, warning: "without provenance"},
-		"no record, tagged":              {tagged: otherCommit, tag: otherCommit, warning: "without provenance"},
-		"no record, --commit elsewhere":  {tagged: otherCommit, commit: someCommit, err: "is of the commit bbb"},
-		"no record, in a request":        {env: inRequest, err: "refs/pull/12/merge"},
-		"no record, --commit of a merge": {commit: someCommit, env: inRequest, err: "refs/pull/12/merge"},
-		"not all committed":              {source: dirty, err: "changes that are not in the commit"},
-		"not all committed, no claim":    {source: dirty, no: true, tagged: otherCommit, tag: otherCommit},
-		"a file that was changed":        {source: recorded, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, err: "NOTES.md was changed"},
-		"a file that was added":          {source: recorded, change: func(r *release.Release) { delete(r.Source.Files, "NOTES.md") }, err: "NOTES.md was added"},
-		"a file that was removed":        {source: recorded, change: func(r *release.Release) { r.Source.Files["x"] = "" }, err: "x was removed"},
-		"changed, no claim":              {source: recorded, no: true, commit: someCommit, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, tag: someCommit},
+		"recorded, no environment":             {source: recorded, tag: someCommit, claim: someCommit},
+		"recorded, in Actions":                 {source: recorded, env: inActions, tag: someCommit, claim: someCommit},
+		"recorded and tagged":                  {source: recorded, tagged: someCommit, tag: someCommit, claim: someCommit},
+		"recorded, tagged elsewhere":           {source: recorded, tagged: otherCommit, err: "is of the commit bbb"},
+		"recorded, Options.Commit of another":  {source: recorded, commit: otherCommit, err: "was built from the commit 0123"},
+		"recorded in a request's merge":        {source: recorded, env: inRequest, err: "refs/pull/12/merge"},
+		"a merge, published by a branch":       {source: with(func(s *release.Source) { s.MergeRef = "refs/pull/7/merge" }), err: "refs/pull/7/merge"},
+		"a merge that is tagged":               {source: with(func(s *release.Source) { s.MergeRef = "refs/pull/7/merge" }), tagged: someCommit, tag: someCommit, claim: someCommit},
+		"no record, in Actions":                {env: inActions, tag: otherCommit, warning: "published without provenance: there is no record of the source of infrastructure-libvirt v0.1.0"},
+		"no record, Options.Commit":            {commit: someCommit, tag: someCommit, warning: "without provenance"},
+		"no record, tagged":                    {tagged: otherCommit, tag: otherCommit, warning: "without provenance"},
+		"no record, Options.Commit elsewhere":  {tagged: otherCommit, commit: someCommit, err: "is of the commit bbb"},
+		"no record, in a request":              {env: inRequest, err: "refs/pull/12/merge"},
+		"no record, Options.Commit of a merge": {commit: someCommit, env: inRequest, err: "refs/pull/12/merge"},
+		"not all committed":                    {source: dirty, err: "changes that are not in the commit"},
+		"not all committed, no claim":          {source: dirty, no: true, tagged: otherCommit, tag: otherCommit},
+		"a file that was changed":              {source: recorded, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, err: "NOTES.md was changed"},
+		"a file that was added":                {source: recorded, change: func(r *release.Release) { delete(r.Source.Files, "NOTES.md") }, err: "NOTES.md was added"},
+		"a file that was removed":              {source: recorded, change: func(r *release.Release) { r.Source.Files["x"] = "" }, err: "x was removed"},
+		"changed, no claim":                    {source: recorded, no: true, commit: someCommit, change: func(r *release.Release) { r.Files[0].Data = []byte("other") }, tag: someCommit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)
@@ -179,7 +179,7 @@ func TestSourcesOfOneVersion(t *testing.T) {
 		t.Errorf("one commit for each version: %v, %v", warnings, err)
 	}
 	if _, err := Open(gitlabURL, Options{Commit: "main"}); err == nil || !strings.Contains(err.Error(), "is no commit") {
-		t.Errorf("a branch for --commit: %v", err)
+		t.Errorf("a branch for Options.Commit: %v", err)
 	}
 	second.Record(other)
 	if _, _, err := (Options{}).checkSources([]*release.Release{first, second}); err == nil || !strings.Contains(err.Error(), "build them together") {
@@ -198,7 +198,7 @@ func TestSourcesOfOneVersion(t *testing.T) {
 	if _, _, err := (Options{SignKey: key}).checkSources([]*release.Release{second}); err == nil || !strings.Contains(err.Error(), "nothing to sign") {
 		t.Errorf("nothing to sign: %v", err)
 	}
-	if _, _, err := (Options{SignKey: key, NoProvenance: true}).checkSources([]*release.Release{first}); err == nil || !strings.Contains(err.Error(), "--no-provenance") {
+	if _, _, err := (Options{SignKey: key, NoProvenance: true}).checkSources([]*release.Release{first}); err == nil || !strings.Contains(err.Error(), "Options.NoProvenance") {
 		t.Errorf("a key and no provenance: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		return nil, store.At{}, fmt.Errorf("the URL of a package on Gitea: %w", err)
 	}
 	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a package on Gitea has a user or password in it: take it out, and put the token into GITEA_TOKEN or a file for --token-file")
+		return nil, store.At{}, errors.New("the URL of a package on Gitea has a user or password in it: take it out, and put the token into GITEA_TOKEN or a file for Options.TokenFile")
 	}
 	s := &Store{site: parts[1], owner: parts[2], name: parts[3], opts: opts}
 	s.credential = transport.Credential{Header: "Authorization", Prefix: "token ", Hosts: []string{u.Host}}
@@ -91,7 +91,7 @@ var fileName = regexp.MustCompile(`^[A-Za-z0-9.+_-]+$`)
 // Ready implements store.Store.
 func (s *Store) Ready() error {
 	if s.credential.Secret == "" {
-		return fmt.Errorf("there is no token to publish to %s with: set GITEA_TOKEN, or give --token-file", s.site)
+		return fmt.Errorf("there is no token to publish to %s with: set GITEA_TOKEN, or give Options.TokenFile", s.site)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *Store) Reader(context.Context, string) (func(context.Context, string) (
 // do sends a request to the server and returns the answer's bytes.
 func (s *Store) do(ctx context.Context, doing, method, at string, body []byte) ([]byte, error) {
 	return s.client.Do(ctx, doing, method, at, body, map[int]string{
-		http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
+		http.StatusUnauthorized: "the token is missing or not accepted: it is read from Options.TokenFile, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
 		http.StatusForbidden:    "the token has no right to do this, or a quota is used up: it needs the scope write:package",
 		http.StatusNotFound:     "there is no such owner, or the token may not see it",
 	})

@@ -122,7 +122,7 @@ func (s *Store) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *
 		}
 		// Nothing that clusterctl reads, or what a run began that added to it.
 		if snapshot.Immutable {
-			snapshot.Hint = "it is immutable and has no " + release.MetadataFile + ": publish another version, as a draft (--draft) where other files have to be added before it becomes public"
+			snapshot.Hint = "it is immutable and has no " + release.MetadataFile + ": publish another version, as a draft (Options.Draft) where other files have to be added before it becomes public"
 			return nil
 		}
 		is.hosts, snapshot.Public = []*github.RepositoryRelease{is.there}, false

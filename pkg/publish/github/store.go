@@ -69,7 +69,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		return nil, store.At{}, fmt.Errorf("the URL of a GitHub repository: %w", err)
 	}
 	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a GitHub repository has a user or password in it: take it out, and put the token into GITHUB_TOKEN or a file for --token-file")
+		return nil, store.At{}, errors.New("the URL of a GitHub repository has a user or password in it: take it out, and put the token into GITHUB_TOKEN or a file for Options.TokenFile")
 	}
 	path := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(path) < 2 || u.RawQuery != "" || u.Fragment != "" || !nameForm.MatchString(path[0]) || !nameForm.MatchString(path[1]) {
@@ -148,11 +148,11 @@ func (s *Store) failure(doing string, resp *github.Response, err error) error {
 	}
 	notFound := "there is no such repository, or the token may not see it: it needs contents: write there"
 	if s.token == "" {
-		notFound = "there is no such repository, or it is private: set GITHUB_TOKEN, or give --token-file"
+		notFound = "there is no such repository, or it is private: set GITHUB_TOKEN, or give Options.TokenFile"
 	}
 	const moved = "the repository was renamed or moved: publish to where it is now"
 	return transport.Answered(doing, answer, err, map[int]string{
-		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN, GH_TOKEN or --token-file",
+		http.StatusUnauthorized:      "the token is not accepted: is it one of this server, and has it expired? It is read from GITHUB_TOKEN, GH_TOKEN or Options.TokenFile",
 		http.StatusForbidden:         "the token has no right to do this: it needs " + needs + " (in a workflow: permissions: {contents: write})",
 		http.StatusNotFound:          notFound,
 		http.StatusMovedPermanently:  moved,
@@ -165,7 +165,7 @@ func (s *Store) failure(doing string, resp *github.Response, err error) error {
 // Ready implements store.Store.
 func (s *Store) Ready() error {
 	if s.token == "" {
-		return errors.New("there is no token to publish to GitHub with: set GITHUB_TOKEN (in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}), or give --token-file")
+		return errors.New("there is no token to publish to GitHub with: set GITHUB_TOKEN (in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}), or give Options.TokenFile")
 	}
 	return nil
 }

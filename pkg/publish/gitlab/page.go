@@ -187,7 +187,7 @@ func (s *Store) createPage(ctx context.Context, w *store.Wanted, text string, li
 	_, resp, err := s.client.Releases.CreateRelease(s.project, wanted, gitlab.WithContext(ctx))
 	err = s.failure("making the release "+w.Number+" of the project", resp, err)
 	if transport.HasStatus(err, http.StatusUnprocessableEntity) {
-		return fmt.Errorf("%w: if the project has no tag %s, push it first, or name the commit to tag (--commit)", err, w.Number)
+		return fmt.Errorf("%w: if the project has no tag %s, push it first, or name the commit to tag (Options.Commit)", err, w.Number)
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
 	}
 	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for --token-file")
+		return nil, store.At{}, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for Options.TokenFile")
 	}
 	form := fmt.Errorf("%q is no package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), projectsPath), "/"), "/")
@@ -165,7 +165,7 @@ func (s *Store) failure(doing string, resp *gitlab.Response, err error) error {
 		answer = resp.Response
 	}
 	advice := map[int]string{
-		http.StatusUnauthorized: "the token is missing or not accepted: it is read from --token-file, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?",
+		http.StatusUnauthorized: "the token is missing or not accepted: it is read from Options.TokenFile, GITLAB_TOKEN or, in a job, CI_JOB_TOKEN; has it expired?",
 		http.StatusForbidden:    "the token has no right to do this: it needs the scope api and the role of a developer; a job of another project has to be allowed in the project's settings",
 		http.StatusNotFound:     "there is no such project, or the token may not see it; or its package registry is turned off",
 	}
@@ -193,7 +193,7 @@ var fileName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
 // Ready implements store.Store.
 func (s *Store) Ready() error {
 	if s.credential.Secret == "" {
-		return fmt.Errorf("there is no token to publish to %s with: give --token-file, set GITLAB_TOKEN, or run it in a job there, which has CI_JOB_TOKEN", s.host)
+		return fmt.Errorf("there is no token to publish to %s with: give Options.TokenFile, set GITLAB_TOKEN, or run it in a job there, which has CI_JOB_TOKEN", s.host)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	return &Store{repository: repository, http: client, opts: opts}, store.At{Version: version}, nil
 }
 
-// credentialFor returns what to log in to a registry with: that of --token-file or of the variables, which
+// credentialFor returns what to log in to a registry with: that of Options.TokenFile or of the variables, which
 // have the operator's names, else that of `docker login`. Other hosts get nothing.
 func credentialFor(host string, opts store.Options) (auth.CredentialFunc, error) {
 	password, err := store.ReadToken(opts.TokenFile, "OCI_PASSWORD")
@@ -182,7 +182,7 @@ func (s *Store) failure(doing string, err error) error {
 	if errors.As(err, &answer) {
 		status = answer.StatusCode
 	}
-	return &transport.ServiceError{Doing: doing, Status: status, Err: err, Advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or --token-file), from OCI_ACCESS_TOKEN, or from docker login"}
+	return &transport.ServiceError{Doing: doing, Status: status, Err: err, Advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or Options.TokenFile), from OCI_ACCESS_TOKEN, or from docker login"}
 }
 
 // Fits implements store.Store.

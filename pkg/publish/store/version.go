@@ -215,7 +215,7 @@ func (v *Version) Source() *release.Source {
 // record, the user's or the pipeline's. It is an error if the tag is at another commit, or if the commit
 // is the merge of a request, which no branch keeps.
 func (o Options) CommitToTag(v *Version, place, tagged, pipeline string) (string, error) {
-	commit, builtFrom := o.Commit, "--commit names"
+	commit, builtFrom := o.Commit, "Options.Commit names"
 	if source := v.Source(); source != nil {
 		commit, builtFrom = source.Commit, "the release was built from"
 	}
@@ -228,7 +228,7 @@ func (o Options) CommitToTag(v *Version, place, tagged, pipeline string) (string
 	case tagged != "":
 		return "", nil
 	case commit == "":
-		return "", fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (--commit)", place, v.Number)
+		return "", fmt.Errorf("%s has no tag %s: push the tag first, or name the commit to tag (Options.Commit)", place, v.Number)
 	}
 	if ref := mergeRefOf(commit, v.Source()); ref != "" {
 		return "", fmt.Errorf("%s has no tag %s, and the commit %s can't be tagged: it is the merge that the server made for %s, and no branch keeps it: build and publish from a branch or a tag", place, v.Number, commit, ref)
