@@ -17,6 +17,9 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	capifeature "sigs.k8s.io/cluster-api/feature"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
 func TestTemplatesMakeValidObjects(t *testing.T) {
@@ -76,6 +79,34 @@ func TestClusterClassHasNoVariablesOfTheEnvironment(t *testing.T) {
 	processed, err := yamlprocessor.NewSimpleProcessor().Process(content, func(string) (string, error) { return "", nil })
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(string(processed)).To(Equal(string(content)))
+}
+
+var metaDataKey = regexp.MustCompile(`ds\.meta_data\.([a-z_]+)`)
+
+// TestNodesHaveLabelsOfTheirPlace: each way in which a node joins gives it the labels of its failure domain and host, and
+// what the templates take from the meta-data is in it.
+func TestNodesHaveLabelsOfTheirPlace(t *testing.T) {
+	disk, err := seed.Seed{InstanceID: "1", Hostname: "m-1", UserData: []byte("#cloud-config\n"), AvailabilityZone: "rack-1", Host: "host-1"}.ISO()
+	NewWithT(t).Expect(err).ToNot(HaveOccurred())
+	for _, file := range append(clusterTemplates(t), classFile) {
+		t.Run(file, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := os.ReadFile(file)
+			g.Expect(err).ToNot(HaveOccurred())
+			if file == "cluster-template-topology.yaml" {
+				g.Expect(string(content)).ToNot(ContainSubstring("nodeRegistration"), "the ClusterClass has it")
+				return
+			}
+			ways := strings.Count(string(content), "nodeRegistration:")
+			g.Expect(ways).To(BeNumerically(">=", 3))
+			g.Expect(strings.Count(string(content), `- name: node-labels`)).To(Equal(ways))
+			g.Expect(strings.Count(string(content), `value: "topology.kubernetes.io/zone={{ ds.meta_data.availability_zone }},`+
+				infrav1.HostLabel+`={{ ds.meta_data.libvirt_host }}"`)).To(Equal(ways))
+			for _, key := range metaDataKey.FindAllStringSubmatch(string(content), -1) {
+				g.Expect(string(disk)).To(ContainSubstring(strings.ReplaceAll(key[1], "_", "-")+": "), "cloud-init shows dashes as underscores")
+			}
+		})
+	}
 }
 
 // tableRow is a line of the table in a template's head: the variable, then its default or "required".

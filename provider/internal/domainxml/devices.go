@@ -54,6 +54,13 @@ func disk(volume Disk, index int) (libvirtxml.DomainDisk, error) {
 	}, nil
 }
 
+// The entries of the firmware configuration device with the failure domain and the host, which a guest reads below
+// /sys/firmware/qemu_fw_cfg/by_name.
+const (
+	zoneEntry = "opt/io.x-k8s.libvirt/availability-zone"
+	hostEntry = "opt/io.x-k8s.libvirt/host"
+)
+
 // addBootstrap adds the way that bootstrap data reaches the guest: a disk for NoCloud, the firmware
 // configuration device for Ignition (https://coreos.github.io/ignition/supported-platforms/). It comes
 // after the other disks, so that nothing moves when it is taken away.
@@ -75,9 +82,13 @@ func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 		if m.Spec.CPU.Architecture != infrav1.ArchitectureAmd64 && m.Spec.CPU.Architecture != infrav1.ArchitectureArm64 {
 			return fmt.Errorf("bootstrapFormat ignition needs a firmware configuration device, which cpu.architecture %s doesn't have", m.Spec.CPU.Architecture)
 		}
-		domain.SysInfo = []libvirtxml.DomainSysInfo{{FWCfg: &libvirtxml.DomainSysInfoFWCfg{
-			Entry: []libvirtxml.DomainSysInfoEntry{{Name: hypervisor.IgnitionEntry, File: m.IgnitionPath}},
-		}}}
+		entries := []libvirtxml.DomainSysInfoEntry{{Name: hypervisor.IgnitionEntry, File: m.IgnitionPath}}
+		for _, entry := range []libvirtxml.DomainSysInfoEntry{{Name: zoneEntry, Value: m.AvailabilityZone}, {Name: hostEntry, Value: m.Host}} {
+			if entry.Value != "" {
+				entries = append(entries, entry)
+			}
+		}
+		domain.SysInfo = []libvirtxml.DomainSysInfo{{FWCfg: &libvirtxml.DomainSysInfoFWCfg{Entry: entries}}}
 	}
 	return nil
 }

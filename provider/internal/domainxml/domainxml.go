@@ -35,6 +35,8 @@ type Machine struct {
 	Seed *hypervisor.VolumeRef
 	// IgnitionPath is the path of the Ignition configuration on the host. Empty for cloud-config.
 	IgnitionPath string
+	// AvailabilityZone and Host are told to a machine with Ignition, which has no meta-data. Both may be empty.
+	AvailabilityZone, Host string
 	// Networks are the host's networks, as in LibvirtHost.spec.networks.
 	Networks []infrav1.HostNetwork
 	// HostDevices are PCI addresses on the host, such as 0000:3b:00.0, by the names of

@@ -81,6 +81,7 @@ func TestGolden(t *testing.T) {
 			m := small()
 			m.Spec.CPU = infrav1.CPUSpec{Mode: infrav1.CPUModeMaximum, Architecture: infrav1.ArchitectureArm64}
 			m.Spec.BootstrapFormat, m.Seed, m.IgnitionPath = infrav1.BootstrapFormatIgnition, nil, "/var/lib/libvirt/images/x.ign"
+			m.AvailabilityZone, m.Host = "rack-1", "host-1"
 			m.Spec.Memory = resource.MustParse("300000001") // not a multiple of 1 KiB: rounded up
 			return m
 		},

@@ -25,6 +25,9 @@ type Seed struct {
 	InstanceID string
 	// Hostname is the name that the machine gets.
 	Hostname string
+	// AvailabilityZone is the failure domain that the machine is in, and Host the hypervisor that it runs on. Both
+	// are for labels of the node, and may be empty.
+	AvailabilityZone, Host string
 	// UserData is the bootstrap data, byte by byte as the bootstrap provider made it.
 	UserData []byte
 	// Interfaces are how the machine's interfaces are to be configured. When there are none, the
@@ -73,7 +76,13 @@ func (s Seed) files() ([]isoFile, error) {
 	if len(s.UserData) == 0 {
 		return nil, errors.New("the bootstrap data is empty")
 	}
-	metaData, err := yaml.Marshal(map[string]string{"instance-id": s.InstanceID, "local-hostname": s.Hostname})
+	values := map[string]string{"instance-id": s.InstanceID, "local-hostname": s.Hostname}
+	for key, value := range map[string]string{"availability-zone": s.AvailabilityZone, "libvirt-host": s.Host} {
+		if value != "" {
+			values[key] = value
+		}
+	}
+	metaData, err := yaml.Marshal(values)
 	if err != nil {
 		return nil, fmt.Errorf("writing meta-data: %w", err)
 	}

@@ -105,6 +105,15 @@ func TestISO(t *testing.T) {
 	}
 }
 
+func TestPlaceInMetaData(t *testing.T) {
+	g := NewWithT(t)
+	image, err := seed.Seed{InstanceID: "1", Hostname: "m-1", UserData: []byte("#cloud-config\n"), AvailabilityZone: "rack-1", Host: "host-1"}.ISO()
+	g.Expect(err).ToNot(HaveOccurred())
+	_, files, err := read(image)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(files["meta-data"]).To(Equal("availability-zone: rack-1\ninstance-id: \"1\"\nlibvirt-host: host-1\nlocal-hostname: m-1\n"))
+}
+
 func golden(t *testing.T, name, content string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -49,10 +49,12 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Defi
 	if len(cpus.Dedicated) > 0 && cpus.Shared == "" && !exclusive.Dedicated(&s.infra.Spec) {
 		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host, and none is left for machines without cpu.dedicated", s.host.Name)
 	}
+	failureDomain, host := s.topology()
 	return domainxml.Machine{
 		UUID: s.uuid, Name: s.domainName(), Owner: s.owner(), Spec: &s.infra.Spec,
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
+		AvailabilityZone: failureDomain, Host: host,
 		Networks: s.host.Spec.Networks, HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
 	}.Definition()
 }

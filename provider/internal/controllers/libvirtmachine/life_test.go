@@ -32,7 +32,8 @@ func TestLifeOfAMachine(t *testing.T) {
 	w.Expect(conditions.GetReason(infra, infrav1.SeedRemovedCondition)).To(Equal(infrav1.WaitingForNodeReason))
 	w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
 	seed := w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")})
-	w.Expect(string(seed)).To(And(ContainSubstring(secret), ContainSubstring("instance-id: "+uuid), ContainSubstring("local-hostname: "+key.Name)))
+	w.Expect(string(seed)).To(And(ContainSubstring(secret), ContainSubstring("instance-id: "+uuid), ContainSubstring("local-hostname: "+key.Name),
+		ContainSubstring("availability-zone: rack-a\n"), ContainSubstring("libvirt-host: a\n")))
 	xml, autostart := w.hosts["a"].DomainXML(uuid)
 	w.Expect(autostart).To(BeTrue())
 	w.Expect(xml).To(And(ContainSubstring(`cluster="blue" namespace="team" name="blue-1"`), ContainSubstring("<name>team.blue-1."+uuid[:8]+"</name>")))

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -109,11 +110,22 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 		return data, nil
 	}
-	disk, err := seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}.ISO()
-	if err != nil || !s.isLoadBalancer() {
-		return disk, err
+	content := seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}
+	if s.isLoadBalancer() {
+		disk, err := content.ISO()
+		if err != nil {
+			return nil, err
+		}
+		return loadbalancer.Disk(disk, s.balancer.File())
 	}
-	return loadbalancer.Disk(disk, s.balancer.File())
+	content.AvailabilityZone, content.Host = s.topology()
+	return content.ISO()
+}
+
+// topology is the failure domain and the host of the machine as values of labels. Both names can be longer than labels
+// may be, and a kubelet that is given such a label doesn't start.
+func (s *scope) topology() (failureDomain, host string) {
+	return format.MustFormatValue(cmp.Or(s.host.Spec.FailureDomain, s.host.Name)), format.MustFormatValue(s.host.Name)
 }
 
 func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volume, error) {
