@@ -118,7 +118,7 @@ const (
 	HostNotFoundReason = "HostNotFound"
 
 	// MACAddressTakenReason: another machine, or a domain that runs on a host and isn't ours, has a MAC address
-	// that the spec asks for; the message says which.
+	// of the machine; the message says which address.
 	MACAddressTakenReason = "MACAddressTaken"
 
 	// ImageReadyCondition is True once the image is in the host's pool, with the right checksum.

@@ -102,6 +102,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		}
 	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
+	ledger := cmp.Or(options.Ledger, &placement.Ledger{})
 	all := []struct {
 		name        string
 		reconciler  reconciler
@@ -112,7 +113,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtcluster.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
-				Ledger:           cmp.Or(options.Ledger, &placement.Ledger{}),
+				Ledger:           ledger,
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
 				HostsPatience:    hostsPatience,
 				Workload:         options.Workload,
@@ -124,7 +125,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachinepool.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
-			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, Secrets: secrets, WatchFilterValue: filter, CountInterval: options.CountInterval}},
+			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, Ledger: ledger, Secrets: secrets, WatchFilterValue: filter, CountInterval: options.CountInterval}},
 		{name: "evacuations", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,

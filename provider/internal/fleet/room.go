@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"regexp"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,21 +12,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// Bound are the UUIDs of the domains of the LibvirtMachines that are bound to one host: what placement
-// counts by the machines' specs and not by what the host says.
+// Bound are the UUIDs of the domains of the LibvirtMachines that are placed on one host: what placement
+// counts for each machine and not as somebody else's.
 type Bound map[string]bool
-
-// BoundTo picks the machines that are bound to a host.
-func BoundTo(host string, machines []infrav1.LibvirtMachine) Bound {
-	bound := Bound{}
-	for i := range machines {
-		spec := &machines[i].Spec
-		if uuid, ours := strings.CutPrefix(spec.ProviderID, infrav1.ProviderIDPrefix); ours && spec.HostName == host {
-			bound[uuid] = true
-		}
-	}
-	return bound
-}
 
 // PlacementHost puts a LibvirtHost and what was last seen of it into placement's words. What depends on
 // the cluster, Selected and NamespaceAllowed, is left for the caller.

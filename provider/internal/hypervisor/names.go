@@ -3,8 +3,30 @@ package hypervisor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"regexp"
+	"strings"
 )
+
+// maxDomainName is how long the part of a domain's name is that is for people. The name becomes that
+// of files on the host.
+const maxDomainName = 180
+
+// DomainName is the name of a LibvirtMachine's domain. The namespace and name are for people, and the beginning of the
+// UUID tells domains of several management clusters apart.
+func DomainName(uuid, namespace, name string) string {
+	full := namespace + "." + name
+	return fmt.Sprintf("%s.%s", strings.TrimRight(full[:min(len(full), maxDomainName)], ".-"), uuid[:min(len(uuid), 8)])
+}
+
+// IsOf says whether the domain is that of a LibvirtMachine: its metadata name the machine, or it has neither an owner nor
+// another name than the machine's domain. A UUID alone proves nothing: it is no secret.
+func (d Domain) IsOf(uuid, namespace, name string) bool {
+	if d.Owner == nil {
+		return d.Name == DomainName(uuid, namespace, name)
+	}
+	return d.Owner.Namespace == namespace && d.Owner.Name == name
+}
 
 // VolumePrefix begins the names of all volumes of a LibvirtMachine: by the UUID in its provider ID, and by its own
 // namespace and name, which say whose they are before there is a domain that does. Whoever gives another LibvirtMachine
@@ -12,6 +34,19 @@ import (
 func VolumePrefix(uuid, namespace, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + name))
 	return uuid + "-" + hex.EncodeToString(sum[:8]) + "-"
+}
+
+// DiskName is the name that a LibvirtMachine's spec has for one of its volumes, whose names begin with prefix: "" for the
+// root disk. false for what isn't a disk of the machine's own.
+func DiskName(prefix string, ref VolumeRef) (string, bool) {
+	what, own := strings.CutPrefix(ref.Name, prefix)
+	if !own || what == "seed" {
+		return "", false
+	}
+	if name, extra := strings.CutPrefix(what, "disk-"); extra {
+		return name, true
+	}
+	return "", what == "root" || strings.HasPrefix(what, "root.") // a copy of the image is root.<something>
 }
 
 // ownName begins the names of all volumes that this provider makes: those of machines with the UUID of the domain,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,9 @@ type Ledger struct {
 	placed tally
 	// reserved are those that have only a reservation.
 	reserved map[types.UID]bool
-	// growing is what bound machines will need that have room to grow.
-	growing map[types.UID]Resources
+	// growing are the placed machines that have room to grow. What they are given and what they grow to is counted, the
+	// larger amount of each.
+	growing map[types.UID]growth
 	// versions count the changes of each host.
 	versions map[string]uint64
 }
@@ -55,7 +57,8 @@ func (l *Ledger) Load(bound func() ([]Machine, error)) error {
 // See says how a machine is: new, or changed. Once it is bound to a host it takes its room there, and
 // its reservation is gone. One without a host changes nothing: its reservation stays, and a host that
 // was written isn't taken back. Nor does one that is only claimed, unless it was placed on that host: Place
-// it there, if it fits.
+// it there, if it fits. How much a machine takes that was placed isn't changed by an estimate: that is what Place and
+// Grow have found room for, or what it was seen to have.
 func (l *Ledger) See(machine Machine) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -63,14 +66,47 @@ func (l *Ledger) See(machine Machine) {
 }
 
 func (l *Ledger) see(machine Machine) {
-	if machine.Host == "" || machine.Claimed && l.placed.machines[machine.UID].Host != machine.Host {
+	before, there := l.placed.machines[machine.UID]
+	placed := there && before.Host == machine.Host
+	if machine.Host == "" || machine.Claimed && !placed {
 		return
 	}
-	machine.Claimed = false
+	if grows, is := l.growing[machine.UID]; placed && machine.Estimated {
+		machine.Needs = before.Needs
+	} else if is {
+		grows.given = machine.Needs
+		l.growing[machine.UID] = grows
+		machine.Needs = grows.needs()
+	}
+	machine.Claimed, machine.Estimated = false, false
 	delete(l.reserved, machine.UID)
-	if before, there := l.placed.machines[machine.UID]; !there || !before.equal(machine) {
+	if !there || !before.equal(machine) {
 		l.set(machine)
 	}
+}
+
+// Give says what a machine was seen to have of its host. Nothing happens when it isn't placed.
+func (l *Ledger) Give(machine types.UID, given Resources) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if placed, there := l.placed.machines[machine]; there && !l.reserved[machine] {
+		placed.Needs = given
+		l.see(placed)
+	}
+}
+
+// Taken returns what is counted for a machine, and false when it isn't placed.
+func (l *Ledger) Taken(machine types.UID) (Resources, bool) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	placed, there := l.placed.machines[machine]
+	return placed.Needs, there
+}
+
+// Covers says whether what is counted for a machine is as much as it needs.
+func (l *Ledger) Covers(machine types.UID, needs Resources) bool {
+	taken, placed := l.Taken(machine)
+	return placed && taken.covers(needs)
 }
 
 // Gone says that a machine exists no longer.
@@ -91,7 +127,7 @@ func (l *Ledger) Release(machine types.UID) {
 		delete(l.reserved, machine)
 		l.remove(machine)
 	}
-	delete(l.growing, machine)
+	l.endGrowth(machine)
 }
 
 // Counts says whether a machine takes room on a host, or has a reservation there.
@@ -116,9 +152,10 @@ var errNotLoaded = errors.New("the machines that are bound to hosts haven't been
 
 // Place chooses a host for a machine and reserves its room there. The ledger has to be loaded.
 //
-// A machine that is bound stays where it is. One that has a reservation keeps its host as long as it
+// A machine that is bound stays where it is: when it needs more than is counted for it there, that host has to fit.
+// One that has a reservation keeps its host as long as it
 // fits there: its spec may have been written although the write seemed to fail. The error is a
-// *NoFitError, which leaves a reservation as it is.
+// *NoFitError, which leaves what is counted as it is.
 func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -127,8 +164,12 @@ func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	}
 	machine := request.Machine
 	before, there := l.placed.machines[machine.UID]
-	if there && !l.reserved[machine.UID] {
+	bound := there && !l.reserved[machine.UID]
+	if bound && before.Needs.covers(machine.Needs) {
 		return before.Host, nil
+	}
+	if bound {
+		hosts = slices.DeleteFunc(slices.Clone(hosts), func(host Host) bool { return host.Name != before.Host })
 	}
 	l.placed.remove(machine.UID) // it doesn't stand in its own way
 	host, err := l.choose(request, hosts, before.Host)
@@ -143,7 +184,9 @@ func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	if l.reserved == nil {
 		l.reserved = map[types.UID]bool{}
 	}
-	l.reserved[machine.UID] = true
+	if !bound {
+		l.reserved[machine.UID] = true
+	}
 	if there && before.Host != host {
 		l.changed(before.Host)
 	}

@@ -193,17 +193,22 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 				delete(reserved, uid)
 			case 3:
 				got, err := ledger.Place(request, hosts)
-				if before, there := taken[uid]; there && !reserved[uid] {
-					g.Expect(got).To(Equal(before.Host))
-					continue
+				before, there := taken[uid]
+				among := hosts
+				if there && !reserved[uid] {
+					if covers(before.Needs, request.Machine.Needs) {
+						g.Expect(got).To(Equal(before.Host))
+						continue
+					}
+					among = slices.DeleteFunc(slices.Clone(hosts), func(h placement.Host) bool { return h.Name != before.Host })
 				}
-				want, wantErr := placement.Choose(request, hosts, machines(uid))
+				want, wantErr := placement.Choose(request, among, machines(uid))
 				if wantErr != nil {
 					g.Expect(err).To(MatchError(wantErr.Error()))
 					continue
 				}
 				g.Expect(err).ToNot(HaveOccurred())
-				if before, there := taken[uid]; there {
+				if there {
 					kept, keptErr := placement.Choose(request, slices.DeleteFunc(slices.Clone(hosts), func(h placement.Host) bool { return h.Name != before.Host }), machines(uid))
 					if keptErr == nil {
 						want = kept
@@ -211,11 +216,23 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 				}
 				g.Expect(got).To(Equal(want))
 				request.Machine.Host = got
-				taken[uid], reserved[uid] = request.Machine, true
+				taken[uid] = request.Machine
+				if !there || reserved[uid] {
+					reserved[uid] = true
+				}
 			}
 		}
 		g.Expect(ledger.Reserved()).To(Equal(len(reserved)))
 	}
+}
+
+func covers(has, needs placement.Resources) bool {
+	for key, value := range needs {
+		if has[key] < value {
+			return false
+		}
+	}
+	return true
 }
 
 // TestLedgerRace places machines from many goroutines, whose writes are seen some time later and

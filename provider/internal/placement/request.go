@@ -22,6 +22,9 @@ type Machine struct {
 	// Claimed says that nothing but its own spec shows that the machine was placed on its host: whoever may write
 	// it may have named the host. It takes nothing there as long as a Ledger hasn't placed it.
 	Claimed bool
+	// Estimated says that Needs come from the machine's own spec, which its owner may change, and not from what it was
+	// given. What a Ledger has counted for the machine on its host stays then.
+	Estimated bool
 	// Cluster is the cluster that the machine belongs to.
 	Cluster types.NamespacedName
 	// Owner names what the machine has siblings by: its control plane, machine set or pool, in any
@@ -69,6 +72,13 @@ func NewRequest(machine Machine, spec *infrav1.LibvirtMachineSpec, failureDomain
 // Needs returns how much room a machine takes. A disk takes its whole size, because an overlay may
 // grow to that.
 func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
+	return Given(spec, spec.CPUs, spec.Memory.Value(), nil)
+}
+
+// Given is how much room a machine takes that has these CPUs and this memory, and disks of these sizes, by their names
+// in the spec: "" is the root disk. A disk that isn't among them takes what the spec says. Of what sort its CPUs, its
+// memory and its devices are is in the spec, where it doesn't change.
+func Given(spec *infrav1.LibvirtMachineSpec, vcpus int32, memoryBytes int64, disks map[string]int64) Resources {
 	memory := Resource{Kind: Memory}
 	if spec.Hugepages != nil {
 		memory = Resource{Kind: Hugepages, Name: string(pageSize(spec.Hugepages))}
@@ -78,12 +88,18 @@ func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
 		cpus.Kind = DedicatedCPU
 	}
 	needs := Resources{
-		cpus:   int64(spec.CPUs),
-		memory: spec.Memory.Value(),
+		cpus:   int64(vcpus),
+		memory: memoryBytes,
 	}
-	needs[Resource{Kind: Disk, Name: spec.RootDisk.Pool}] += spec.RootDisk.Size.Value()
+	addDisk := func(name, pool string, wanted int64) {
+		if size, known := disks[name]; known {
+			wanted = size
+		}
+		needs[Resource{Kind: Disk, Name: pool}] += wanted
+	}
+	addDisk("", spec.RootDisk.Pool, spec.RootDisk.Size.Value())
 	for _, disk := range spec.ExtraDisks {
-		needs[Resource{Kind: Disk, Name: disk.Pool}] += disk.Size.Value()
+		addDisk(disk.Name, disk.Pool, disk.Size.Value())
 	}
 	for _, device := range spec.HostDevices {
 		needs[DeviceResource(device.VendorID, device.ProductID)] += int64(max(device.Count, 1))

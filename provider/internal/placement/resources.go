@@ -91,6 +91,16 @@ func (r Resources) add(other Resources) {
 	}
 }
 
+// covers says whether r has at least what needs asks for.
+func (r Resources) covers(needs Resources) bool {
+	for key, value := range needs {
+		if r[key] < value {
+			return false
+		}
+	}
+	return true
+}
+
 // names returns the names of the resources of a kind, sorted.
 func (r Resources) names(kind Kind) []string {
 	var names []string

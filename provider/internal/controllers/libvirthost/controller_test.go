@@ -25,6 +25,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 const (
@@ -91,7 +92,7 @@ func (f *fixture) restart() {
 		cancel()
 		f.Eventually(stopped).WithTimeout(soon).Should(Receive(Succeed()))
 	})
-	f.Reconciler = &Reconciler{Client: f.client, Fleet: hosts, recorder: f.recorder}
+	f.Reconciler = &Reconciler{Client: f.client, Fleet: hosts, Ledger: &placement.Ledger{}, recorder: f.recorder}
 }
 
 func (f *fixture) reconcile() ctrl.Result {
@@ -291,7 +292,8 @@ func TestInterfaces(t *testing.T) {
 	}).WithTimeout(soon).Should(ContainSubstring("can't be told: looking up the network interface br0: not allowed"))
 }
 
-// TestCounts: what is promised is what bound machines need, and what others take.
+// TestCounts: what is promised is what placed machines were given or will be, and what others take. What a spec alone
+// says isn't.
 func TestCounts(t *testing.T) {
 	other := boundMachine("elsewhere")
 	other.Spec.HostName = "another"
@@ -300,22 +302,28 @@ func TestCounts(t *testing.T) {
 	define(f.WithT, f.host, "00000000-0000-4000-8000-000000000002", nil)
 	f.eventuallyReady()
 	allocated := f.get().Status.Allocated
-	f.Expect(*allocated.CPUs).To(BeEquivalentTo(2 + 4))
-	f.Expect(allocated.Memory.String()).To(Equal("12Gi"))
+	f.Expect(*allocated.CPUs).To(BeEquivalentTo(4+4), "its domain has more than its spec says")
+	f.Expect(allocated.Memory.String()).To(Equal("16Gi"))
 	f.Expect(allocated.Storage.String()).To(Equal("20Gi"))
 	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(1))
 
 	// Numbers alone can wait, and are written together.
 	before := f.get()
 	machine := boundMachine("b")
-	machine.Spec.ProviderID = infrav1.ProviderIDPrefix + "00000000-0000-4000-8000-000000000003"
+	machine.UID, machine.Spec.ProviderID = "b", infrav1.ProviderIDPrefix+"00000000-0000-4000-8000-000000000003"
 	f.Expect(f.client.Create(t.Context(), machine)).To(Succeed())
 	f.Expect(f.reconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", countInterval)))
 	f.Expect(f.get()).To(Equal(before))
-	f.writes.last[key.Name] = time.Now().Add(-countInterval)
-	f.reconcile()
+	count := func() {
+		f.writes.last[key.Name] = time.Now().Add(-countInterval)
+		f.reconcile()
+	}
+	count()
 	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(2))
-	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(2 + 4 + 2))
+	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4), "it only says itself that it is on the host")
+	f.Ledger.See(placement.Machine{UID: machine.UID, Host: key.Name, Needs: placement.Resources{{Kind: placement.CPU}: 1}})
+	count()
+	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4+1), "it was placed, with one CPU")
 }
 
 func TestDeletion(t *testing.T) {

@@ -124,13 +124,28 @@ func problem(err error, active bool) string {
 	return ""
 }
 
-// setCounts sets how much is promised, to how many machines.
-func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) {
-	host.Status.Machines = ptr.To(int32(len(machines))) //nolint:gosec // a host has no 2 billion machines
-	promised := fleet.Foreign(&host.Spec, snapshot, fleet.BoundTo(host.Name, machines))
+// promised is how much of a host machines and others take, as placement counts it: machines that were placed there, or
+// have a domain there. What only a spec asks for isn't promised.
+func (r *Reconciler) promised(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) placement.Resources {
+	bound, taken := fleet.Bound{}, placement.Resources{}
 	for i := range machines {
-		promised.AddOnHost(placement.Needs(&machines[i].Spec), host.Spec.StoragePools.Disks)
+		given := fleet.GivenTo(&machines[i], snapshot)
+		needs, placed := r.Ledger.Taken(machines[i].UID)
+		if !placed {
+			needs = given.Needs
+		}
+		if placed || given.Is {
+			bound[strings.TrimPrefix(machines[i].Spec.ProviderID, infrav1.ProviderIDPrefix)] = true
+			taken.AddOnHost(needs, host.Spec.StoragePools.Disks)
+		}
 	}
+	taken.AddOnHost(fleet.Foreign(&host.Spec, snapshot, bound), nil)
+	return taken
+}
+
+// setCounts sets how much is promised, and how many machines are bound to the host.
+func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int, promised placement.Resources) {
+	host.Status.Machines = ptr.To(int32(machines)) //nolint:gosec // a host has no 2 billion machines
 	var memory int64
 	for resource, amount := range promised {
 		if resource.Kind == placement.Memory || resource.Kind == placement.Hugepages {

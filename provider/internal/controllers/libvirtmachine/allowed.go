@@ -2,23 +2,25 @@ package libvirtmachine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// isUnproven says whether the status doesn't say that the machine was provisioned: its namespace must be allowed
-// to use the host that its spec names, whoever has named it. What was provisioned stays when that changes.
+// isUnproven says whether the host that the spec names wasn't seen to have the machine's domain: its namespace must be
+// allowed to use the host, whoever has named it. What is there stays when that changes. The status isn't asked, nor
+// the Machine: whoever may do everything in their namespace can write both.
 func (s *scope) isUnproven() bool {
-	return !ptr.Deref(s.infra.Status.Initialization.Provisioned, false)
+	snapshot, _ := s.Hosts.Snapshot(s.infra.Spec.HostName)
+	given := fleet.GivenTo(s.infra, snapshot)
+	return !given.Is || !s.isNamed(given.Domain)
 }
 
 // checkAllowed stops machines whose namespace may not use their host: somebody has written
@@ -37,33 +39,27 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	if !allowed && !s.wasMoved(ctx, host) {
-		return s.notAllowed()
+	if allowed || s.isNamedThere(ctx, host) {
+		return goOn, nil
 	}
-	return goOn, nil
+	return s.notAllowed()
 }
 
-// wasMoved says whether a machine without a status was provisioned: its Machine says so, which whoever may write
-// Machines can write, and so does the host.
-func (s *scope) wasMoved(ctx context.Context, host *infrav1.LibvirtHost) bool {
-	if !s.isProvisioned() {
-		return false
-	}
+// isNamedThere asks a host itself whether it has a domain of the machine's: what was last seen of it may be old. Only
+// machines that say that they were provisioned are looked for.
+func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) bool {
 	connection, err := s.Hosts.Hypervisor(host.Name)
-	if err != nil {
+	if err != nil || !s.isProvisioned() {
 		return false
 	}
-	is, err := s.isNamedOn(ctx, connection)
-	return err == nil && is
+	domain, err := connection.Domain(ctx, s.uuid)
+	return err == nil && s.isNamed(domain)
 }
 
-// isNamedOn says whether a host has a domain whose metadata says that it is this machine's.
-func (s *scope) isNamedOn(ctx context.Context, connection hypervisor.Hypervisor) (bool, error) {
-	domain, err := connection.Domain(ctx, s.uuid)
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil && domain.Owner != nil && !s.isTheirs(domain), err
+// isNamed says whether a domain's metadata say that it is this machine's. A name alone isn't enough for those that may
+// not use the host.
+func (s *scope) isNamed(domain hypervisor.Domain) bool {
+	return domain.Owner != nil && !s.isTheirs(domain)
 }
 
 // mayUse says whether the machine's namespace may use a host as things are now.
@@ -72,23 +68,10 @@ func (s *scope) mayUse(ctx context.Context, host *infrav1.LibvirtHost) (bool, er
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
 		return false, fmt.Errorf("reading the namespace: %w", err)
 	}
-	if err := s.Client.List(ctx, identities); err != nil {
+	if err := s.Client.List(ctx, identities, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
 	}
 	return access.Host(host, identities.Items, namespace), nil
-}
-
-// isStranger says that nothing shows that the machine was ever let in on its host: its namespace may not use the
-// host, and the status doesn't say that it once did. Then spec.hostName and spec.providerID may have been written
-// by hand, by somebody who may write LibvirtMachines and not their status. A machine whose host was closed to its
-// namespace afterwards is none, unless `clusterctl move` has dropped its status.
-func (s *scope) isStranger(ctx context.Context) (bool, error) {
-	// Set with the first look at the host, before anything is made there, and never taken away.
-	if s.infra.Status.FailureDomain != "" || ptr.Deref(s.infra.Status.Initialization.Provisioned, false) {
-		return false, nil
-	}
-	allowed, err := s.mayUse(ctx, s.host)
-	return err == nil && !allowed, err
 }
 
 // notAllowed says that the namespace gets nothing, and no more than that.

@@ -1,10 +1,12 @@
 package libvirtmachine
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,8 +19,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // The tests in this file are what somebody tries who may do everything in their own namespace, against those who
@@ -217,37 +221,56 @@ func TestWhoWaitsForOthersDownloadsIsTold(t *testing.T) {
 }
 
 // TestUUIDOfAnother: whoever writes another's UUID into their spec, while there is no domain that says whose it is, gets
-// volumes of their own, and neither writes to the other's nor deletes them. An object that was made before the other's
-// proves nothing.
+// nothing, as the UUID stands for MAC addresses too. Where a manager doesn't know of the other, as after a restart, what it
+// makes for them is their own, and it neither writes to the other's volumes nor deletes them. An object that was made before
+// the other's proves nothing.
 func TestUUIDOfAnother(t *testing.T) {
-	w := newWorld(t, nil, "a")
-	w.hosts["a"].Inject(defineFails)
-	seed := func() string {
-		return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
-	}
-	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" && seed() != "" })
-	before, written := w.left(), seed()
-	w.hosts["a"].ForgetCalls()
+	for name, known := range map[string]bool{"the manager has placed the other": true, "the manager has begun anew": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "a")
+			w.hosts["a"].Inject(defineFails)
+			seed := func() string {
+				return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
+			}
+			m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" && seed() != "" })
+			before, written := w.left(), seed()
+			w.hosts["a"].ForgetCalls()
 
-	original := w.infra()
-	attacker := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "attacker", UID: "attacker", Labels: original.Labels,
-		CreationTimestamp: metav1.NewTime(original.CreationTimestamp.AddDate(0, 0, -1)), OwnerReferences: original.OwnerReferences}, Spec: original.Spec}
-	w.Expect(w.api.Create(t.Context(), attacker)).To(Succeed())
-	reconcile := func() { _, _ = m.reconcileThis(client.ObjectKeyFromObject(attacker)) }
-	w.Eventually(func() int { reconcile(); return len(w.left()) }).WithTimeout(patience).Should(Equal(2*len(before)), "a root disk and a seed of its own")
-	w.Expect(seed()).To(Equal(written))
+			original := w.infra()
+			attacker := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "attacker", UID: "attacker", Labels: original.Labels,
+				CreationTimestamp: metav1.NewTime(original.CreationTimestamp.AddDate(0, 0, -1)), OwnerReferences: original.OwnerReferences}, Spec: original.Spec}
+			w.Expect(w.api.Create(t.Context(), attacker)).To(Succeed())
+			if !known {
+				m.end()
+				m = w.newManager(0)
+			}
+			reconcile := func() { _, _ = m.reconcileThis(client.ObjectKeyFromObject(attacker)) }
+			if known {
+				w.Eventually(func() string {
+					reconcile()
+					w.Expect(w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)).To(Succeed())
+					return conditions.GetReason(attacker, infrav1.HostBoundCondition)
+				}).WithTimeout(patience).Should(Equal(infrav1.MACAddressTakenReason))
+				w.Expect(w.left()).To(Equal(before))
+			} else {
+				w.Eventually(func() int { reconcile(); return len(w.left()) }).WithTimeout(patience).Should(Equal(2*len(before)), "a root disk and a seed of its own")
+			}
+			w.Expect(seed()).To(Equal(written))
 
-	w.Expect(w.api.Delete(t.Context(), attacker)).To(Succeed())
-	w.Eventually(func() error {
-		reconcile()
-		return w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)
-	}).WithTimeout(patience).ShouldNot(Succeed())
-	w.Expect(w.left()).To(Equal(before))
-	for _, call := range w.hosts["a"].Calls() {
-		w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
+			w.Expect(w.api.Delete(t.Context(), attacker)).To(Succeed())
+			w.Eventually(func() error {
+				reconcile()
+				return w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)
+			}).WithTimeout(patience).ShouldNot(Succeed())
+			w.Expect(w.left()).To(Equal(before))
+			for _, call := range w.hosts["a"].Calls() {
+				w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
+			}
+			m.Ledger.Gone(attacker.UID) // as the informer says
+			w.hosts["a"].ClearFaults()
+			w.until(m, w.isProvisioned)
+		})
 	}
-	w.hosts["a"].ClearFaults()
-	w.until(m, w.isProvisioned)
 }
 
 // TestNamespaceQuota: one namespace doesn't take all of the hosts that several may use, and hears of its own use only.
@@ -272,4 +295,170 @@ func TestNamespaceQuota(t *testing.T) {
 	identity.Spec.NamespaceQuota.CPUs = ptr.To[int32](4)
 	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
 	w.until(m, w.isProvisioned)
+}
+
+// cpusTaken is how many CPUs are counted for the machine.
+func (m *manager) cpusTaken() int64 {
+	taken, _ := m.Ledger.Taken(m.world.infra().UID)
+	return taken[placement.Resource{Kind: placement.CPU}]
+}
+
+// TestUseIsNotHidden: a machine takes what it was given, whatever its owner writes into its spec, and whether they say that it
+// is being changed or not.
+func TestUseIsNotHidden(t *testing.T) {
+	for name, asked := range map[string]bool{"the spec alone": false, "as if it were asked for": true} {
+		for _, cpus := range []int32{1, 512} {
+			t.Run(fmt.Sprintf("%s, %d CPUs", name, cpus), func(t *testing.T) {
+				w, m := hasNode(t, nil)
+				w.inPlace, m.InPlaceUpdates = false, false
+				write := func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = cpus }
+				if asked {
+					w.ask(write)
+				} else {
+					change(w, &infrav1.LibvirtMachine{}, key.Name, write)
+				}
+				seen := func(m *manager) {
+					m.told.see(m.Reconciler, w.infra())
+					w.Expect(m.cpusTaken()).To(BeEquivalentTo(2))
+					_, err := m.reconcile()
+					w.Expect(err).ToNot(HaveOccurred())
+					w.Expect(m.cpusTaken()).To(BeEquivalentTo(2))
+				}
+				seen(m)
+				m.end()
+				m = w.newManager(0)
+				w.Expect(m.told.all(t.Context(), m.Reconciler)).To(Succeed())
+				seen(m)
+			})
+		}
+	}
+}
+
+// TestGrowingWhileItIsMade: a machine that was placed and isn't made so far gets no more than its host has room for.
+func TestGrowingWhileItIsMade(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 512 })
+	m.told.see(m.Reconciler, w.infra())
+	w.Expect(m.cpusTaken()).To(BeEquivalentTo(2), "others don't lose room to it")
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HaveSuffix("a: no room (CPUs: 512 needed, 16 free)"))
+	w.Expect(w.left()).To(BeEmpty())
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 3 })
+	w.until(m, w.isProvisioned)
+	w.Expect(w.domain().CPUs).To(BeEquivalentTo(3))
+	w.Expect(m.cpusTaken()).To(BeEquivalentTo(3))
+}
+
+// TestUpdateStartedByHand: whoever writes that an update has begun, or asks for more once it has, gets no more than the
+// host and the quota have room for, and the guest runs on.
+func TestUpdateStartedByHand(t *testing.T) {
+	started := func(infra *infrav1.LibvirtMachine) {
+		infra.Annotations = map[string]string{infrav1.UpdateStartedAnnotation: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
+	}
+	huge := func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 512 }
+	for name, tc := range map[string]struct {
+		prepare func(w *world, m *manager)
+		write   func(*infrav1.LibvirtMachine)
+		asks    bool
+	}{
+		"no room": {write: func(infra *infrav1.LibvirtMachine) { huge(infra); started(infra) }},
+		"no room, as if it were asked for": {asks: true, write: func(infra *infrav1.LibvirtMachine) {
+			huge(infra)
+			started(infra)
+			infra.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
+		}},
+		"the quota": {write: func(infra *infrav1.LibvirtMachine) { larger(infra); started(infra) }, prepare: func(w *world, _ *manager) {
+			w.lockUp("a")
+			w.label("blue")
+			identity := &infrav1.LibvirtClusterIdentity{}
+			w.Expect(w.api.Get(w.t.Context(), client.ObjectKey{Name: "key-of-blue"}, identity)).To(Succeed())
+			identity.Spec.NamespaceQuota = &infrav1.NamespaceQuota{CPUs: ptr.To[int32](3)}
+			w.Expect(w.api.Update(w.t.Context(), identity)).To(Succeed())
+		}},
+		"its host is closed to it": {write: func(infra *infrav1.LibvirtMachine) { larger(infra); started(infra) }, prepare: func(w *world, _ *manager) {
+			w.lockUp("a")
+		}},
+		"it asks for more once it has begun": {write: huge, asks: true, prepare: func(w *world, m *manager) {
+			w.hosts["a"].IgnoreShutdown(w.uuid(), true)
+			w.ask(larger)
+			w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason))
+		}},
+		"it is shut off": {write: func(infra *infrav1.LibvirtMachine) { huge(infra); started(infra) }, prepare: func(w *world, _ *manager) {
+			w.onHost("a", func(connection hypervisor.Hypervisor) error { return connection.StopDomain(w.t.Context(), w.uuid()) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, m := hasNode(t, nil)
+			if tc.prepare != nil {
+				tc.prepare(w, m)
+			}
+			change(w, &infrav1.LibvirtMachine{}, key.Name, tc.write)
+			w.until(m, func() bool { _, started := isChanging(w.infra()); return !started })
+			if tc.asks {
+				w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.NoRoomReason))
+			}
+			w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
+			w.until(m, func() bool { return m.cpusTaken() == 2 })
+		})
+	}
+}
+
+// TestForgedStatus: whoever may write the status of machines and Machines hears nothing of hosts that their namespace may
+// not use, and nothing is done for them there.
+func TestForgedStatus(t *testing.T) {
+	w := newStranger(t)
+	w.volume("hidden-host", uuidOfOthers)
+	w.domainOf("hidden-host", uuidOfOthers, hypervisor.Owner{Cluster: "green", Namespace: "secret-team", Name: "secret-machine"})
+	change(w, &clusterv1.Machine{}, key.Name, func(machine *clusterv1.Machine) { machine.Spec.ProviderID = infrav1.ProviderIDPrefix + uuidOfOthers })
+	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
+		infra.Status.FailureDomain, infra.Status.Initialization.Provisioned = "rack-of-mine", ptr.To(true)
+	})
+	before := w.left()
+	m := w.newManager(0)
+	w.notAllowed(m)
+	w.Expect(w.infra().Status.FailureDomain).To(Equal("rack-of-mine"))
+	w.hosts["hidden-host"].SetReachable(false)
+	w.delete()
+	w.until(m, w.hasCondition(infrav1.ReadyCondition, infrav1.DeletingReason))
+	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).ToNot(Or(ContainSubstring("connect"), ContainSubstring("reach")))
+	w.hosts["hidden-host"].SetReachable(true)
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(Equal(before))
+	for len(w.events.Events) > 0 {
+		w.Expect(<-w.events.Events).ToNot(Or(ContainSubstring("secret"), ContainSubstring("A domain on host")))
+	}
+}
+
+// TestMACAddressesAreNotOccupied by machines that are placed nowhere, and those of machines that are placed aren't
+// taken, while they are being made or are shut off too. What has them isn't described.
+func TestMACAddressesAreNotOccupied(t *testing.T) {
+	others := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "secret-team", Name: "secret-machine", UID: "others"}, Spec: newSpec()}
+	bindTo("a")(others)
+	derived := domainxml.MACAddress(uuidOfOthers, 0)
+	const explicit = "52:54:00:00:00:01"
+	for name, tc := range map[string]struct {
+		mac, theirs string
+		placed      bool
+	}{
+		"a spec that names a host":       {mac: explicit, theirs: explicit},
+		"a machine's":                    {mac: explicit, theirs: explicit, placed: true},
+		"a machine's, from its UUID":     {mac: derived, placed: true},
+		"from the UUID in a spec of one": {mac: derived},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = tc.mac }, "a")
+			other := others.DeepCopy()
+			other.Spec.Interfaces[0].MACAddress = tc.theirs
+			w.Expect(w.api.Create(t.Context(), other)).To(Succeed())
+			w.mac = tc.mac
+			m := w.newManager(0)
+			if tc.placed {
+				m.Ledger.See(placed(other))
+				w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.MACAddressTakenReason)).To(
+					Equal("spec.interfaces[0].macAddress: " + tc.mac + " is in use outside of namespace team: choose another address"))
+				m.Ledger.Gone(other.UID)
+			}
+			w.until(m, w.isProvisioned)
+		})
+	}
 }

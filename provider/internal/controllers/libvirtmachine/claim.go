@@ -6,13 +6,22 @@ import (
 	"slices"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// isClaim says whether only the spec says that the machine is on its host: this manager hasn't placed it there, the
-// host hasn't been seen to have its domain, and it wasn't provisioned, after which nothing is made for it. An
-// earlier manager may have placed it, or somebody has named the host by hand.
-func (s *scope) isClaim() bool { return !s.isProvisioned() && !s.Ledger.Counts(s.infra.UID) }
+// isClaim says whether only the spec says that the machine has on its host what it asks for: this manager hasn't placed
+// it there with as much, the host hasn't been seen to have its domain, and it wasn't provisioned, after which nothing is
+// made for it. An earlier manager may have placed it, somebody has named the host by hand, or the spec asks for more
+// since. A domain that was started stays as it is, whatever the spec says.
+func (s *scope) isClaim() bool {
+	if s.isProvisioned() || s.Ledger.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
+		return false
+	}
+	snapshot, _ := s.Hosts.Snapshot(s.infra.Spec.HostName)
+	given := fleet.GivenTo(s.infra, snapshot)
+	return !given.Is || !given.Domain.State.Started()
+}
 
 // checkClaim places the machine on the host that its spec names, by the rules for machines without a host.
 func (s *scope) checkClaim(ctx context.Context) (verdict, error) {

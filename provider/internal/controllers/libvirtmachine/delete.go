@@ -54,12 +54,12 @@ func (s *scope) remove(ctx context.Context) error {
 		s.deleting("%s", err.Error())
 		return err
 	}
-	stranger, err := s.isStranger(ctx)
+	allowed, err := s.mayUse(ctx, s.host)
 	if err != nil {
 		s.deleting("%s", err.Error())
 		return err
 	}
-	if stranger {
+	if !allowed {
 		return s.removeStranger(ctx)
 	}
 	connection, err := s.Hosts.Hypervisor(s.host.Name)
@@ -89,16 +89,17 @@ func (s *scope) howToGiveUp() string {
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
 }
 
-// removeStranger removes what the host itself says to be this machine's: the domain whose metadata names it, and its
-// volumes. Whatever else there is may be somebody's whose UUID was written into spec.providerID; if it is what this
-// machine has left, the controller of orphans finds it. Nothing of what the host answers is shown.
+// removeStranger is for a machine whose namespace may not use its host: the host was closed to it after it was placed,
+// or its spec was written by hand. It removes what the host itself says to be this machine's: the domain whose metadata
+// name it, and volumes with its name. Whatever else there is may be somebody's whose UUID was written into
+// spec.providerID. Nothing of what the host answers is shown.
 func (s *scope) removeStranger(ctx context.Context) error {
 	connection, err := s.Hosts.Hypervisor(s.host.Name)
 	if err == nil {
 		s.connection = connection
 		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
-		var named bool
-		if named, err = s.isNamedOn(ctx, connection); named {
+		var domain hypervisor.Domain
+		if domain, err = connection.Domain(ctx, s.uuid); errors.Is(err, hypervisor.ErrNotFound) || err == nil && s.isNamed(domain) {
 			err = s.removeAll(ctx)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
@@ -49,8 +51,21 @@ func (s *scope) isSteady() bool {
 	return !asked && !started
 }
 
-// endGrowth gives back what was reserved for a change in place that has ended or was called off.
-func (s *scope) endGrowth(context.Context) (verdict, error) {
+// endGrowth gives back what was reserved for a change in place that has ended or was called off, once the snapshot of
+// the host, which is what is counted then, shows what the machine has.
+func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
+	if s.domain == nil || !s.Ledger.Grows(s.infra.UID) {
+		return goOn, nil
+	}
+	has, refs, err := s.extentOf(ctx, *s.domain)
+	given := fleet.GivenTo(s.infra, s.snapshot)
+	if err != nil || !given.Whole || !maps.Equal(given.Needs, has.needs(&s.infra.Spec)) {
+		for _, ref := range refs {
+			s.Hosts.RefreshPool(s.host.Name, ref.Pool)
+		}
+		s.lookAgain(noFitDelay)
+		return goOn, nil
+	}
 	s.Ledger.EndGrowth(s.infra.UID)
 	return goOn, nil
 }
@@ -77,7 +92,9 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	asked, started := isChanging(s.infra)
 	covered := has.covers(&s.infra.Spec)
 	if !started && (covered || !s.InPlaceUpdates) {
-		s.Ledger.EndGrowth(s.infra.UID)
+		if verdict, err := s.endGrowth(ctx); err != nil || verdict == stop {
+			return verdict, err
+		}
 	}
 	switch {
 	case !started && covered:
@@ -87,10 +104,15 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 		conditions.Delete(s.infra, infrav1.UpdatedInPlaceCondition)
 		return goOn, nil
 	case !started:
-		return s.startUpdate(ctx, has)
+		return s.startUpdate(ctx)
 	}
 	if verdict, err := s.checkUpdate(ctx); err != nil || verdict == stop {
 		return verdict, err
+	}
+	if !s.Ledger.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
+		if fits, err := s.reserveGrowth(ctx); err != nil || !fits {
+			return s.callOff(ctx, domain, has, err)
+		}
 	}
 	if domain.State == hypervisor.StateStarting { // what it becomes isn't known so far
 		s.lookAgain(shutdownDelay)
@@ -123,30 +145,58 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	return stop, s.writeStarted(ctx, "")
 }
 
-// startUpdate looks whether the host has room for what the spec asks for more, and writes that the
-// update begins, before anything is changed.
-func (s *scope) startUpdate(ctx context.Context, has extent) (verdict, error) {
-	hosts, _, _, err := s.candidates(ctx)
+// startUpdate writes that the update begins, before anything is changed, if there is room for it.
+func (s *scope) startUpdate(ctx context.Context) (verdict, error) {
+	fits, err := s.reserveGrowth(ctx)
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
 	}
+	if !fits {
+		return goOn, nil
+	}
+	return stop, s.writeStarted(ctx, time.Now().UTC().Format(time.RFC3339))
+}
+
+// callOff ends an update that has begun and has no room: it was written by hand that it has begun, the spec asks for more
+// since then, or an earlier manager has begun it and the room was given to others meanwhile. The guest runs on with what
+// it has.
+func (s *scope) callOff(ctx context.Context, domain hypervisor.Domain, has extent, err error) (verdict, error) {
+	if err == nil && !domain.State.Active() {
+		err = s.connection.StartDomain(ctx, s.uuid)
+	}
+	if err != nil {
+		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
+	}
+	s.Ledger.Give(s.infra.UID, has.needs(&s.infra.Spec))
+	s.Ledger.EndGrowth(s.infra.UID)
+	return stop, s.writeStarted(ctx, "")
+}
+
+// reserveGrowth looks whether the host and the quota have room for what the spec asks for more, reserves it, and says in
+// the condition if they haven't.
+func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
+	hosts, _, _, err := s.candidates(ctx)
+	if err != nil {
+		return false, err
+	}
 	s.told.again(s.Reconciler) // after the snapshot: no domain of ours is then taken for somebody else's
 	host := fleet.PlacementHost(s.host, s.snapshot, s.Ledger.Domains(s.host.Name))
-	if at := slices.IndexFunc(hosts, func(h placement.Host) bool { return h.Name == host.Name }); at >= 0 {
-		host.Quota = hosts[at].Quota
+	at := slices.IndexFunc(hosts, func(h placement.Host) bool { return h.Name == host.Name })
+	if at < 0 {
+		s.lookAgain(noFitDelay)
+		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NamespaceNotAllowedReason, "%s", access.NotAllowed(s.infra.Namespace))
+		return false, nil
 	}
-	err = s.Ledger.Grow(s.placed(), has.needs(&s.infra.Spec), host, func() ([]placement.Machine, error) { return s.bound(ctx, hasTaken) })
+	host.Quota = hosts[at].Quota
+	err = s.Ledger.Grow(s.infra.UID, placement.Needs(&s.infra.Spec), host)
 	var noFit *placement.NoFitError
 	if errors.As(err, &noFit) {
 		s.lookAgain(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NoRoomReason,
 			"The host %s has %s: the machine stays as it is until there is", s.host.Name, noFit.Hosts[0].Message)
-		return goOn, nil
+		return false, nil
 	}
-	if err != nil {
-		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InternalErrorReason, err)
-	}
-	return stop, s.writeStarted(ctx, time.Now().UTC().Format(time.RFC3339))
+	return err == nil, err
 }
 
 // writeStarted writes when the update began, or that it has ended, over what was read and nothing else.

@@ -43,7 +43,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	w.Expect(after.Name).To(Equal(before.Name))
 	w.Expect(after.Owner).To(Equal(before.Owner))
 	for _, ref := range before.Disks {
-		name, own := diskName(w.volumeName(""), ref)
+		name, own := hypervisor.DiskName(w.volumeName(""), ref)
 		if !own {
 			w.Expect(after.Disks).ToNot(ContainElement(ref), "it doesn't start with its seed again")
 			continue
@@ -75,7 +75,7 @@ func (w *world) growOnARealHost(m *manager, connection hypervisor.Hypervisor, be
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(after).To(Equal(before))
 	for _, ref := range after.Disks {
-		if name, own := diskName(w.volumeName(""), ref); own {
+		if name, own := hypervisor.DiskName(w.volumeName(""), ref); own {
 			volume, err := connection.Volume(w.t.Context(), ref)
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(volume.CapacityBytes).To(Equal(diskSizes(&w.infra().Spec)[name].Value()), ref.String())

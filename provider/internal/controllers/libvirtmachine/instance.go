@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // isProvisioned says whether the machine was provisioned. Cluster API writes the provider ID into the
@@ -43,6 +45,9 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	if there && s.isTheirs(domain) {
 		return s.uuidTaken(domain)
 	}
+	if given := fleet.GivenTo(s.infra, s.snapshot); given.Is && given.Whole {
+		s.Ledger.Give(s.infra.UID, given.Needs)
+	}
 	switch {
 	case there:
 		s.domain = &domain
@@ -67,13 +72,9 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// isTheirs says whether a domain is somebody else's: one that has another owner, or neither an owner
-// nor our name.
+// isTheirs says whether a domain is somebody else's.
 func (s *scope) isTheirs(domain hypervisor.Domain) bool {
-	if domain.Owner == nil {
-		return domain.Name != s.domainName()
-	}
-	return domain.Owner.Namespace != s.infra.Namespace || domain.Owner.Name != s.infra.Name
+	return !domain.IsOf(s.uuid, s.infra.Namespace, s.infra.Name)
 }
 
 // made says of what came before a domain that it was made, also where the status was lost by a move.
@@ -117,6 +118,10 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 		ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
 		s.written = true
 		s.lookAgain(conflictDelay)
+		return stop, nil
+	}
+	if !s.Ledger.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
+		s.lookAgain(conflictDelay) // its domain has stopped since the machine was taken for one that is made
 		return stop, nil
 	}
 	s.making = true

@@ -1,9 +1,6 @@
 package libvirtmachine
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -11,15 +8,9 @@ import (
 // made, and from the machine's namespace and name: a controller that begins anew finds what was made, and
 // nothing that is another machine's.
 
-// maxDomainName is how long the part of a domain's name is that is for people. The name becomes that
-// of files on the host.
-const maxDomainName = 180
-
-// domainName is the name of the domain on its host. The namespace and name are for people, and the
-// beginning of the UUID tells domains of several management clusters apart.
+// domainName is the name of the domain on its host.
 func (s *scope) domainName() string {
-	name := s.infra.Namespace + "." + s.infra.Name
-	return fmt.Sprintf("%s.%s", strings.TrimRight(name[:min(len(name), maxDomainName)], ".-"), s.uuid[:8])
+	return hypervisor.DomainName(s.uuid, s.infra.Namespace, s.infra.Name)
 }
 
 func (s *scope) owner() hypervisor.Owner {

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -35,30 +36,10 @@ func placed(infra *infrav1.LibvirtMachine) placement.Machine {
 	return machine
 }
 
-// bound returns the machines that are bound to hosts, each with what it takes by one of two ways to count.
-func (r *Reconciler) bound(ctx context.Context, take func(*infrav1.LibvirtMachine, Hosts) placement.Resources) ([]placement.Machine, error) {
-	machines, err := r.allMachines(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var bound []placement.Machine
-	for i := range machines {
-		if machines[i].Spec.HostName != "" {
-			machine := placed(&machines[i])
-			machine.Needs = take(&machines[i], r.Hosts)
-			machine.Claimed = !isProven(&machines[i], r.Hosts)
-			bound = append(bound, machine)
-		}
-	}
-	return bound, nil
-}
-
 // told is what the ledger is told of machines, in the order in which it happens to them. The zero value is
 // ready to use.
 type told struct {
 	lock sync.Mutex
-	// changing are machines that take what depends on what was last seen of them on their hosts.
-	changing map[types.UID]*infrav1.LibvirtMachine
 	// claimed are machines that the ledger doesn't count, because only their spec says that they are on a host.
 	claimed map[types.UID]*infrav1.LibvirtMachine
 }
@@ -73,24 +54,21 @@ func (t *told) all(ctx context.Context, r *Reconciler) error {
 		if err != nil {
 			return nil, err
 		}
+		var bound []placement.Machine
 		for i := range machines {
-			t.note(machines[i].DeepCopy())
 			if machines[i].Spec.HostName != "" {
 				t.claim(machines[i].DeepCopy()) // until it is looked at again
+				bound = append(bound, taking(&machines[i], r.Hosts))
 			}
 		}
-		return r.bound(ctx, willTake)
+		return bound, nil
 	})
 }
 
-// again tells of the machines that are changing, as they are seen now, and of those of which hosts that have
-// been seen meanwhile show that they are there.
+// again tells of the machines of which hosts that have been seen meanwhile show that they are there.
 func (t *told) again(r *Reconciler) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	for _, infra := range t.changing {
-		t.tell(r, infra)
-	}
 	for _, infra := range t.claimed {
 		t.tell(r, infra)
 	}
@@ -121,45 +99,22 @@ func (t *told) see(r *Reconciler, object client.Object) {
 	}
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	t.note(infra)
 	t.tell(r, infra)
 }
 
 func (t *told) gone(r *Reconciler, machine types.UID) {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	delete(t.changing, machine)
 	delete(t.claimed, machine)
 	r.Ledger.Gone(machine)
 }
 
-// note remembers whether a machine is changing. The lock is held.
-func (t *told) note(infra *infrav1.LibvirtMachine) {
-	if asked, started := isChanging(infra); !asked && !started {
-		delete(t.changing, infra.UID)
-		return
-	}
-	if t.changing == nil {
-		t.changing = map[types.UID]*infrav1.LibvirtMachine{}
-	}
-	t.changing[infra.UID] = infra
-}
-
 // taking puts a machine into placement's words, with what it takes.
 func taking(infra *infrav1.LibvirtMachine, hosts Hosts) placement.Machine {
-	machine := placed(infra)
-	machine.Needs = willTake(infra, hosts)
-	machine.Claimed = !isProven(infra, hosts)
-	return machine
-}
-
-// isProven says whether the host that a machine names was seen to have a domain of the machine's. Its spec and its
-// status prove nothing: both can be written by whoever may do everything in the machine's namespace.
-func isProven(infra *infrav1.LibvirtMachine, hosts Hosts) bool {
 	snapshot, _ := hosts.Snapshot(infra.Spec.HostName)
-	s := scope{infra: infra, uuid: strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)}
-	domain, there := snapshot.Domains[s.uuid]
-	return there && !s.isTheirs(domain)
+	given, machine := fleet.GivenTo(infra, snapshot), placed(infra)
+	machine.Needs, machine.Claimed, machine.Estimated = given.Needs, !given.Is, !given.Whole
+	return machine
 }
 
 // keepLedger tells the ledger what happens to machines. It brings none of them here.

@@ -110,18 +110,20 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			},
 			after: func(w *world) { w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.IdentityRef = nil }) }},
 		{name: "a MAC address", condition: infrav1.HostBoundCondition, reason: infrav1.MACAddressTakenReason,
-			message: "spec.interfaces[0].macAddress: a LibvirtMachine of another namespace has 52:54:00:00:00:01 already",
+			message: "spec.interfaces[0].macAddress: 52:54:00:00:00:01 is in use outside of namespace team",
 			spec:    func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01" },
 			before: func(w *world) {
 				w.Expect(w.api.Create(w.t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "old", UID: "uid-2"},
-					Spec: infrav1.LibvirtMachineSpec{HostName: "a", Interfaces: []infrav1.InterfaceSpec{{MACAddress: "52:54:00:00:00:01"}}}})).To(Succeed())
+					Spec: infrav1.LibvirtMachineSpec{HostName: "a", ProviderID: infrav1.ProviderIDPrefix + uuidOfOthers,
+						Interfaces: []infrav1.InterfaceSpec{{MACAddress: "52:54:00:00:00:01"}}}})).To(Succeed())
+				w.domainOf("a", uuidOfOthers, hypervisor.Owner{Cluster: "c", Namespace: "other", Name: "old"})
 			},
 			after: func(w *world) {
 				w.Expect(w.api.Delete(w.t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "old"}})).To(Succeed())
 				w.mac = "52:54:00:00:00:01"
-			}},
+			}, theirs: []string{"a: domain ShutOff"}},
 		{name: "a MAC address that a domain of others has", condition: infrav1.HostBoundCondition, reason: infrav1.MACAddressTakenReason,
-			message: "spec.interfaces[0].macAddress: the domain printer on host b has 52:54:00:00:00:01 already: give one of them another address, or stop the domain",
+			message: "spec.interfaces[0].macAddress: 52:54:00:00:00:01 is in use outside of namespace team",
 			spec:    func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01" },
 			before:  func(w *world) { w.others("b", "printer", "52:54:00:00:00:01", true) },
 			after: func(w *world) {
@@ -471,7 +473,7 @@ func TestDomainsOfOthers(t *testing.T) {
 		w.Expect(err).ToNot(HaveOccurred())
 	}
 	reconcile()
-	w.Expect(conditions.GetMessage(copied, infrav1.InstanceReadyCondition)).To(ContainSubstring("is that of LibvirtMachine team/blue-1, and is left alone"))
+	w.Expect(conditions.GetMessage(copied, infrav1.HostBoundCondition)).To(And(ContainSubstring("LibvirtMachine team/blue-1 has "), ContainSubstring("comes from spec.providerID")))
 	w.Expect(ptr.Deref(copied.Status.Initialization.Provisioned, false)).To(BeFalse())
 	w.Expect(w.api.Delete(t.Context(), copied)).To(Succeed())
 	w.Expect(w.api.Get(t.Context(), client.ObjectKeyFromObject(copied), copied)).To(Succeed())
@@ -479,6 +481,11 @@ func TestDomainsOfOthers(t *testing.T) {
 	w.Expect(client.IgnoreNotFound(w.api.Get(t.Context(), client.ObjectKeyFromObject(copied), copied))).To(Succeed())
 	w.Expect(w.left()).To(Equal(before))
 	w.Expect(w.said()).To(ContainSubstring("Warning NotOurs"))
+
+	w = newWorld(t, bindTo("a"), "a")
+	w.domainOf("a", uuidOfOthers, hypervisor.Owner{Cluster: "c", Namespace: "secretive", Name: "m"})
+	w.Expect(w.message(w.newManager(0), infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(
+		HaveSuffix("is that of a LibvirtMachine of another namespace, and is left alone"), "one that isn't known here")
 }
 
 func TestSeedInUse(t *testing.T) {

@@ -59,7 +59,7 @@ func (w *world) domainOf(host, uuid string, owner hypervisor.Owner) {
 	name := owner.Namespace + "." + owner.Name
 	w.onHost(host, func(connection hypervisor.Hypervisor) error {
 		return connection.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: uuid, Name: name,
-			XML: "<domain><name>" + name + "</name><uuid>" + uuid + "</uuid><memory>1</memory><metadata>" + metadata + "</metadata></domain>"})
+			XML: "<domain><name>" + name + "</name><uuid>" + uuid + "</uuid><memory unit='GiB'>4</memory><vcpu>2</vcpu><metadata>" + metadata + "</metadata></domain>"})
 	})
 }
 

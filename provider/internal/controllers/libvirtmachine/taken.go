@@ -5,97 +5,119 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// place chooses a host for the machine, or says which of the MAC addresses that its spec asks for is taken.
-// Of machines that ask for the same one at once, the first that has a reservation gets it: those that ask for
-// any are placed one after the other.
+// place chooses a host for the machine, or says which of the MAC addresses of its interfaces is taken.
+// Of machines that want the same one at once, the first that has a reservation gets it: those whose addresses
+// may clash are placed one after the other.
 func (s *scope) place(ctx context.Context, request placement.Request, hosts []placement.Host, snapshots map[string]fleet.Snapshot) (host, taken string, err error) {
+	s.told.again(s.Reconciler)
 	if wanted := s.wantedMACs(); len(wanted) > 0 {
 		s.macs.Lock()
 		defer s.macs.Unlock()
-		if taken, err := s.takenMAC(ctx, wanted, hosts, snapshots); err != nil || taken != "" {
+		if taken, err := s.takenMAC(ctx, wanted, snapshots); err != nil || taken != "" {
 			return "", taken, err
 		}
 	}
-	s.told.again(s.Reconciler)
 	host, err = s.Ledger.Place(request, hosts)
 	return host, "", err
 }
 
-// wantedMACs are the MAC addresses that the spec asks for, with the indexes of their interfaces. Those that
-// are derived from UUIDs don't clash.
+// wantedMACs are the MAC addresses that may clash, with the indexes of their interfaces: those that the spec asks for,
+// and those that are derived from a UUID that the spec has already. It may be another machine's. Those that are derived
+// from a new UUID don't clash.
 func (s *scope) wantedMACs() map[string]int {
 	wanted := map[string]int{}
-	for i, nic := range s.infra.Spec.Interfaces {
-		if nic.MACAddress != "" {
-			wanted[nic.MACAddress] = i
+	for i, mac := range macsOf(s.infra) {
+		if mac != "" {
+			wanted[mac] = i
 		}
 	}
 	return wanted
 }
 
-// takenMAC says which of some MAC addresses another machine has, or a domain on a host that isn't ours. hosts
-// are those that the namespace may use, and snapshots what was last seen of all hosts.
-func (s *scope) takenMAC(ctx context.Context, wanted map[string]int, hosts []placement.Host, snapshots map[string]fleet.Snapshot) (string, error) {
-	// Reservations first: one that has ended by now is of a machine that the list shows to be bound.
-	reserved := map[types.UID]bool{}
-	for _, machine := range s.Ledger.Reservations() {
-		reserved[machine.UID] = true
+// macsOf are the MAC addresses of a machine's interfaces. One that is derived is empty as long as there is no UUID.
+func macsOf(infra *infrav1.LibvirtMachine) []string {
+	macs := make([]string, len(infra.Spec.Interfaces))
+	for i, nic := range infra.Spec.Interfaces {
+		macs[i] = nic.MACAddress
+		if uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix); nic.MACAddress == "" && uuid != "" {
+			macs[i] = domainxml.MACAddress(uuid, i)
+		}
 	}
+	return macs
+}
+
+// takenMAC says which of some MAC addresses another machine has, or a domain on a host that isn't ours. snapshots is
+// what was last seen of all hosts: they share networks, also with those that this namespace may not use. A machine that
+// is placed nowhere has none, whatever its spec says.
+func (s *scope) takenMAC(ctx context.Context, wanted map[string]int, snapshots map[string]fleet.Snapshot) (string, error) {
 	machines, err := s.allMachines(ctx)
 	if err != nil {
 		return "", err
 	}
 	for i := range machines {
 		other := &machines[i]
-		if other.UID == s.infra.UID || other.Spec.HostName == "" && !reserved[other.UID] {
+		if other.UID == s.infra.UID || !s.Ledger.Counts(other.UID) {
 			continue
 		}
-		for _, nic := range other.Spec.Interfaces {
-			if index, clashes := wanted[nic.MACAddress]; clashes {
-				return fmt.Sprintf("spec.interfaces[%d].macAddress: %s has %s already", index, s.nameOf(other.Namespace, other.Name), nic.MACAddress), nil
+		for _, mac := range macsOf(other) {
+			if index, clashes := wanted[mac]; clashes && mac != "" {
+				return s.hasMAC(ctx, index, mac, "LibvirtMachine ", other.Namespace, other.Name), nil
 			}
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(snapshots)) {
-		allowed := slices.ContainsFunc(hosts, func(h placement.Host) bool { return h.Name == host })
-		if taken := s.takenOn(host, allowed, snapshots[host].Domains, wanted); taken != "" {
+		if taken := s.takenOn(ctx, snapshots[host].Domains, wanted); taken != "" {
 			return taken, nil
 		}
 	}
 	return "", nil
 }
 
-// takenOn says which of some MAC addresses a domain on a host has: hosts share networks, also with hosts
-// that this namespace may not use and gets no names of. As with room, a domain counts while it is active:
+// takenOn says which of some MAC addresses a domain on a host has. As with room, a domain counts while it is active:
 // an old one that is shut off may be what the machine replaces.
-func (s *scope) takenOn(host string, allowed bool, domains map[string]hypervisor.Domain, wanted map[string]int) string {
+func (s *scope) takenOn(ctx context.Context, domains map[string]hypervisor.Domain, wanted map[string]int) string {
 	for _, uuid := range slices.Sorted(maps.Keys(domains)) {
 		domain := domains[uuid]
+		if !domain.State.Active() || uuid == s.uuid && !s.isTheirs(domain) {
+			continue
+		}
 		for _, mac := range domain.MACs {
 			index, clashes := wanted[mac]
-			if !clashes || !domain.State.Active() {
-				continue
-			}
-			whose := fmt.Sprintf("the domain %s on host %s", domain.Name, host)
 			switch {
+			case !clashes:
 			case domain.Owner != nil:
-				whose = "the domain of " + s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
-			case !allowed:
-				whose = "a domain on a host of others"
+				return s.hasMAC(ctx, index, mac, "the domain of LibvirtMachine ", domain.Owner.Namespace, domain.Owner.Name)
+			default:
+				return s.hasMAC(ctx, index, mac, "the domain ", "", domain.Name)
 			}
-			return fmt.Sprintf("spec.interfaces[%d].macAddress: %s has %s already: give one of them another address, or stop the domain", index, whose, mac)
 		}
 	}
 	return ""
+}
+
+// hasMAC says that something has the MAC address of an interface, and names it if it is in the machine's namespace. The
+// log names whatever else has it.
+func (s *scope) hasMAC(ctx context.Context, index int, mac, what, namespace, name string) string {
+	field := fmt.Sprintf("spec.interfaces[%d].macAddress", index)
+	if s.infra.Spec.Interfaces[index].MACAddress == "" {
+		field = fmt.Sprintf("spec.interfaces[%d], whose MAC address comes from spec.providerID", index)
+	}
+	if namespace == s.infra.Namespace {
+		return fmt.Sprintf("%s: %s%s/%s has %s already: give one of them another address, or delete it", field, what, namespace, name, mac)
+	}
+	ctrl.LoggerFrom(ctx).Info("The MAC address of a machine is taken", "macAddress", mac, "by", what+strings.TrimPrefix(namespace+"/"+name, "/"))
+	return fmt.Sprintf("%s: %s is in use outside of namespace %s: choose another address", field, mac, s.infra.Namespace)
 }
 
 // macTaken says that the machine asks for a MAC address that is taken.

@@ -17,16 +17,18 @@ import (
 // TestWhoHasAMACAddress: what belongs to other namespaces isn't named.
 func TestWhoHasAMACAddress(t *testing.T) {
 	const mac = "52:54:00:00:00:01"
+	const outside = mac + " is in use outside of namespace team: choose another address"
 	for _, tc := range []struct {
 		name   string
 		locked bool
 		owner  *hypervisor.Owner
 		want   string
 	}{
-		{name: "nobody's", want: "the domain printer on host a"},
-		{name: "nobody's, on a host of others", locked: true, want: "a domain on a host of others"},
-		{name: "of the namespace", owner: &hypervisor.Owner{Cluster: "c", Namespace: "team", Name: "old"}, want: "the domain of LibvirtMachine team/old"},
-		{name: "of another namespace", owner: &hypervisor.Owner{Cluster: "c", Namespace: "secretive", Name: "old"}, want: "the domain of a LibvirtMachine of another namespace"},
+		{name: "nobody's", want: outside},
+		{name: "nobody's, on a host of others", locked: true, want: outside},
+		{name: "of the namespace", owner: &hypervisor.Owner{Cluster: "c", Namespace: "team", Name: "old"},
+			want: "the domain of LibvirtMachine team/old has " + mac + " already: give one of them another address, or delete it"},
+		{name: "of another namespace", owner: &hypervisor.Owner{Cluster: "c", Namespace: "secretive", Name: "old"}, want: outside},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = mac }, "a", "b")
@@ -47,7 +49,10 @@ func TestWhoHasAMACAddress(t *testing.T) {
 			w.Expect(by.StartDomain(t.Context(), theirs)).To(Succeed())
 			m := w.newManager(0)
 			w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.MACAddressTakenReason)).To(
-				Equal("spec.interfaces[0].macAddress: " + tc.want + " has " + mac + " already: give one of them another address, or stop the domain"))
+				Equal("spec.interfaces[0].macAddress: " + tc.want))
+			if tc.want == outside {
+				w.Expect(w.log.String()).To(ContainSubstring("The MAC address of a machine is taken"), "operators find out whose it is")
+			}
 			w.Expect(by.StopDomain(t.Context(), theirs)).To(Succeed())
 			w.mac = mac
 			w.until(m, w.isProvisioned)

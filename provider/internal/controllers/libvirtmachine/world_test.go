@@ -198,6 +198,9 @@ func newSpec() infrav1.LibvirtMachineSpec {
 	}
 }
 
+// ofFixture are the calls by which the fixture looks at all of a host, as a fleet does.
+var ofFixture = []fake.Operation{fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes, fake.PCIDevices}
+
 // manager is a process with a reconciler and an image store.
 type manager struct {
 	*process
