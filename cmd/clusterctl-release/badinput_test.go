@@ -50,7 +50,7 @@ var badTrees = []struct {
 	{name: "release file: path out of the tree", files: map[string]string{"clusterctl-release.yaml": config("  kustomize: ../config\n")},
 		says: []string{"clusterctl-release.yaml:6:14: providers[0].kustomize: ", "leads out of the tree"}},
 
-	{name: "no such folder", remove: "config/default", says: []string{"infrastructure-demo: config/default: there is no such folder; mend the path in clusterctl-release.yaml"}},
+	{name: "no such folder", remove: "config/default", says: []string{"infrastructure-demo: config/default: there is no such folder; fix the path in clusterctl-release.yaml"}},
 	{name: "no kustomization", remove: "config/default/kustomization.yaml", says: []string{"config/default", "kustomization.yaml"}},
 	{name: "kustomize error", files: map[string]string{"config/default/kustomization.yaml": "resources: [../manager, missing.yaml]\n"}, says: []string{"kustomize build config/default: ", "missing.yaml"}},
 	{name: "a remote base", files: map[string]string{"config/rbac/kustomization.yaml": "resources: ['https://127.0.0.1:1/rbac.yaml']\n"},

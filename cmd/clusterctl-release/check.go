@@ -46,7 +46,7 @@ clusterctl's own URL of a provider: your own before it is published, or anybody'
 With --dump or --live, it holds a namespace of a management cluster against the checks of ownership instead:
 what ` + "`clusterctl move`" + ` would lose, and why. No contents of Secrets are read of live clusters.
 
-It ends with status 1 where there is a finding of the severity that --fail-on names, or a graver one.`,
+It ends with status 1 where there is a finding of the severity that --fail-on names, or a more severe one.`,
 		Example: `  # What was built
   clusterctl release check out/release
 

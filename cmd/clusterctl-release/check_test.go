@@ -42,7 +42,7 @@ func TestCheckStatus(t *testing.T) {
 		{"check out/release/infrastructure-demo/v0.1.0 --fail-on note", exitFindings, "in 1 release"},
 		{"check out/release --format github --fail-on warning", exitFindings, "::warning title=image-tag,file=" + filepath.ToSlash(path) + ",line="},
 		{"check --list", exitFine, "image-canonical"},
-		{"check --explain image-canonical", exitFine, "## Mend it"},
+		{"check --explain image-canonical", exitFine, "## Fix it"},
 	} {
 		t.Run(tc.line, func(t *testing.T) {
 			got := execute(t, strings.Fields(tc.line)...)

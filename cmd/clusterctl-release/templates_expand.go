@@ -27,7 +27,7 @@ func newTemplatesExpandCommand() *cobra.Command {
 		Short: "Make the objects that Cluster API makes of a Cluster with a topology",
 		Long: `Expand renders a flavor whose Cluster names a ClusterClass, and prints the objects that Cluster API's
 topology controller would make of it, by that controller's own code and without any cluster. Names that
-Cluster API makes at random end in -00000. With --diff it prints what another release makes otherwise.
+Cluster API makes at random end in -00000. With --diff it prints the differences from another release.
 
 Cluster API's own kinds and those of its kubeadm providers are known. Where the class is made of other
 providers' kinds, give their releases by --with: templates then get the defaults of their schemas. A

@@ -36,7 +36,7 @@ type Options struct {
 type Result struct {
 	// Releases are in the order of the release file.
 	Releases []*release.Release
-	// Notes tell, by provider label, what a maintainer may want to mend in the tree.
+	// Notes tell, by provider label, what a maintainer may want to fix in the tree.
 	Notes []Note
 }
 

@@ -60,7 +60,7 @@ var asClusterctl = Check{
 		report(Finding{
 			Place:   s.At(file.Name),
 			Message: "clusterctl refuses the file: " + firstLine(refusal.Error()),
-			Fix:     "mend what clusterctl names; `clusterctl generate provider` shows the same",
+			Fix:     "fix what clusterctl names; `clusterctl generate provider` shows the same",
 		})
 	},
 }

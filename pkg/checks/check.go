@@ -15,10 +15,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Severity says how much a finding weighs.
+// Severity says how serious a finding is.
 type Severity string
 
-// The severities, the gravest first.
+// The severities, the most severe first.
 const (
 	// Error is what clusterctl or a MUST of the contract refuses, or what loses users' data or
 	// their way to upgrade.
@@ -29,7 +29,7 @@ const (
 	Note Severity = "note"
 )
 
-// severities are in the order of their weight, the gravest first.
+// severities are ordered from the most severe to the least.
 var severities = []Severity{Error, Warning, Note}
 
 // ParseSeverity returns the severity of a name. Any other name is an error that lists them.
@@ -40,7 +40,7 @@ func ParseSeverity(name string) (Severity, error) {
 	return Severity(name), nil
 }
 
-// AtLeast says whether a severity weighs as much as another, or more.
+// AtLeast says whether a severity is as severe as another, or more severe.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(severities, s) <= slices.Index(severities, other)
 }
@@ -184,7 +184,7 @@ func (c Check) findings(s *Subject) []Finding {
 			findings = append(findings, Finding{
 				ID: c.ID, Source: c.Source, Severity: severity,
 				Message: fmt.Sprintf("%d more findings of this kind are not listed", n),
-				Fix:     "mend the others first",
+				Fix:     "fix the others first",
 			})
 		}
 	}
@@ -195,7 +195,7 @@ func (c Check) findings(s *Subject) []Finding {
 // places and checks, with one finding for each cause. The error is that of the context, where it ends first.
 func Run(ctx context.Context, s *Subject) (*Result, error) {
 	s.ctx = ctx
-	// The dearest part of all begins at once, beside the others: clusterctl's own reading of the file.
+	// Start the slowest step first, concurrently: clusterctl's own reading of the file.
 	var ahead sync.WaitGroup
 	ahead.Go(func() { _ = s.refusal() })
 	defer ahead.Wait()

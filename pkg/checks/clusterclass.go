@@ -208,7 +208,7 @@ var clusterClassRefResolves = Check{
 			}
 			report(Finding{Place: o.place(append(r.path, "name")...),
 				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.kind, t.nameAt(o, steps(r.path, "name")...)),
-				Fix:     "put the object into " + t.Name + ", or mend the name"})
+				Fix:     "put the object into " + t.Name + ", or fix the name"})
 		})
 	},
 }

@@ -48,6 +48,6 @@ func (t *template) reportAdmission(ctx context.Context, o object, report Report)
 		}
 		report(Finding{Place: o.place(path...),
 			Message: "Cluster API's webhook refuses the ClusterClass: " + strings.TrimSuffix(p.Message, "."),
-			Fix:     "mend the field: no cluster can have the class as it is"})
+			Fix:     "fix the field: no cluster can have the class as it is"})
 	}
 }

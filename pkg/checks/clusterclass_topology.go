@@ -104,5 +104,5 @@ func (s *Subject) reportMade(o object, m unstructured.Unstructured, p schemas.Pr
 	}
 	report(Finding{Place: o.place("spec", "topology"),
 		Message: fmt.Sprintf("of the Cluster, its class and the patches comes a %s whose %s is wrong: %s", gvk.Kind, manifest.FieldPath(p.Path...), result),
-		Fix:     "mend the template, the patch or the variable that the field comes from"})
+		Fix:     "fix the template, the patch or the variable that the field comes from"})
 }

@@ -36,13 +36,13 @@ var crdValid = Check{
 			refusals := crdErrors(s.CRDs()[i])
 			for n, refusal := range refusals {
 				if n == mostRefusals {
-					report(Finding{Place: d.Place("spec"), Message: fmt.Sprintf("there are %d more reasons for which the API server refuses the CRD", len(refusals)-n), Fix: "mend the others first"})
+					report(Finding{Place: d.Place("spec"), Message: fmt.Sprintf("there are %d more reasons for which the API server refuses the CRD", len(refusals)-n), Fix: "fix the others first"})
 					break
 				}
 				report(Finding{
 					Place:   d.Place(schemas.Steps(d.Object.Object, publishedPath(refusal.Field))...),
 					Message: "the API server refuses the CRD, and clusterctl init stops there: " + reason(refusal),
-					Fix:     "mend the Go type or its markers and generate the CRD again",
+					Fix:     "fix the Go type or its markers and generate the CRD again",
 				})
 			}
 		}

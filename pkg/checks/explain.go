@@ -5,22 +5,23 @@ import (
 	"fmt"
 )
 
-// pages has a page of the book for each check: what is wrong, why it matters, how to mend it, and an
+// pages has a page for each check: what is wrong, why it matters, how to fix it, and an
 // example before and after.
 //
 //go:embed pages/*.md
 var pages embed.FS
 
-//go:generate go run ../../hack/checkpages ../../docs/checks
+//go:generate go run ../../hack/checkpages ../../docs/checks/README.md ../../pkg/checks/pages
 
-// Explain returns the page of a check, as Markdown.
+// Explain returns the page of a check, as Markdown. It begins with the check's title, severity and source.
 func Explain(id string) (string, error) {
-	if _, err := Find(id); err != nil {
+	check, err := Find(id)
+	if err != nil {
 		return "", err
 	}
 	data, err := pages.ReadFile("pages/" + id + ".md")
 	if err != nil {
 		return "", fmt.Errorf("check %s has no page: %w", id, err)
 	}
-	return string(data), nil
+	return fmt.Sprintf("# %s\n\n%s. Severity: %s. Source: %s.\n\n%s", check.ID, check.Title, check.Severity, check.Source, data), nil
 }

@@ -29,7 +29,7 @@ var componentsParse = Check{
 			report(Finding{
 				Place: place, Severity: severity,
 				Message: who + ": " + err.Message,
-				Fix:     "mend the YAML; `clusterctl release build` writes the file from a kustomization",
+				Fix:     "fix the YAML; `clusterctl release build` writes the file from a kustomization",
 			})
 			return
 		}

@@ -48,7 +48,7 @@ func (s *Subject) suppress(findings []Finding) *Result {
 		result.Findings = append(result.Findings, Finding{
 			ID: suppressionUnused.ID, Severity: suppressionUnused.Severity, Source: suppressionUnused.Source,
 			Message: fmt.Sprintf("suppress[%d] of %s turns off %s, and there is no such finding", i, s.Release.Provider.Label(), what),
-			Fix:     "take it out of " + release.ConfigFile + ", or mend what it names",
+			Fix:     "take it out of " + release.ConfigFile + ", or fix what it names",
 		})
 	}
 	return result

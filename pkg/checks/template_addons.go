@@ -95,7 +95,7 @@ func (t *template) reportResource(o object, r resource, report Report) {
 	if r.kind == "ConfigMap" {
 		report(Finding{Place: o.place(r.path...),
 			Message: fmt.Sprintf("there is no ConfigMap %s in the template: what it has is not applied until somebody makes it", r.name),
-			Fix:     "put the ConfigMap into " + t.Name + ", or mend the name"})
+			Fix:     "put the ConfigMap into " + t.Name + ", or fix the name"})
 	}
 }
 
@@ -127,7 +127,7 @@ func (t *template) reportSelector(o object, report Report) {
 	if clusters > 0 {
 		report(Finding{Place: o.place(path...),
 			Message: fmt.Sprintf("the template's Cluster has no labels that %s selects: nothing of the ClusterResourceSet is applied to it", chosen),
-			Fix:     "give the Cluster the labels, or mend the selector"})
+			Fix:     "give the Cluster the labels, or fix the selector"})
 	}
 }
 

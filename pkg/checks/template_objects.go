@@ -95,7 +95,7 @@ var templateUnreferencedObject = Check{
 				}
 				report(Finding{Place: o.place("metadata", "name"),
 					Message: fmt.Sprintf("nothing in %s names this %s: it does nothing, gets no owner, stays when the cluster is deleted, and `clusterctl move` leaves it behind", t.Name, o.GetKind()),
-					Fix:     "mend the reference that is meant for it, or take it out"})
+					Fix:     "fix the reference that is meant for it, or take it out"})
 			}
 		}
 	},

@@ -147,14 +147,14 @@ func (s *Subject) reportKind(t *template, o object, report Report) {
 	if gk := o.GroupVersionKind().GroupKind(); s.isUndefined(gk) && !o.variableAt("apiVersion") && !o.variableAt("kind") {
 		report(Finding{Place: o.place("kind"), Cause: gk.String(),
 			Message: s.undefined(gk) + ": the API server refuses the object",
-			Fix:     "mend the kind, or check the release --with that of the provider that it belongs to"})
+			Fix:     "fix the kind, or check the release --with that of the provider that it belongs to"})
 	}
 	for _, r := range sortedReferences(o) {
 		gk := schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}
 		if s.isUndefined(gk) && !t.guessedAt(o, schemas.Problem{Path: steps(r.path, "kind")}) {
 			report(Finding{Place: o.place(steps(r.path, "kind")...), Cause: gk.String(),
 				Message: s.undefined(gk) + ": Cluster API never finds what the reference names",
-				Fix:     "mend the reference, or check the release --with that of the provider that it belongs to"})
+				Fix:     "fix the reference, or check the release --with that of the provider that it belongs to"})
 		}
 	}
 }

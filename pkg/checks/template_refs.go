@@ -38,7 +38,7 @@ var templateRefResolves = Check{
 					if !t.has(o, r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
 						report(Finding{Place: o.place(append(r.path, "name")...),
 							Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.kind, r.name, o.GetKind()),
-							Fix:     "put the object into " + t.Name + ", or mend the reference"})
+							Fix:     "put the object into " + t.Name + ", or fix the reference"})
 					}
 				}
 			}

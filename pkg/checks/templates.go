@@ -56,9 +56,9 @@ func (t *template) renderFinding(s *Subject, f failure) Finding {
 	place := s.At(t.Name)
 	if f.set != "" {
 		return Finding{Place: place, Message: fmt.Sprintf("clusterctl refuses it with the sample values %q: %s", f.set, cause(f.err)),
-			Fix: "mend the template, or the values under sampleValues"}
+			Fix: "fix the template, or the values under sampleValues"}
 	}
-	return Finding{Place: place, Message: "clusterctl refuses it: " + cause(f.err), Fix: "mend the template; `clusterctl release templates render` shows what clusterctl makes of it"}
+	return Finding{Place: place, Message: "clusterctl refuses it: " + cause(f.err), Fix: "fix the template; `clusterctl release templates render` shows what clusterctl makes of it"}
 }
 
 // blocksFinding says which variables stand for whole parts of a file, so that those parts are not checked.
@@ -80,7 +80,7 @@ func (t *template) blocksFinding(s *Subject) Finding {
 func (t *template) strictFinding(s *Subject) Finding {
 	f := Finding{Place: s.At(t.Name), Severity: Warning,
 		Message: "clusterctl reads the file, and stricter readers don't: once it is rendered, " + t.strict.Error(),
-		Fix:     "mend the YAML; `clusterctl release templates render` shows what clusterctl makes of it"}
+		Fix:     "fix the YAML; `clusterctl release templates render` shows what clusterctl makes of it"}
 	if t.strict.Beyond {
 		f.Severity, f.Message = Error, "once it is rendered, the file is beyond the limits of what is checked: "+t.strict.Error()
 	}

@@ -104,7 +104,7 @@ func serviceProblem(s *Subject, w webhook) (path []any, f Finding) {
 	case namespace != "" && actual != "" && namespace != actual:
 		return []any{"service", "namespace"}, Finding{
 			Severity: Warning,
-			Message:  fmt.Sprintf("the webhook looks for Service %s in namespace %s, and it is in %s: clusterctl mends that, kubectl apply does not", w.service(), namespace, actual),
+			Message:  fmt.Sprintf("the webhook looks for Service %s in namespace %s, and it is in %s: clusterctl fixes that, kubectl apply does not", w.service(), namespace, actual),
 			Fix:      "name the namespace of the Service",
 		}
 	case textAt(reference, "path") == "":

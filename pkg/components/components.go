@@ -31,7 +31,7 @@ type Components struct {
 	Namespace string
 	// UsedImages are the keys of Options.Images that an image was found for.
 	UsedImages []string
-	// Notes tell what was changed that a maintainer may want to mend in the tree.
+	// Notes tell what was changed that a maintainer may want to fix in the tree.
 	Notes []string
 }
 

@@ -12,7 +12,7 @@ import (
 
 // setProviderLabel labels every object as the provider's and takes the label out of pod templates
 // and of the selectors that look for their pods: clusterctl puts it on objects only, a selector is
-// immutable, and a label that is in one can never be mended in place.
+// immutable, and a label that is in one can never be fixed in place.
 // Source: clusterctl provider contract, "Labels".
 func (c *Components) setProviderLabel(value string) error {
 	for _, o := range c.Objects {

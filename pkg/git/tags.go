@@ -23,7 +23,7 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("listing git tags: %w", err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("listing git tags: %s is no folder", dir)
+		return nil, fmt.Errorf("listing git tags: %s is not a folder", dir)
 	}
 	shallow, err := run(ctx, dir, "rev-parse", "--is-shallow-repository")
 	if err != nil {

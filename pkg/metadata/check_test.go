@@ -110,7 +110,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What the fix of a missing series says is what mends it.
+// What the fix of a missing series says is what fixes it.
 func TestCheckIsCleanAfterAdd(t *testing.T) {
 	tags := []string{"v0.1.0", "v0.2.0", "v0.3.0-alpha.1", "v1.0.0"}
 	file := parse(t, list("0.2 v1beta1"))

@@ -116,7 +116,7 @@ func (p *parser) syntax(err error) {
 		message = strings.TrimPrefix(err.Error(), match[0])
 		line, _ = strconv.Atoi(match[1]) // only digits match
 	}
-	p.refuse(ProblemParse, line, "mend the YAML there or in a line beside it", "the file is no YAML: %s", message)
+	p.refuse(ProblemParse, line, "fix the YAML there or in a line beside it", "the file is no YAML: %s", message)
 }
 
 // fields returns the values of a mapping by key and warns of keys that are given twice or not known.

@@ -77,7 +77,7 @@ func (r *Report) Count(severity checks.Severity) int {
 	return n
 }
 
-// Fails says whether there is a finding of that severity or a graver one.
+// Fails says whether there is a finding of that severity or a more severe one.
 func (r *Report) Fails(on checks.Severity) bool {
 	for _, e := range r.Entries {
 		for _, f := range e.Findings {

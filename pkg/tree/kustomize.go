@@ -63,7 +63,7 @@ func (e *KustomizeError) Unwrap() []error {
 func (t *Tree) Kustomize(rel string) (resmap.ResMap, error) {
 	dir, err := t.resolve(rel)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: there is no such folder; mend the path in %s: %w", t.Display(rel), release.ConfigFile, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: there is no such folder; fix the path in %s: %w", t.Display(rel), release.ConfigFile, fs.ErrNotExist)
 	}
 	if err != nil {
 		return nil, err

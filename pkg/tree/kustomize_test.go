@@ -98,7 +98,7 @@ func TestKustomizeErrors(t *testing.T) {
 		is     error
 		says   []string
 	}{
-		{name: "no such folder", folder: "config/default", is: fs.ErrNotExist, says: []string{"tree/config/default: there is no such folder", "mend the path in clusterctl-release.yaml"}},
+		{name: "no such folder", folder: "config/default", is: fs.ErrNotExist, says: []string{"tree/config/default: there is no such folder", "fix the path in clusterctl-release.yaml"}},
 		{name: "a file", files: map[string]string{"tree/config/kustomization.yaml": list("a.yaml")}, folder: "config/kustomization.yaml",
 			says: []string{"tree/config/kustomization.yaml is a file", "name the folder of a kustomization"}},
 		{name: "above the tree", folder: "..", is: tree.ErrOutside},

@@ -150,7 +150,7 @@ func (t *Tree) Glob(pattern string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: %w: no file matches; mend the path or take the entry out", t.Display(pattern), fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: %w: no file matches; fix the path or take the entry out", t.Display(pattern), fs.ErrNotExist)
 	}
 	slices.Sort(files)
 	return files, nil

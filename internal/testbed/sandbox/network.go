@@ -131,7 +131,7 @@ func (ns *Namespace) ip(line string) error {
 
 // Cut has every packet dropped that comes from the Network to the namespace, or goes there, without a
 // word to anybody: who calls waits, and connections that are open hear nothing. What else the namespace
-// is joined to goes on. Not to be called again before Mend.
+// is joined to goes on. Not to be called again before Fix.
 func (ns *Namespace) Cut() error {
 	// The table of the namespace's own addresses comes first as a rule, and would let in what is for them.
 	for _, line := range []string{
@@ -145,8 +145,8 @@ func (ns *Namespace) Cut() error {
 	return nil
 }
 
-// Mend undoes Cut.
-func (ns *Namespace) Mend() error {
+// Fix undoes Cut.
+func (ns *Namespace) Fix() error {
 	for _, line := range []string{"rule add pref 0 table local", "rule del pref 3", "rule del pref 2", "rule del pref 1"} {
 		if err := ns.ip(line); err != nil {
 			return err

@@ -111,7 +111,7 @@ func TestLaunch(t *testing.T) {
 }
 
 // TestCut: packets from and to a namespace that is cut off are dropped. Who calls isn't refused, and a
-// connection that was open hears what was said meanwhile once it is mended.
+// connection that was open hears what was said meanwhile once it is fixed.
 func TestCut(t *testing.T) {
 	g := NewWithT(t)
 	network, err := sandbox.NewNetwork("cut", netip.MustParsePrefix("10.78.0.0/24"))
@@ -154,7 +154,7 @@ func TestCut(t *testing.T) {
 	_, err = net.DialTimeout("tcp", address, 300*time.Millisecond)
 	g.Expect(err).To(MatchError(ContainSubstring("i/o timeout")))
 
-	g.Expect(namespace.Mend()).To(Succeed())
+	g.Expect(namespace.Fix()).To(Succeed())
 	g.Expect(answers(time.Minute)).To(Equal("later"))
 	again, err := net.DialTimeout("tcp", address, time.Minute)
 	g.Expect(err).ToNot(HaveOccurred())

@@ -96,7 +96,7 @@ func (t *tally) remove(uid types.UID) {
 	}
 }
 
-// less takes something off an entry. One that comes to nothing goes.
+// less takes something off an entry. Entries that reach zero are removed.
 func less[K comparable, V int | int64](amounts map[K]V, key K, by V) {
 	if amounts[key] -= by; amounts[key] == 0 {
 		delete(amounts, key)
