@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +10,6 @@ import (
 	"strings"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -198,27 +199,6 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// entryText returns entries of clusterctl's configuration as text for its clusterctl.yaml.
-func entryText(entries []store.Entry) string {
-	if len(entries) == 0 {
-		return ""
-	}
-	type entry struct {
-		Name string `json:"name"`
-		Type string `json:"type"`
-		URL  string `json:"url"`
-	}
-	list := make([]entry, 0, len(entries))
-	for _, e := range entries {
-		list = append(list, entry{Name: e.Name, Type: string(e.Type), URL: e.URL})
-	}
-	text, err := yaml.Marshal(map[string]any{"providers": list})
-	if err != nil {
-		return "" // strings can be written as YAML
-	}
-	return strings.TrimRight(string(text), "\n") + "\n"
-}
-
 // clusterctlCommands returns the commands that use the releases: for each what clusterctl would
 // apply, then one that installs them all, then one for each cluster template. The configuration is
 // that of the repository; empty stands for the user's own.
@@ -286,4 +266,152 @@ func shellQuote(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// plan returns what publishing versions would change. The warnings come first in it.
+func (s *server) plan(ctx context.Context, all []*store.Version, warnings []string) (*Plan, error) {
+	s.opts.tell("looking at " + s.store.URL())
+	surveyed, err := s.store.Survey(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Target: s.store.URL(), Warnings: append(warnings, surveyed...)}
+	for _, v := range all {
+		there, err := s.store.Look(ctx, v.Number)
+		if err != nil {
+			return nil, err
+		}
+		plans, err := s.compare(ctx, v, there)
+		if err != nil {
+			return nil, err
+		}
+		plan.Warnings = append(plan.Warnings, there.Warnings...)
+		for _, problem := range doubles(v.Number, there) {
+			plan.Warnings = append(plan.Warnings, problem.Error())
+		}
+		if plans[0].Action == Create || plans[0].Action == Replace {
+			if plans[0].Details, err = s.store.Aim(ctx, v, there); err != nil {
+				return nil, err
+			}
+		}
+		plan.Releases = append(plan.Releases, plans...)
+		page, err := s.planPage(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		if page != nil {
+			plan.Pages = append(plan.Pages, *page)
+		}
+	}
+	return plan, nil
+}
+
+// doubles says that a version is public more than once.
+func doubles(version string, there *store.Snapshot) []error {
+	if len(there.Doubles) == 0 {
+		return nil
+	}
+	return []error{fmt.Errorf("%s is public more than once, and users get one or the other: compare them and remove all but one: %s", version, strings.Join(there.Doubles, ", "))}
+}
+
+// compare says what is to be done about a version. One that is not complete and claimed with the same
+// bytes is one that a run before this one began.
+func (s *server) compare(ctx context.Context, v *store.Version, there *store.Snapshot) ([]ReleasePlan, error) {
+	own := there.Claim != "" && there.Claim == store.Digest(v.Checksums().Data)
+	if !there.Public && !there.Begun || own && !there.Complete {
+		return s.plans(v, there, false, nil), nil
+	}
+	var differences []release.Difference
+	known := map[string]bool{}
+	differs := func(f release.File, isAlias bool) error {
+		known[f.Name] = true
+		listed, ok := there.Files[f.Name]
+		if !ok && isAlias { // a reader that is newer than the version looks for other names
+			return nil
+		}
+		if !ok {
+			differences = append(differences, release.Difference{File: f.Name, Kind: "extra"})
+			return nil
+		}
+		same, err := s.same(ctx, there, listed, f)
+		if err == nil && !same {
+			differences = append(differences, release.Difference{File: f.Name, Kind: "differs"})
+		}
+		return err
+	}
+	for _, f := range v.Files {
+		if err := differs(f, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range s.aliases(v) {
+		if err := differs(f, true); !known[f.Name] || err != nil {
+			return nil, err
+		}
+	}
+	for name := range there.Files {
+		if !known[name] && v.Reads(name) { // others, such as binaries, come from elsewhere and bother nobody
+			differences = append(differences, release.Difference{File: name, Kind: "missing"})
+		}
+	}
+	return s.plans(v, there, !own || len(differences) == 0, differences), nil
+}
+
+// aliases returns the files of a version under further names, where the store has such.
+func (s *server) aliases(v *store.Version) []release.File {
+	a, ok := s.store.(store.Aliaser)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(a.Aliases(v), func(f release.File) bool { _, own := v.File(f.Name); return own })
+}
+
+// same says whether a file has these bytes: by its digest, or, where there is none, by reading it.
+func (s *server) same(ctx context.Context, there *store.Snapshot, listed store.File, f release.File) (bool, error) {
+	if listed.Size >= 0 && listed.Size != int64(len(f.Data)) {
+		return false, nil
+	}
+	if listed.SHA256 != "" {
+		return strings.EqualFold(listed.SHA256, store.Digest(f.Data)), nil
+	}
+	data, err := s.store.Read(ctx, there, f.Name)
+	return err == nil && bytes.Equal(data, f.Data), err
+}
+
+// plans returns the plan for each release of a version, by whether another one is there, and how the
+// whole version differs from that.
+func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, differences []release.Difference) []ReleasePlan {
+	slices.SortFunc(differences, func(x, y release.Difference) int { return strings.Compare(x.File, y.File) })
+	plans := make([]ReleasePlan, 0, len(v.Releases))
+	for _, r := range v.Releases {
+		plan := ReleasePlan{Release: r, Place: s.store.Place(v.Number), Differences: differences}
+		switch {
+		case !another:
+			plan.Action, plan.Differences = Create, nil
+		case len(differences) == 0:
+			plan.Action = Unchanged
+		case s.opts.Replace && store.Replaceable(v.Number) && !there.Immutable:
+			plan.Action = Replace
+		default:
+			plan.refuse(there.Immutable && store.Replaceable(v.Number))
+			if there.Hint != "" {
+				plan.Err = fmt.Errorf("%w; %s", plan.Err, there.Hint)
+			}
+		}
+		plans = append(plans, plan)
+	}
+	return plans
+}
+
+// planPage says what would be done about the page of a version; nil where there is to be none.
+func (s *server) planPage(ctx context.Context, v *store.Version) (*store.Page, error) {
+	pager, ok := s.store.(store.Pager)
+	if !ok {
+		return nil, nil
+	}
+	wanted, err := s.wanted(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	return pager.PlanPage(ctx, wanted)
 }

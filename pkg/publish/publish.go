@@ -155,12 +155,12 @@ func (o Options) forStore() store.Options {
 
 // targets are all kinds of places; the first that matches is taken.
 var targets = []target{
-	overridesTarget,
 	serverTarget(github.Kind),
 	serverTarget(gitlab.Kind),
 	serverTarget(gitea.Kind),
 	httpsTarget,
 	serverTarget(oci.Kind),
+	overridesTarget,
 	localTarget,
 }
 
