@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -29,7 +30,7 @@ type buildFlags struct {
 func newBuildCommand() *cobra.Command {
 	var flags buildFlags
 	cmd := &cobra.Command{
-		Use:   "build --version vX.Y.Z",
+		Use:   "build [--version vX.Y.Z]",
 		Short: "Build a release from the source tree",
 		Long: `Build makes DIR/<provider label>/<version>/ of the tree that the release file describes: the
 components YAML (one namespace, provider labels, images of the release), metadata.yaml, the cluster
@@ -48,6 +49,10 @@ In a git repository the commit and the repository are recorded next to the files
 		Example: `  # Every provider of the tree
   clusterctl release build --version v0.1.0
 
+  # The version that the commit is tagged with
+  git tag v0.1.0
+  clusterctl release build
+
   # One of several, with an image that was just pushed
   clusterctl release build --version v0.1.0 --provider bootstrap-demo --image controller=ghcr.io/example/demo:v0.1.0
 
@@ -56,19 +61,20 @@ In a git repository the commit and the repository are recorded next to the files
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBuild(cmd, flags) },
 	}
-	cmd.Flags().StringVar(&flags.version, "version", "", "version of the release, e.g. v0.1.0 (required)")
+	cmd.Flags().StringVar(&flags.version, "version", "", "version of the release, e.g. v0.1.0 (default: the tag of the commit that is checked out)")
 	cmd.Flags().StringVar(&flags.config, "config", release.ConfigFile, "release file; its folder is the root of the tree")
 	cmd.Flags().StringVarP(&flags.output, "output", "o", filepath.Join("out", "release"), "folder to write the release to")
 	cmd.Flags().StringArrayVar(&flags.images, "image", nil, "image to release instead of the tree's, as NAME=REFERENCE (repeat for more)")
 	cmd.Flags().StringSliceVar(&flags.providers, "provider", nil, "label of a provider to build, e.g. infrastructure-libvirt (default: all)")
 	addGateFlags(cmd, &flags.gate, "the highest version below in the output folder")
-	_ = cmd.MarkFlagRequired("version")
 	return cmd
 }
 
 func runBuild(cmd *cobra.Command, flags buildFlags) error {
-	if _, err := release.ParseVersion(flags.version); err != nil {
-		return &usageError{err: err}
+	if flags.version != "" {
+		if _, err := release.ParseVersion(flags.version); err != nil {
+			return &usageError{err: err}
+		}
 	}
 	images, err := parseImages(flags.images)
 	if err != nil {
@@ -77,6 +83,11 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	config, err := release.Load(flags.config)
 	if err != nil {
 		return err
+	}
+	if flags.version == "" {
+		if flags.version, err = versionOfHead(cmd.Context(), filepath.Dir(flags.config)); err != nil {
+			return &usageError{err: err}
+		}
 	}
 	t, err := tree.Open(filepath.Dir(flags.config))
 	if err != nil {
@@ -118,6 +129,27 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 		printRelease(cmd, "built", filepath.Join(flags.output, r.Provider.Label(), r.Version), r)
 	}
 	return nil
+}
+
+// versionOfHead returns the version that the commit which is checked out in a folder is tagged with.
+func versionOfHead(ctx context.Context, dir string) (string, error) {
+	tags, err := git.TagsHere(ctx, dir)
+	if err != nil {
+		return "", fmt.Errorf("no version given, and none is known from a tag: %w: give --version vX.Y.Z", err)
+	}
+	versions := slices.DeleteFunc(slices.Clone(tags), func(tag string) bool {
+		_, err := release.ParseVersion(tag)
+		return err != nil
+	})
+	switch {
+	case len(versions) == 1:
+		return versions[0], nil
+	case len(versions) > 1:
+		return "", fmt.Errorf("no version given, and the commit that is checked out has several tags with one: %s: give --version", strings.Join(versions, ", "))
+	case len(tags) > 0:
+		return "", fmt.Errorf("no version given, and the commit that is checked out has no tag vX.Y.Z, only %s: give --version vX.Y.Z", strings.Join(tags, ", "))
+	}
+	return "", errors.New("no version given, and the commit that is checked out has no tag: give --version vX.Y.Z, tag the commit with git tag vX.Y.Z, or fetch its tag with git fetch --tags")
 }
 
 // checkedOut returns what is built, or nil where git does not know it.

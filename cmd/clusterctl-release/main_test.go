@@ -84,7 +84,7 @@ func TestUsageErrors(t *testing.T) {
 		{"biuld", []string{`unknown command "biuld"`, "do you mean build?", "clusterctl release --help"}},
 		{"metadata shwo", []string{`unknown command "shwo"`, "do you mean show?", "clusterctl release metadata --help"}},
 		{"build --versions v0.1.0", []string{"unknown flag: --versions", "Run 'clusterctl release build --help'"}},
-		{"build", []string{`required flag(s) "version" not set`, "Run 'clusterctl release build --help'"}},
+		{"build", []string{"no version given", "not in a git repository", "give --version vX.Y.Z"}},
 		{"build --version", []string{"flag needs an argument: --version"}},
 		{"build --version v0.1.0 config", []string{`"config"`}},
 		{"build --version 0.1.0", []string{`version "0.1.0" lacks the leading v`, "v0.1.0"}},

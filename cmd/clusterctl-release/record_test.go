@@ -31,6 +31,31 @@ func committed(t *testing.T, dir string) string {
 	return out
 }
 
+// TestBuildVersionOfTag: without --version a build takes the version that HEAD is tagged with, and only that.
+func TestBuildVersionOfTag(t *testing.T) {
+	dir := inDemo(t)
+	committed(t, dir)
+	git := func(args ...string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	requireFailure(t, execute(t, "build"), exitUsage, "no version given", "has no tag", "give --version vX.Y.Z", "git fetch --tags")
+	git("tag", "latest")
+	git("tag", "provider/v0.1.0")
+	requireFailure(t, execute(t, "build"), exitUsage, "no tag vX.Y.Z, only latest, provider/v0.1.0", "give --version vX.Y.Z")
+	git("tag", "-a", "-m", "annotated", "v0.1.0")
+	if out := succeed(t, "build"); !strings.Contains(out, "built infrastructure-demo v0.1.0") {
+		t.Errorf("a build with a tag prints %s", out)
+	}
+	git("tag", "v0.1.0-rc.1")
+	requireFailure(t, execute(t, "build"), exitUsage, "several tags", "v0.1.0, v0.1.0-rc.1", "give --version")
+	git("commit", "-q", "--allow-empty", "-m", "after")
+	requireFailure(t, execute(t, "build"), exitUsage, "has no tag")
+}
+
 // TestBuildRecordsSource: a build records the commit, without what it built before; and says what is not
 // in the commit, which publish refuses before it asks a server.
 func TestBuildRecordsSource(t *testing.T) {

@@ -60,14 +60,14 @@ func TestColour(t *testing.T) {
 			t.Setenv("TERM", tc.term)
 			var stdout bytes.Buffer
 			got := onTerminal(t, func(terminal *os.File) {
-				if status := run(t.Context(), []string{"build"}, &stdout, terminal); status != exitUsage {
+				if status := run(t.Context(), []string{"fetch", "x"}, &stdout, terminal); status != exitUsage {
 					t.Errorf("status %d, want %d", status, exitUsage)
 				}
 			})
 			if strings.Contains(got, escape) != tc.coloured {
 				t.Errorf("coloured is %v, want %v: %q", !tc.coloured, tc.coloured, got)
 			}
-			if !strings.Contains(got, "error: ") || !strings.Contains(got, `required flag(s) "version" not set`) {
+			if !strings.Contains(got, "error: ") || !strings.Contains(got, `required flag(s) "output" not set`) {
 				t.Errorf("wrote %q", got)
 			}
 			if tc.coloured && !strings.Contains(got, escape+"0") && !strings.Contains(got, escape+"22") {

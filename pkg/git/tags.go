@@ -42,11 +42,11 @@ func Tags(ctx context.Context, dir string) ([]string, error) {
 }
 
 // TagsHere returns the tags of what is checked out of the git repository that holds a folder, sorted by
-// name. The errors are those of git, ErrNoGit among them.
+// name. The error is ErrNoGit or ErrNoRepository where that is the reason.
 func TagsHere(ctx context.Context, dir string) ([]string, error) {
 	out, err := run(ctx, dir, "tag", "--points-at", "HEAD", "--no-column", "--sort=refname", "--format=%(refname:strip=2)")
 	if err != nil {
-		return nil, fmt.Errorf("listing the git tags of what is checked out in %s: %w", dir, err)
+		return nil, fmt.Errorf("listing the git tags of what is checked out in %s: %w", dir, reason(ctx, dir, err))
 	}
 	return slices.DeleteFunc(strings.Split(out, "\n"), func(tag string) bool { return tag == "" }), nil
 }
