@@ -26,13 +26,26 @@ build: ## Build the tool and the provider's manager into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/manager ./provider
 
+# Where the images are. What the release names is there only after `make push`.
+IMAGE_REPO ?= ghcr.io/clusterctl-release
+IMAGE_PLATFORMS ?= linux/amd64,linux/arm64
+MANAGER_IMAGE := cluster-api-provider-libvirt
+TOOL_IMAGE := clusterctl-release
+build-image = go run ./hack/image -version $(VERSION) -platforms $(IMAGE_PLATFORMS) build $(OUT)/images
+
 .PHONY: release
-release: ## Build the provider's release into out/release and publish it to the local repository out/repository
+release: ## Build the provider's release into out/release and its image into out/images, and publish it to the local repository out/repository
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/clusterctl-release ./cmd/clusterctl-release
 	bin/clusterctl-release metadata check
-	bin/clusterctl-release build --version $(VERSION) --output $(OUT)/release
+	image=$$($(build-image) $(MANAGER_IMAGE)); \
+	bin/clusterctl-release build --version $(VERSION) --output $(OUT)/release --image ghcr.io/clusterctl-release/$(MANAGER_IMAGE)=$(IMAGE_REPO)/$(MANAGER_IMAGE):$$image
 	bin/clusterctl-release check $(OUT)/release/infrastructure-libvirt/$(VERSION) --fail-on warning
 	bin/clusterctl-release publish $(OUT)/release/infrastructure-libvirt/$(VERSION) --to $(OUT)/repository
+
+.PHONY: push
+push: release ## Build the tool's image too, and push both images to IMAGE_REPO
+	$(build-image) $(TOOL_IMAGE)
+	go run ./hack/image -registry $(IMAGE_REPO) push $(OUT)/images $(MANAGER_IMAGE) $(TOOL_IMAGE)
 
 # provider/test comes first: it takes the longest and waits more than it works, so others run beside it.
 .PHONY: test

@@ -123,6 +123,27 @@ func TestClusterctl(t *testing.T) {
 	}
 }
 
+// TestClusterctlDigest: clusterctl overrides the registry of an image that is released with its digest.
+func TestClusterctlDigest(t *testing.T) {
+	dir := inDemo(t)
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	succeed(t, "build", "--version", "v0.1.0", "--image", "controller=registry.example.com/demo/controller:v0.1.0"+digest)
+	succeed(t, "publish", "out/release", "--to", "repository")
+	config := filepath.Join(dir, "repository", "clusterctl.yaml")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "images: {infrastructure-demo: {repository: mirror.example.com/copies}}\n"...)
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	components := newClusterctl(t, dir).run("generate", "provider", "--infrastructure", "demo:v0.1.0", "--config", config)
+	if want := "image: mirror.example.com/copies/controller:v0.1.0" + digest; !strings.Contains(components, want) {
+		t.Errorf("the components that clusterctl generates do not have %q", want)
+	}
+}
+
 // TestPluginStatus: the exit status of the program is what a script sees.
 func TestPluginStatus(t *testing.T) {
 	dir := inDemo(t)

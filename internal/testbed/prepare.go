@@ -8,11 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/image"
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/program"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
 )
@@ -82,11 +86,13 @@ func Prepare() error {
 		return err
 	}
 	p.Release, p.Manager = filepath.Join(runFolder, "out"), filepath.Join(runFolder, "manager")
-	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release); err != nil {
+	// Pods run processes of this machine: the program in the image is started, and the rest of the image is not used.
+	platform := program.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
+	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release, "IMAGE_PLATFORMS="+platform.String()); err != nil {
 		return err
 	}
-	build := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", p.Manager, "./provider"}
-	if _, err := run(ctx, root, "env", append([]string{"CGO_ENABLED=0", "go"}, build...)...); err != nil {
+	layout := filepath.Join(p.Release, "images", path.Base(providerImage))
+	if err := image.Extract(layout, platform, p.Manager); err != nil {
 		return err
 	}
 	content, err := json.Marshal(p)
@@ -129,7 +135,7 @@ func noteSources() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []string{"cmd", "pkg", "provider", "hack/tools", "internal"} {
+	for _, part := range []string{"cmd", "pkg", "provider", "hack/image", "hack/tools", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, part), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
 				_, err = os.ReadDir(path)

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -99,7 +100,7 @@ var worlds = []worldKind{
 		},
 	},
 	{
-		name: "OCI", gap: 1, start: startRegistry, open: openOCI,
+		name: "OCI", gap: 1, start: pinned.StartRegistry, open: openOCI,
 		pair: takeTurns,
 	},
 	{

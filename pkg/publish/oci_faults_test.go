@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/oci"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
@@ -242,7 +243,7 @@ func (t *turns) await(own, requests int) {
 
 // TestOCIImmutableTags: a registry that keeps the first of two refuses the second, who looks which it is.
 func TestOCIImmutableTags(t *testing.T) {
-	registry := startRegistry(t)
+	registry := pinned.StartRegistry(t)
 	for note, same := range map[string]bool{"one": true, "two": false} {
 		first, second := someRelease(libvirt, "v0.1.0", "one"), someRelease(libvirt, "v0.1.0", note)
 		w := newOCIWorld(t, registry, "immutable/"+note, first)

@@ -45,33 +45,6 @@ func freeHost(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// startRegistry starts the real distribution registry and returns its host.
-func startRegistry(t *testing.T) string {
-	t.Helper()
-	host := freeHost(t)
-	dir := t.TempDir()
-	config := filepath.Join(dir, "config.yml")
-	write(t, config, fmt.Sprintf("version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: %q}\n", filepath.Join(dir, "data"), host))
-	cmd := exec.CommandContext(t.Context(), pinned.Tool(t, "registry"), "serve", config)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	for range 600 {
-		resp, err := http.Get("http://" + host + "/v2/")
-		if err == nil {
-			_ = resp.Body.Close() // nothing is read
-			return host
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatal("the registry does not answer")
-	return ""
-}
-
 // asOperator copies a version as the Cluster API operator does, and returns the files by their titles.
 func asOperator(t *testing.T, host, name, version string) map[string]string {
 	t.Helper()
@@ -125,7 +98,7 @@ func operatorReads(t *testing.T, url, kind, name, version string) (components, m
 // TestOCIForOperator: the operator's own code reads what was published, each of several providers by the
 // URL that publishing tells, and of two versions the one that is asked for.
 func TestOCIForOperator(t *testing.T) {
-	host := startRegistry(t)
+	host := pinned.StartRegistry(t)
 	place := "oci://" + host + "/acme/capl"
 	quick := Options{Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	providers := []release.Provider{libvirt, micro, {Name: "kubeadm", Type: clusterctlv1.ControlPlaneProviderType}, {Name: "hooks", Type: clusterctlv1.RuntimeExtensionProviderType}}
@@ -160,7 +133,7 @@ func TestOCIForOperator(t *testing.T) {
 
 // TestOCI publishes to a real registry.
 func TestOCI(t *testing.T) {
-	host := startRegistry(t)
+	host := pinned.StartRegistry(t)
 	place := "oci://" + host + "/acme/capl"
 	quick := Options{Commit: someCommit, Network: transport.Network{Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	t.Setenv("GITHUB_REPOSITORY", "someone/else") // the provenance is that of the build
@@ -300,7 +273,7 @@ func TestOCIURLs(t *testing.T) {
 // in: it works, and a warning says what is not known.
 func TestOCISlow(t *testing.T) {
 	slow := &slowTags{base: http.DefaultTransport, tags: 2}
-	place := "oci://" + startRegistry(t) + "/acme/capl"
+	place := "oci://" + pinned.StartRegistry(t) + "/acme/capl"
 	opts := Options{Network: transport.Network{Transport: slow, Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}}
 	result := publish(t, place, opts, someLabelled("v0.1.0"))
 	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "the registry took more than 2s to answer") {
