@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/audit"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/certificates"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/controlplane"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/libvirthost"
@@ -46,6 +47,13 @@ const (
 	nonRoot = 65532
 
 	providerImage = "ghcr.io/clusterctl-release/cluster-api-provider-libvirt"
+)
+
+// ManagerNamespace and ManagerAccount are the namespace and the name of the service account that the provider's manager
+// has in its release.
+const (
+	ManagerNamespace = "caplv-system"
+	ManagerAccount   = "caplv-manager"
 )
 
 // Testbed is a management cluster that runs.
@@ -124,6 +132,7 @@ func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
 		Etcd: t.prepared.Tools["etcd"], APIServer: t.prepared.Tools["kube-apiserver"],
 		ControllerManager: t.prepared.Tools["kube-apiserver/kube-controller-manager"],
 		Address:           address, Port: apiServerPort,
+		Audited: audit.Account(ManagerNamespace, ManagerAccount),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the management cluster: %w", err)

@@ -24,6 +24,7 @@ func (s scene) test(ctx context.Context, w *world) func(*testing.T) {
 			}
 		}()
 		s.run(ctx, NewWithT(t), w)
+		w.played.Add(1)
 	}
 }
 
@@ -85,4 +86,5 @@ func TestScenes(t *testing.T) {
 		t.Run(scene.name, scene.test(ctx, w))
 	}
 	w.nothingLeft(g)
+	w.grantsUsed(ctx, t, g)
 }

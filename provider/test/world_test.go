@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +72,8 @@ type world struct {
 	suspects *suspects
 	// second is another management cluster, which demo is moved to.
 	second *testbed.Testbed
+	// played is how many scenes were played to their end.
+	played atomic.Int32
 }
 
 // goneGuest is a guest that was deleted: the time is when its domain was certainly gone.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
@@ -38,6 +39,8 @@ type Options struct {
 	Names []string
 	// CA signs the API server's certificate and those of its clients. None: one of its own.
 	CA *authority.Authority
+	// Audited is the user whose requests the API server writes to AuditLog. Nobody's when empty.
+	Audited string
 }
 
 // ControlPlane is a control plane that runs.
@@ -167,8 +170,31 @@ func (c *ControlPlane) startEtcd() (url string, err error) {
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 }
 
+// AuditLog is the path of the log with the requests of the user that is audited.
+func (c *ControlPlane) AuditLog() string { return c.file("audit.log") }
+
+// auditArgs have the API server log who asked for what, without contents, as far as it is the audited user.
+func (c *ControlPlane) auditArgs() ([]string, error) {
+	if c.options.Audited == "" {
+		return nil, nil
+	}
+	policy, err := yaml.Marshal(map[string]any{
+		"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": []string{"RequestReceived"},
+		"rules": []map[string]any{{"level": "Metadata", "users": []string{c.options.Audited}}, {"level": "None"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--audit-policy-file=" + c.file("audit.yaml"), "--audit-log-path=" + c.AuditLog()}
+	return args, os.WriteFile(c.file("audit.yaml"), policy, 0o600)
+}
+
 func (c *ControlPlane) startAPIServer(etcd string) error {
-	return c.start("kube-apiserver", c.options.APIServer,
+	audit, err := c.auditArgs()
+	if err != nil {
+		return err
+	}
+	return c.start("kube-apiserver", c.options.APIServer, append(audit,
 		"--etcd-servers="+etcd,
 		"--bind-address="+c.options.Address.String(), "--advertise-address="+c.options.Address.String(),
 		"--secure-port="+strconv.Itoa(c.options.Port), "--service-cluster-ip-range=10.96.0.0/16",
@@ -179,7 +205,7 @@ func (c *ControlPlane) startAPIServer(etcd string) error {
 		// Webhook Services reach the addresses of pods without kube-proxy.
 		"--enable-aggregator-routing=true",
 		// Nothing could be reached by the Service kubernetes.
-		"--endpoint-reconciler-type=none")
+		"--endpoint-reconciler-type=none")...)
 }
 
 func (c *ControlPlane) startControllerManager() error {
