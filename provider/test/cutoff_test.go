@@ -51,7 +51,7 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	}
 	c.waits(ctx, g, stays, doomed)
 	g.Expect(c.reachable(ctx, g, "host-c1")).To(HaveField("Status", metav1.ConditionFalse))
-	g.Expect(host.Mend()).To(Succeed())
+	g.Expect(host.Fix()).To(Succeed())
 
 	asked := c.startedOn(ctx, g, "asked", "host-c1")
 	eventually(g, func(g Gomega) {
