@@ -32,6 +32,7 @@ var actions = []struct {
 	{"a call fails", (*soak).failCall},
 	{"a call fails", (*soak).failCall},
 	{"a call fails", (*soak).failCall},
+	{"a host answers late", (*soak).slowHost},
 	{"remove a domain by hand", (*soak).removeDomain},
 	{"delete a volume by hand", (*soak).deleteVolume},
 	{"trouble at the API server", (*soak).troubleAPI},
@@ -126,6 +127,13 @@ func (s *soak) failCall(context.Context) error {
 		}
 	}
 	host.Inject(fault)
+	return nil
+}
+
+func (s *soak) slowHost(context.Context) error {
+	host := s.host()
+	host.SetLatency(time.Duration(s.random.IntN(200)) * time.Millisecond)
+	s.later(func() { host.SetLatency(0) })
 	return nil
 }
 

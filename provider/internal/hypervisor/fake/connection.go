@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
@@ -15,6 +16,8 @@ type connection struct {
 	host *Host
 	// lost is closed when the connection is.
 	lost chan struct{}
+	// limit is how long a call may take.
+	limit time.Duration
 	// watches are the channels that news go to. Guarded by the host's lock.
 	watches map[chan string]bool
 }
@@ -54,7 +57,7 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 	h.lock.Unlock()
 
 	if fault != nil && !fault.AfterDone {
-		return none, finish(c.happen(ctx, fault))
+		return none, finish(c.happen(ctx, operation, fault))
 	}
 	if c.isLost() || unreachable {
 		return none, finish(hypervisor.ErrUnreachable, nil)
@@ -62,17 +65,72 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 	if err := ctx.Err(); err != nil {
 		return none, finish(hypervisor.ErrTimeout, err)
 	}
-	h.lock.Lock()
-	result, err := act()
-	h.lock.Unlock()
+	result, err := answer(ctx, c, operation, act)
 	if fault != nil {
-		return none, finish(c.happen(ctx, fault))
+		return none, finish(c.happen(ctx, operation, fault))
 	}
 	var refused refusal
 	if errors.As(err, &refused) {
 		return none, finish(refused.reason, refused.cause)
 	}
 	return result, nil
+}
+
+// answer carries a call out when the host answers, while the host's lock is held, and also if nobody waits any more,
+// unless the connection is lost by then.
+func answer[T any](ctx context.Context, c *connection, operation Operation, act func() (T, error)) (result T, err error) {
+	h := c.host
+	carryOut := func() (T, error) {
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		return act()
+	}
+	h.lock.Lock()
+	frozen, latency := h.frozen, h.latency
+	h.lock.Unlock()
+	if frozen == nil && latency == 0 {
+		return carryOut()
+	}
+	answered := make(chan struct{})
+	var late T
+	var lateErr error
+	go func() {
+		defer close(answered)
+		time.Sleep(latency)
+		if frozen != nil {
+			<-frozen
+		}
+		if !c.isLost() {
+			late, lateErr = carryOut()
+		}
+	}()
+	if err := c.wait(ctx, operation, answered); err != nil {
+		return result, err
+	}
+	return late, lateErr
+}
+
+// wait waits for an answer, and returns a refusal when there is none in time. As with libvirt, that costs the
+// connection, unless the call has one of its own.
+func (c *connection) wait(ctx context.Context, operation Operation, answered <-chan struct{}) error {
+	limit, own := operation.limit(c.limit)
+	past := make(<-chan time.Time)
+	if limit > 0 {
+		past = time.After(limit)
+	}
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return refusal{reason: hypervisor.ErrTimeout, cause: ctx.Err()}
+	case <-c.lost:
+		return refusal{reason: hypervisor.ErrUnreachable}
+	case <-past:
+		if !own {
+			c.lose()
+		}
+		return refusal{reason: hypervisor.ErrTimeout, cause: context.DeadlineExceeded}
+	}
 }
 
 // run is do for calls without a result.

@@ -37,6 +37,12 @@ func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(*testing.T) hypervisortest.Fixture {
 		host := fake.NewHost()
 		return hypervisortest.Fixture{Connect: host.Connect, Pool: "default", Network: "default", Define: define,
+			Freeze: func() (func(), error) { return host.Freeze(), nil },
+			ConnectWithLimit: func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error) {
+				host.SetCallLimit(limit)
+				defer host.SetCallLimit(time.Minute)
+				return host.Connect(ctx)
+			},
 			PutFile: func(name string, content []byte) error {
 				host.PutFile(hypervisor.VolumeRef{Pool: "default", Name: name}, content)
 				return nil

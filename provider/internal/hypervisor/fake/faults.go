@@ -2,7 +2,9 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
@@ -43,6 +45,26 @@ const (
 	DomainAddresses Operation = "Addresses"
 )
 
+// callLimit is how long libvirt's client lets a call take, and startFactor how many times as long starting a domain.
+const (
+	callLimit   = time.Minute
+	startFactor = 10
+)
+
+// limit is how long a call may take where others may take usual, or 0, and whether it has a connection of its own.
+func (o Operation) limit(usual time.Duration) (limit time.Duration, own bool) {
+	switch o {
+	case Pools, Pool, Volume, PoolVolumes, RefreshPool, CreateVolume, ResizeVolume, DeleteVolume, UploadVolume:
+		return usual, true
+	case StartDomain:
+		return startFactor * usual, true
+	case CloneVolume: // copying takes as long as it takes
+		return 0, true
+	default:
+		return usual, false
+	}
+}
+
 // Call is a call that was made.
 type Call struct {
 	// Operation is which call it was.
@@ -60,7 +82,7 @@ type Effect int
 const (
 	// Fail makes the call fail with the fault's reason.
 	Fail Effect = iota + 1
-	// Hang lets the call wait until its context ends, as behind a host that went silent.
+	// Hang lets the call wait until its context ends or its limit is reached, as behind a host that went silent.
 	Hang
 	// Disconnect loses the connection that the call is on, with all of its watches.
 	Disconnect
@@ -159,7 +181,7 @@ func (h *Host) fault(operation Operation, object string) *Fault {
 }
 
 // happen lets a fault happen to a call on a connection, and returns how the call ends.
-func (c *connection) happen(ctx context.Context, fault *Fault) (reason, cause error) {
+func (c *connection) happen(ctx context.Context, operation Operation, fault *Fault) (reason, cause error) {
 	switch fault.Effect {
 	case Fail:
 		return fault.Reason, nil
@@ -170,10 +192,7 @@ func (c *connection) happen(ctx context.Context, fault *Fault) (reason, cause er
 	}
 	c.host.countHanging(1)
 	defer c.host.countHanging(-1)
-	select {
-	case <-ctx.Done():
-		return hypervisor.ErrTimeout, ctx.Err()
-	case <-c.lost:
-		return hypervisor.ErrUnreachable, nil
-	}
+	var refused refusal
+	errors.As(c.wait(ctx, operation, nil), &refused)
+	return refused.reason, refused.cause
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -36,6 +37,10 @@ type Host struct {
 	faults      []*Fault
 	calls       []*Call
 	hanging     int
+	// frozen, if not nil, is closed when the host answers again. latency is how late each answer comes, and limit how
+	// long calls of new connections may take.
+	frozen         chan struct{}
+	latency, limit time.Duration
 }
 
 type volume struct {
@@ -77,13 +82,14 @@ func NewHost() *Host {
 		domains:     map[string]*domain{},
 		connections: map[*connection]bool{},
 		observers:   map[chan string]bool{},
+		limit:       callLimit,
 	}
 }
 
 // Connect opens a connection.
 func (h *Host) Connect(ctx context.Context) (hypervisor.Hypervisor, error) {
-	c := &connection{host: h, lost: make(chan struct{})}
 	h.lock.Lock()
+	c := &connection{host: h, lost: make(chan struct{}), limit: h.limit}
 	h.connections[c] = true
 	h.lock.Unlock()
 	_, err := do(ctx, c, "connecting to the host", Connect, "", func() (struct{}, error) { return struct{}{}, nil })
@@ -105,6 +111,35 @@ func (h *Host) SetReachable(reachable bool) {
 			c.lose()
 		}
 	}
+}
+
+// Freeze makes the host hold back all answers, until thaw is called. What it was asked for is done then.
+func (h *Host) Freeze() (thaw func()) {
+	frozen := make(chan struct{})
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.frozen = frozen
+	return sync.OnceFunc(func() {
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		h.frozen = nil
+		close(frozen)
+	})
+}
+
+// SetLatency says how late each answer comes.
+func (h *Host) SetLatency(latency time.Duration) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.latency = latency
+}
+
+// SetCallLimit says how long calls of new connections may take before the connection is given up. It is a minute
+// when it isn't set.
+func (h *Host) SetCallLimit(limit time.Duration) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.limit = limit
 }
 
 // Connections returns how many connections to the host are open.

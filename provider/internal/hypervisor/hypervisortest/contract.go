@@ -22,6 +22,10 @@ const callTimeout = 2 * time.Minute
 type Fixture struct {
 	// Connect opens a connection.
 	Connect func(ctx context.Context) (hypervisor.Hypervisor, error)
+	// ConnectWithLimit opens a connection whose calls may take only so long.
+	ConnectWithLimit func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error)
+	// Freeze makes the host hold back all answers, until thaw is called.
+	Freeze func() (thaw func(), err error)
 	// Pool is the name of an active storage pool for files.
 	Pool string
 	// Network is the name of an active network. Empty when the host can't have one.
@@ -64,6 +68,8 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"addresses", addresses},
 		{"watch", watch},
 		{"ends of contexts and connections", ends},
+		{"answers that come late", lateAnswers},
+		{"calls past their limit", callsPastTheirLimit},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
 	}

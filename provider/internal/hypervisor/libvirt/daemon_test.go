@@ -102,7 +102,14 @@ func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(t *testing.T) hypervisortest.Fixture {
 		t.Helper()
 		t.Cleanup(func() { d.empty(t) })
-		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define,
+		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define, Freeze: d.Freeze,
+			ConnectWithLimit: func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error) {
+				dial, err := dialer(d.URI(), Credentials{})
+				if err != nil {
+					return nil, err
+				}
+				return connect(ctx, dial, d.URI().ConnectURI(), limit)
+			},
 			PutFile: func(name string, content []byte) error {
 				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644)
 			}}
