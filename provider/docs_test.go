@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
 // docs are the pages about the provider.
@@ -62,10 +65,37 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 	g.Expect(checked).To(BeNumerically(">=", 45))
 }
 
+// TestDocsListTheMetrics: the table has each metric that is registered, with its type and labels, and no other.
+func TestDocsListTheMetrics(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	g.Expect(err).ToNot(HaveOccurred())
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(caplv_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|").FindAllStringSubmatch(string(content), -1) {
+		documented[row[1]] = strings.TrimSpace(row[2] + " " + strings.ReplaceAll(strings.ReplaceAll(row[3], "`", ""), " ", ""))
+	}
+	registered := map[string]string{}
+	described := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: {([^}]*)}`)
+	for _, metric := range metrics.All {
+		descriptions := make(chan *prometheus.Desc, 10)
+		metric.Describe(descriptions)
+		kind := "gauge"
+		switch metric.(type) {
+		case *prometheus.CounterVec:
+			kind = "counter"
+		case *prometheus.HistogramVec:
+			kind = "histogram"
+		}
+		found := described.FindStringSubmatch((<-descriptions).String())
+		registered[found[1]] = strings.TrimSpace(kind + " " + found[2])
+	}
+	g.Expect(documented).To(Equal(registered))
+}
+
 // words are all words in the sources of the provider that are texts by themselves.
 func words(g *WithT) map[string]bool {
 	known := map[string]bool{}
-	for _, folder := range []string{"api", "feature", "internal/controllers"} {
+	for _, folder := range []string{"api", "feature", "internal/controllers", "internal/metrics"} {
 		g.Expect(filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 				return err

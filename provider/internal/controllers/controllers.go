@@ -25,6 +25,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
@@ -103,6 +104,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
 	ledger := cmp.Or(options.Ledger, &placement.Ledger{})
+	metrics.Reservations(ledger.Reserved)
 	all := []struct {
 		name        string
 		reconciler  reconciler

@@ -10,6 +10,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
 // Options say how often and how long. What is 0 has the default.
@@ -98,6 +100,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 		return errors.New("the sessions with hosts have been started before")
 	}
 	f.life = ctx
+	metrics.Reachable(f.reachable)
 	for _, s := range f.sessions {
 		f.begin(s)
 	}
@@ -152,6 +155,7 @@ func (f *Fleet) Ensure(host string, target Target) {
 		}
 	}
 	f.dropCandidate(host)
+	metrics.AddHost(host)
 	s := newSession(host, target, f)
 	if there && old.isOpen() && old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
 		f.candidates[host] = s
@@ -179,6 +183,7 @@ func (f *Fleet) Forget(host string) {
 	if s, there := f.sessions[host]; there {
 		delete(f.sessions, host)
 		f.news.tell(host, compare(s.end(), Snapshot{}))
+		metrics.RemoveHost(host)
 	}
 }
 
@@ -186,6 +191,18 @@ func (f *Fleet) session(host string) *session {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.sessions[host]
+}
+
+// reachable returns the hosts, and whether there is a connection to each.
+func (f *Fleet) reachable() map[string]bool {
+	f.lock.Lock()
+	sessions := maps.Clone(f.sessions)
+	f.lock.Unlock()
+	hosts := map[string]bool{}
+	for host, s := range sessions {
+		hosts[host] = s.isOpen()
+	}
+	return hosts
 }
 
 // Snapshot returns what was last seen of a host, and false when there is no session with it.

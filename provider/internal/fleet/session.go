@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
 // session is what goes on with one host and one target.
@@ -119,12 +120,15 @@ func guarded(act func() error) (err error) {
 func (s *session) visit(ctx context.Context, since *time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	began := time.Now()
 	connection, err := limited(ctx, s, func(ctx context.Context) (hypervisor.Hypervisor, error) {
 		return s.fleet.connect(ctx, s.target)
 	})
+	metrics.Connected(s.host, began, err)
 	if err != nil {
 		return err
 	}
+	connection = metrics.Measured(s.host, connection)
 	defer func() { _ = connection.Close() }()
 
 	number := s.beginReading()

@@ -23,10 +23,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
 )
 
 func TestImageIsBroughtOnce(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
+	metrics.AddHost("one")
+	defer metrics.RemoveHost("one")
 	content := qcow2Image(nil)
 	var served atomic.Int32
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -68,6 +72,10 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	f.Expect(calls).To(HaveLen(2), "what an image that is there costs each machine")
 	f.Expect(served.Load()).To(BeEquivalentTo(1))
 	f.Expect(f.tasks).To(BeEmpty())
+	for name, want := range map[string]float64{"caplv_image_transfers_total": 1, "caplv_image_transfers_running": 0, "caplv_image_transferred_bytes_total": float64(len(content))} {
+		_, counted := metricstest.Count(f, name, "host", "one")
+		f.Expect(counted).To(Equal(want), name)
+	}
 }
 
 // slowToTell is a host whose answer that a volume isn't there comes when it may.

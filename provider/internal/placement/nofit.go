@@ -57,6 +57,16 @@ type NoFitError struct {
 	Unlisted bool
 }
 
+// Reasons returns the reasons for which hosts don't fit, each once, for metrics.
+func (e *NoFitError) Reasons() []string {
+	var reasons []string
+	for _, host := range e.Hosts {
+		reasons = append(reasons, string(host.Reason))
+	}
+	slices.Sort(reasons)
+	return slices.Compact(reasons)
+}
+
 // ForNow says whether a host may yet turn out to fit: the first try to connect to it hasn't ended.
 func (e *NoFitError) ForNow() bool {
 	return slices.ContainsFunc(e.Hosts, func(host Unfit) bool { return host.Reason == NotSeen })

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -32,6 +30,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
@@ -47,19 +46,6 @@ const (
 	// shownImages is how many images an event names at most.
 	shownImages = 5
 )
-
-var (
-	deletedImages = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "caplv_images_deleted_total", Help: "Images, whole or half, that were deleted from a host because no machine used them.",
-	}, []string{"host"})
-	deletedBytes = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "caplv_images_deleted_bytes_total", Help: "What the deleted images took of a host's storage pools, in bytes.",
-	}, []string{"host"})
-)
-
-func init() {
-	metrics.Registry.MustRegister(deletedImages, deletedBytes)
-}
 
 // Hosts are what was last seen of the hosts: a fleet.Fleet.
 type Hosts interface {
@@ -169,8 +155,8 @@ func (r *Reconciler) report(host *infrav1.LibvirtHost, collected images.Collecte
 	if count == 0 {
 		return
 	}
-	deletedImages.WithLabelValues(host.Name).Add(float64(count))
-	deletedBytes.WithLabelValues(host.Name).Add(float64(collected.Bytes))
+	metrics.DeletedImages.WithLabelValues(host.Name).Add(float64(count))
+	metrics.DeletedBytes.WithLabelValues(host.Name).Add(float64(collected.Bytes))
 	shown := slices.Sorted(slices.Values(collected.Images))
 	if rest := len(shown) - shownImages; rest > 0 {
 		shown = append(shown[:shownImages:shownImages], fmt.Sprintf("%d more", rest))
@@ -184,6 +170,6 @@ func (r *Reconciler) report(host *infrav1.LibvirtHost, collected images.Collecte
 
 func (r *Reconciler) forget(host string) {
 	r.Images.ForgetHost(host)
-	deletedImages.DeleteLabelValues(host)
-	deletedBytes.DeleteLabelValues(host)
+	metrics.DeletedImages.DeleteLabelValues(host)
+	metrics.DeletedBytes.DeleteLabelValues(host)
 }

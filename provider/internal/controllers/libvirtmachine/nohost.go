@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -37,6 +38,7 @@ func (s *scope) lookForImages(ctx context.Context, why *placement.NoFitError) {
 // time, that isn't known: what was found by an earlier manager then stays as it was said.
 func (s *scope) noHostFits(why *placement.NoFitError) (verdict, error) {
 	s.lookAgain(noFitDelay)
+	metrics.NoFit(why.Reasons()...)
 	if !why.ForNow() {
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.NoHostFitsReason, "%s", why.Error())
 	}

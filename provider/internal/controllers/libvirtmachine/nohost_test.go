@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // TestWaitingForHosts: what hosts that are being connected to have isn't known, and is waited for.
@@ -56,7 +58,10 @@ func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
 // one has found, only to say it again a moment later.
 func TestWhatWasSaidStaysWhileHostsAreConnectedTo(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 99 }, "a")
+	_, counted := metricstest.Count(w, "caplv_placement_no_fit_total", "reason", string(placement.NoRoom))
 	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("CPUs: 99 needed, 16 free"))
+	_, now := metricstest.Count(w, "caplv_placement_no_fit_total", "reason", string(placement.NoRoom))
+	w.Expect(now).To(BeNumerically(">", counted))
 	before := w.infra()
 	w.said()
 	next := w.newManager(0)

@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -44,6 +42,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
 )
@@ -65,13 +64,6 @@ const (
 	// maxDomain and maxMachine are how long names in the status may be.
 	maxDomain, maxMachine = 255, 317
 )
-
-var count = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "caplv_libvirthost_orphans",
-	Help: "Number of LibvirtMachines that don't exist and of which something is left on the host.",
-}, []string{"host"})
-
-func init() { metrics.Registry.MustRegister(count) }
 
 // Options say how often to look and what to do about what is found. What is 0 has the default.
 type Options struct {
@@ -140,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
 		if apierrors.IsNotFound(err) {
-			count.DeleteLabelValues(req.Name)
+			metrics.Orphans.DeleteLabelValues(req.Name)
 			r.marked.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -211,7 +203,7 @@ func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error 
 	}
 	orphans, err = v.collect(ctx, orphans)
 	setStatus(host, v.kept, orphans)
-	count.WithLabelValues(host.Name).Set(float64(len(orphans)))
+	metrics.Orphans.WithLabelValues(host.Name).Set(float64(len(orphans)))
 	return errors.Join(unlessUnreachable(err), unlessUnreachable(marked))
 }
 
