@@ -34,12 +34,13 @@ func main() {
 
 // build builds for the tests too, which say themselves where they can't run.
 func build() error {
-	if _, err := testbed.Tools(context.Background()); err != nil {
+	progress := &testbed.Progress{Out: os.Stderr, Steps: testbed.ToolCount() + 2}
+	if _, err := testbed.Tools(context.Background(), progress); err != nil {
 		return err
 	}
 	if err := sandbox.Usable(); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		return nil
 	}
-	return errors.Join(testbed.PrepareGuest(), testbed.PrepareBalancer())
+	return errors.Join(progress.Do("the guests' image", testbed.PrepareGuest), progress.Do("the load balancer's image", testbed.PrepareBalancer))
 }

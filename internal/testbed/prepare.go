@@ -53,15 +53,19 @@ var tools = []string{
 // modules are where the versions of the providers' modules are pinned, as folders of the project.
 var modules = map[string]string{repository.ClusterAPI: ".", repository.IPAMInCluster: "hack/tools/ipam-in-cluster"}
 
+// ToolCount is how many tools there are: each is a step of the progress.
+func ToolCount() int { return len(tools) }
+
 // Tools returns the paths of the pinned tools by their names, and builds those that aren't in the cache.
-func Tools(ctx context.Context) (map[string]string, error) {
+func Tools(ctx context.Context, progress *Progress) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, name := range tools {
-		path, err := pinned.FindTool(ctx, name)
-		if err != nil {
+		if err := progress.Do(name, func() (err error) {
+			paths[name], err = pinned.FindTool(ctx, name)
+			return err
+		}); err != nil {
 			return nil, err
 		}
-		paths[name] = path
 	}
 	return paths, nil
 }
@@ -72,7 +76,7 @@ func Prepare() error {
 	ctx := context.Background()
 	var p prepared
 	var err error
-	if p.Tools, err = Tools(ctx); err != nil {
+	if p.Tools, err = Tools(ctx, &Progress{}); err != nil {
 		return err
 	}
 	root, err := pinned.FindRoot()

@@ -32,7 +32,7 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(func() error {
-		_, err := testbed.Tools(context.Background())
+		_, err := testbed.Tools(context.Background(), &testbed.Progress{})
 		return err
 	}, m.Run))
 }
@@ -49,7 +49,7 @@ func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string) 
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	g.Expect(err).ToNot(HaveOccurred(), string(out))
-	tools, err := testbed.Tools(ctx)
+	tools, err := testbed.Tools(ctx, &testbed.Progress{})
 	g.Expect(err).ToNot(HaveOccurred())
 	network, err := sandbox.NewNetwork("pods", netip.MustParsePrefix("10.88.0.0/16"))
 	g.Expect(err).ToNot(HaveOccurred())
