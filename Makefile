@@ -47,6 +47,12 @@ push: release ## Build the tool's image too, and push both images to IMAGE_REPO
 	$(build-image) $(TOOL_IMAGE)
 	go run ./hack/image -registry $(IMAGE_REPO) push $(OUT)/images $(MANAGER_IMAGE) $(TOOL_IMAGE)
 
+# SIGN_KEY=FILE signs the provenance with a private key.
+DIST_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+.PHONY: dist
+dist: ## Make what users download of the tool into out/dist: archives, Debian packages, checksums, and more
+	go run ./hack/dist -version $(VERSION) -commit "$$(git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || true)" -epoch "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms $(DIST_PLATFORMS) -sign-key "$(SIGN_KEY)" $(OUT)/dist
+
 # provider/test comes first: it takes the longest and waits more than it works, so others run beside it.
 .PHONY: test
 test: verify testbed ## Run all checks and tests; builds what they need once, and keeps it in a cache

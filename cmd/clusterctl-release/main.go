@@ -102,6 +102,7 @@ Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
 		newVerifyCommand(),
 		newSchemaCommand(),
 		newVersionCommand(),
+		newManCommand(),
 	)
 	markUsageErrors(root)
 	return root

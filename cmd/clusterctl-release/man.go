@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newManCommand makes the command that packages are made with.
+func newManCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man FOLDER",
+		Short:   "Write the manual pages of all commands to a folder",
+		Long:    `Man writes one page a command to FOLDER. Their date is SOURCE_DATE_EPOCH, in seconds since 1970, or today.`,
+		Example: `  clusterctl release man /usr/local/share/man/man1`,
+		Hidden:  true,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // for all to read
+				return fmt.Errorf("writing manual pages: %w", err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Section: "1", Source: "clusterctl-release " + toolVersion(), Manual: "clusterctl release"}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return fmt.Errorf("writing manual pages: %w", err)
+			}
+			return nil
+		},
+	}
+}
