@@ -6,26 +6,38 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/discover"
+	"github.com/clusterctl-release/clusterctl-release/pkg/pipeline"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
+type initFlags struct {
+	output   string
+	force    bool
+	pipeline string
+}
+
 func newInitCommand() *cobra.Command {
-	var output string
-	var force bool
+	var flags initFlags
 	cmd := &cobra.Command{
 		Use:   "init [TREE]",
 		Short: "Write the release file of a source tree by looking at it",
 		Long: `Init builds the kustomizations of a tree, takes those that give a Deployment with a container
 "manager" for providers, and writes clusterctl-release.yaml with what it found: their names, types and
 images, metadata.yaml, cluster templates and ClusterClasses. Makefiles, workflows, Dockerfiles and
-scripts say which of them are released. What it could not tell is in comments.`,
+scripts say which of them are released. What it could not tell is in comments.
+
+With --pipeline it also writes a pipeline that releases what is tagged, and targets for make, which the
+tree's makefile includes. A release file that is there is used as it is then. What is left to do is printed.`,
 		Example: `  clusterctl release init
+  clusterctl release init --pipeline github
   clusterctl release init ../cluster-api-provider-demo --output -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,14 +45,18 @@ scripts say which of them are released. What it could not tell is in comments.`,
 			if len(args) > 0 {
 				root = args[0]
 			}
-			if output == "" {
-				output = filepath.Join(root, release.ConfigFile)
+			if flags.pipeline != "" {
+				return runInitPipeline(cmd, root, flags)
 			}
-			return runInit(cmd, root, output, force)
+			if flags.output == "" {
+				flags.output = filepath.Join(root, release.ConfigFile)
+			}
+			return runInit(cmd, root, flags.output, flags.force)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write, - for standard output (default: clusterctl-release.yaml in TREE)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "", "file to write, - for standard output (default: clusterctl-release.yaml in TREE)")
+	cmd.Flags().BoolVar(&flags.force, "force", false, "replace files that are there")
+	cmd.Flags().StringVar(&flags.pipeline, "pipeline", "", "also write a pipeline, for "+strings.Join(pipeline.Names, " or "))
 	return cmd
 }
 
@@ -76,6 +92,50 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n%s", output, found.Summary())
+	return nil
+}
+
+// runInitPipeline writes the release file where there is none, and the pipeline.
+func runInitPipeline(cmd *cobra.Command, root string, flags initFlags) error {
+	if !slices.Contains(pipeline.Names, flags.pipeline) {
+		return &usageError{err: fmt.Errorf("--pipeline %s: write one of %s", flags.pipeline, strings.Join(pipeline.Names, ", "))}
+	}
+	if flags.output != "" {
+		return &usageError{err: fmt.Errorf("--output and --pipeline exclude each other: a pipeline uses %s in the tree", release.ConfigFile)}
+	}
+	plan, err := pipeline.New(flags.pipeline, root, toolVersion())
+	if err != nil {
+		return err
+	}
+	for _, f := range plan.Files {
+		if _, err := os.Lstat(filepath.Join(root, f.Path)); err == nil && !f.Extends && !flags.force {
+			return fmt.Errorf("%s is there already: edit it, or replace it with --force", filepath.Join(root, f.Path))
+		}
+	}
+	file := filepath.Join(root, release.ConfigFile)
+	if _, err := os.Lstat(file); err != nil || flags.force {
+		if err := runInit(cmd, root, file, flags.force); err != nil {
+			return err
+		}
+	}
+	config, err := release.Load(file)
+	if err != nil {
+		return err
+	}
+	for _, f := range plan.Files {
+		path := filepath.Join(root, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a part of the tree
+			return fmt.Errorf("writing the pipeline: %w", err)
+		}
+		if err := publish.WriteFile(path, f.Data); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", path)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "left to do:")
+	for _, text := range plan.Left(config) {
+		fmt.Fprintf(cmd.OutOrStdout(), "  - %s\n", text)
+	}
 	return nil
 }
 

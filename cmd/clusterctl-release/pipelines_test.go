@@ -17,30 +17,11 @@ var (
 	toolCommand = regexp.MustCompile(`(?m)clusterctl-release"? (build|publish|verify|check) ([^\n'` + "`" + `]*)`)
 )
 
-// TestPipelines: the pipelines of the docs and the action are YAML, and their commands are ones that there are.
-func TestPipelines(t *testing.T) {
-	root := pinned.Root(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "pipelines.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	action, err := os.ReadFile(filepath.Join(root, "action.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := []string{string(action)}
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
-		texts = append(texts, block[1])
-	}
-	commands := 0
-	for _, text := range texts {
-		var parsed map[string]any
-		if err := yaml.UnmarshalStrict([]byte(text), &parsed); err != nil || len(parsed) == 0 {
-			t.Errorf("%v:\n%s", err, text)
-		}
-	}
-	for _, found := range toolCommand.FindAllStringSubmatch(strings.Join(texts, "\n")+string(page), -1) {
-		commands++
+// requireCommands fails unless the commands of the tool in a text are ones that there are, and returns their number.
+func requireCommands(t *testing.T, text string) int {
+	t.Helper()
+	commands := toolCommand.FindAllStringSubmatch(text, -1)
+	for _, found := range commands {
 		args := strings.Fields(strings.ReplaceAll(found[2], `"`, ""))
 		cmd, _, err := newRootCommand().Find([]string{found[1]})
 		if err == nil {
@@ -56,6 +37,28 @@ func TestPipelines(t *testing.T) {
 			t.Errorf("%s: %v", found[0], err)
 		}
 	}
+	return len(commands)
+}
+
+// TestPipelines: the pipelines of the docs and the action are YAML, and their commands are ones that there are.
+func TestPipelines(t *testing.T) {
+	root := pinned.Root(t)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "pipelines.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := os.ReadFile(filepath.Join(root, "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{string(action)}
+	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		texts = append(texts, block[1])
+	}
+	for _, text := range texts {
+		requireYAML(t, text)
+	}
+	commands := requireCommands(t, strings.Join(texts, "\n")+string(page))
 	if len(texts) != 4 || commands < 7 {
 		t.Errorf("%d texts and %d commands", len(texts), commands)
 	}

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/publish/store", "pkg/templates"},
 	{"pkg/compare", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
 	{"pkg/ownership"},
-	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/publish"},
+	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/pipeline", "pkg/publish"},
 	{"pkg/report"},
 }
 

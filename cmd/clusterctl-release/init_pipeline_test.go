@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// pipelineFiles are the files that each pipeline consists of.
+var pipelineFiles = map[string][]string{
+	"github": {".github/workflows/clusterctl-release.yaml"},
+	"gitlab": {".gitlab/clusterctl-release.yml"},
+}
+
+// requirePipeline fails unless a tree has a pipeline whose commands there are, and targets that make takes.
+func requirePipeline(t *testing.T, dir, name string) {
+	t.Helper()
+	for _, file := range pipelineFiles[name] {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		requireYAML(t, string(text))
+		if n := requireCommands(t, string(text)); name == "gitlab" && n != 3 {
+			t.Errorf("%s has %d commands of the tool", file, n)
+		}
+	}
+	make := exec.CommandContext(t.Context(), "make", "-n", "clusterctl-release-publish", "VERSION=v1.2.3", "PLACE=out/repository")
+	make.Dir = dir
+	out, err := make.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make: %v: %s", err, out)
+	}
+	if n := requireCommands(t, string(out)); n != 2 || !strings.Contains(string(out), `clusterctl-release build --version "v1.2.3"`) {
+		t.Errorf("make runs %s", out)
+	}
+}
+
+// requireYAML fails unless a text is YAML with something in it.
+func requireYAML(t *testing.T, text string) {
+	t.Helper()
+	var parsed map[string]any
+	if err := yaml.UnmarshalStrict([]byte(text), &parsed); err != nil || len(parsed) == 0 {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}
+
+// TestInitPipelineTrees writes pipelines into real providers' trees.
+func TestInitPipelineTrees(t *testing.T) {
+	root := filepath.Join(pinned.Corpus(t), "source")
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOPROXY", "off") // makefiles may call go when they are read
+	for _, entry := range entries {
+		for name := range pipelineFiles {
+			t.Run(entry.Name()+"/"+name, func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, entry.Name()))); err != nil {
+					t.Fatal(err)
+				}
+				out := succeed(t, "init", dir, "--force", "--pipeline", name)
+				requirePipeline(t, dir, name)
+				config, err := release.Load(filepath.Join(dir, release.ConfigFile))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, provider := range config.Providers {
+					for _, image := range provider.Images {
+						if !strings.Contains(out, "push the image "+image.Name+" ") {
+							t.Errorf("the image %s is not among what is left to do:\n%s", image.Name, out)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestInitPipeline: what is there is neither lost nor written twice.
+func TestInitPipeline(t *testing.T) {
+	dir := inDemo(t)
+	before := listing(t, ".")
+	const makefile = "all:\n\techo all"
+	treetest.Write(t, dir, map[string]string{"Makefile": makefile, ".gitlab-ci.yml": "build: {script: make}\n"})
+	out := succeed(t, "init", "--pipeline", "gitlab")
+	if !strings.Contains(out, "add to .gitlab-ci.yml: include: [{local: .gitlab/clusterctl-release.yml}]") || !strings.Contains(out, "push a tag vX.Y.Z") {
+		t.Errorf("left to do:\n%s", out)
+	}
+	after := listing(t, ".")
+	if after["Makefile"] != makefile+"\n\ninclude clusterctl-release.mk\n" || after["clusterctl-release.yaml"] != before["clusterctl-release.yaml"] {
+		t.Errorf("Makefile is %q", after["Makefile"])
+	}
+	requirePipeline(t, dir, "gitlab")
+
+	requireFailure(t, execute(t, "init", "--pipeline", "gitlab"), exitFailed, "clusterctl-release.yml is there already", "--force")
+	treetest.Write(t, dir, map[string]string{".github/workflows/clusterctl-release.yaml": "mine"})
+	if err := os.Remove("clusterctl-release.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	delete(after, "clusterctl-release.yaml")
+	after[".github/workflows/clusterctl-release.yaml"] = "mine"
+	requireFailure(t, execute(t, "init", "--pipeline", "github"), exitFailed, "clusterctl-release.yaml is there already", "--force")
+	requireFailure(t, execute(t, "init", "--pipeline", "jenkins"), exitUsage, "--pipeline jenkins", "github, gitlab")
+	requireFailure(t, execute(t, "init", "--pipeline", "github", "--output", "-"), exitUsage, "output", "pipeline")
+	if is := listing(t, "."); !reflect.DeepEqual(is, after) {
+		t.Errorf("a refused init changed the tree: %v", is)
+	}
+	succeed(t, "init", "--pipeline", "github", "--force")
+	requirePipeline(t, dir, "github")
+	if is := listing(t, ".")["Makefile"]; is != after["Makefile"] {
+		t.Errorf("Makefile is %q", is)
+	}
+}
