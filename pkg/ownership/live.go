@@ -60,7 +60,8 @@ type live struct {
 }
 
 // Live reads of a management cluster what a move of a namespace reads, in pages; "" is all namespaces.
-// Of most objects, and of all Secrets, only the metadata is read; with whole, all but Secrets and
+// Of most objects, and of all Secrets, only the metadata is read, but all of cluster-scoped ones that head a move
+// hierarchy; with whole, all but Secrets and
 // ConfigMaps is. What the credentials don't permit to read becomes a problem that names the rule to
 // add. The error is ErrUnreachable, ErrUnauthorized, or that of the API server.
 func Live(ctx context.Context, config *rest.Config, namespace string, whole bool) (*World, error) {

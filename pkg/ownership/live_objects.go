@@ -125,7 +125,7 @@ func (l *live) list(ctx context.Context, kind Kind, namespace string) error {
 	_, content := keptOfKinds[kind.Kind]
 	switch {
 	case kind.GroupKind == secretKind || kind.GroupKind == configMapKind: // nobody needs what is in them
-	case l.whole:
+	case l.whole, kind.ClusterScoped && kind.MoveHierarchy: // these may name Secrets that belong to the move
 		return l.listWhole(ctx, kind, namespace)
 	case content:
 		return l.listKept(ctx, kind, namespace)

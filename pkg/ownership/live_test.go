@@ -2,6 +2,7 @@ package ownership_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -168,5 +169,37 @@ func TestNoCRDs(t *testing.T) {
 	})
 	if !plan.Incomplete || !said || len(plan.Assumptions) == 0 || plan.Created() == 0 {
 		t.Errorf("incomplete %v, problems %v, assumptions %v, created %d", plan.Incomplete, plan.Problems, plan.Assumptions, plan.Created())
+	}
+}
+
+// TestSecretsOfIdentities: a Secret that an identity without a namespace names, and that the identity does not own, belongs to
+// the move and is left behind. Another Secret of the provider's namespace has nothing to do with it.
+func TestSecretsOfIdentities(t *testing.T) {
+	w := theWorld(t)
+	s := &scenario{random: rand.New(rand.NewPCG(2003, 1)), seed: 2003, space: "identities-2003", second: "identities-2003-b"}
+	identity := s.demo("DemoIdentity", "")
+	unowned, other := s.name("unowned"), s.name("other")
+	identity.Object["spec"] = map[string]any{"secretRef": map[string]any{"name": unowned}}
+	s.add("v1", "Secret", providerNamespace, unowned, nil)
+	s.add("v1", "Secret", providerNamespace, other, nil)
+	s.add("v1", "Secret", s.space, unowned, nil) // the name alone doesn't make it the identity's
+	w.install(t, s)
+	defer w.remove(t, s, true)
+	world, err := ownership.Live(t.Context(), w.config, s.space, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := ownership.Discover(t.Context(), world, s.space).Plan()
+	var left []string
+	for _, l := range plan.LeftBehind {
+		left = append(left, l.Object.String()+": "+l.Why)
+		if !l.Linked {
+			t.Errorf("%s isn't linked to the move", l.Object)
+		}
+	}
+	want := []string{"Secret " + providerNamespace + "/" + unowned + ": " + "DemoIdentity " + identity.GetName() +
+		" names it, and it has no owner that is moved, and no label to move it"}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left behind (-want +got):\n%s", diff)
 	}
 }

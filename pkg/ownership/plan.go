@@ -69,7 +69,7 @@ func (g *Graph) Plan() *Plan {
 		Assumptions: g.world.Assumptions, Problems: g.world.Problems, Incomplete: len(g.world.Problems) > 0,
 		Groups: [][]Moved{}, LeftBehind: []Left{}, Apart: []Left{},
 	}
-	why := newReasons(g)
+	why, named := newReasons(g), g.namedSecrets()
 	for _, n := range g.Nodes {
 		switch {
 		case n.group > 0:
@@ -81,6 +81,9 @@ func (g *Graph) Plan() *Plan {
 			// It is no object that was read: those that name it tell of it.
 		case n.moves():
 			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.stuck(n), Linked: true})
+		case named[n] != nil:
+			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Linked: true,
+				Why: named[n].Object.String() + " names it, and it has no owner that is moved, and no label to move it"})
 		case n.kind == secretKind || n.kind == configMapKind || n.kind == providerKind || g.world.Kinds[n.kind].Unknown:
 			p.Apart = append(p.Apart, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.unlinked(n)})
 		default:

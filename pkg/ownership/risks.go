@@ -189,30 +189,51 @@ func (f *finder) identities() {
 
 // secrets finds Secrets that are not moved, and that objects which are name.
 func (f *finder) secrets() {
+	for n, from := range f.namedSecrets() {
+		f.add("secret-unlinked", n.Object, nil, fmt.Sprintf("label it %s: \"\", or let a controller own it", clusterctlv1.ClusterctlMoveLabel),
+			"%s names it, and nothing links it to what is moved: `clusterctl move` leaves it behind", from.Object)
+	}
+}
+
+// namedSecrets returns the Secrets that are not moved and that objects which are name, each with the first of these. A
+// name without a namespace means that of the object, and for an object that has none those of infrastructure providers,
+// which are where clusterctl looks for the Secrets of such objects.
+func (g *Graph) namedSecrets() map[*Node]*Node {
 	left := map[types.NamespacedName]*Node{}
-	for _, n := range f.Nodes {
+	var providers []string
+	for _, n := range g.Nodes {
 		if !n.Virtual && n.kind == secretKind && !n.moves() {
 			left[n.name()] = n
 		}
 	}
-	for _, from := range f.Nodes {
+	for i := range g.world.Objects {
+		if o := &g.world.Objects[i]; o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
+			providers = append(providers, o.Namespace)
+		}
+	}
+	named := map[*Node]*Node{}
+	for _, from := range g.Nodes {
 		if from.Virtual || !from.moves() || isOfKubernetes(from.kind.Group) || len(left) == 0 {
 			continue
 		}
-		for _, name := range secretsOf(field(from.Object.Content, "spec"), "", nil) {
-			at := types.NamespacedName{Namespace: from.Object.Namespace, Name: name}
-			if n := left[at]; n != nil {
-				delete(left, at)
-				f.add("secret-unlinked", n.Object, nil, fmt.Sprintf("label it %s: \"\", or let a controller own it", clusterctlv1.ClusterctlMoveLabel),
-					"%s names it, and nothing links it to what is moved: `clusterctl move` leaves it behind", from.Object)
+		for _, ref := range secretsOf(field(from.Object.Content, "spec"), "", nil) {
+			namespaces := []string{cmp.Or(ref.Namespace, from.Object.Namespace)}
+			if namespaces[0] == "" {
+				namespaces = providers
+			}
+			for _, namespace := range namespaces {
+				if n := left[types.NamespacedName{Namespace: namespace, Name: ref.Name}]; n != nil && named[n] == nil {
+					named[n] = from
+				}
 			}
 		}
 	}
+	return named
 }
 
 // secretsOf returns the names of Secrets in fields below a value: a reference of the kind, the field
-// name of one that is called after Secrets, or a text in one that ends in SecretName.
-func secretsOf(value any, at string, found []string) []string {
+// name of one that is called after Secrets, or a text in one that ends in SecretName. A reference may have a namespace.
+func secretsOf(value any, at string, found []types.NamespacedName) []types.NamespacedName {
 	switch v := value.(type) {
 	case []any:
 		for _, item := range v {
@@ -221,11 +242,12 @@ func secretsOf(value any, at string, found []string) []string {
 	case map[string]any:
 		name, _ := v["name"].(string)
 		if kind, hasKind := v["kind"].(string); name != "" && (kind == secretKind.Kind || !hasKind && strings.Contains(strings.ToLower(at), "secret")) {
-			found = append(found, name)
+			namespace, _ := v["namespace"].(string)
+			found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
 		}
 		for _, key := range sortedKeys(v) {
 			if text, ok := v[key].(string); ok && strings.HasSuffix(strings.ToLower(key), "secretname") {
-				found = append(found, text)
+				found = append(found, types.NamespacedName{Name: text})
 			}
 			found = secretsOf(v[key], key, found)
 		}
