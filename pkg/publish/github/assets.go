@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/google/go-github/v82/github"
+	"github.com/google/go-github/v60/github"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
@@ -53,16 +54,14 @@ func (s *Store) Fits(v *store.Version) error {
 }
 
 // fileOf returns an asset as a snapshot has it; the digest is empty on servers that do not know it.
-func fileOf(a *github.ReleaseAsset) store.File {
-	return store.File{Size: int64(a.GetSize()), SHA256: strings.TrimPrefix(strings.ToLower(a.GetDigest()), "sha256:")}
+func fileOf(a *asset) store.File {
+	return store.File{Size: int64(a.GetSize()), SHA256: strings.TrimPrefix(strings.ToLower(a.Digest), "sha256:")}
 }
 
 // listAssets returns all assets of a release, by their names.
-func (s *Store) listAssets(ctx context.Context, id int64) (map[string]*github.ReleaseAsset, error) {
-	listed, _, err := pages(s, "listing the files of a release", func(o *github.ListOptions) ([]*github.ReleaseAsset, *github.Response, error) {
-		return s.client.Repositories.ListReleaseAssets(ctx, s.owner, s.name, id, o)
-	})
-	assets := map[string]*github.ReleaseAsset{}
+func (s *Store) listAssets(ctx context.Context, id int64) (map[string]*asset, error) {
+	listed, _, err := pages[*asset](ctx, s, "listing the files of a release", fmt.Sprintf("releases/%d/assets", id))
+	assets := map[string]*asset{}
 	for _, a := range listed {
 		assets[a.GetName()] = a
 	}
@@ -80,7 +79,7 @@ func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([
 
 // assetDigest returns the digest of an asset, for which it is downloaded where the server does not say.
 // It is empty for half an upload.
-func (s *Store) assetDigest(ctx context.Context, a *github.ReleaseAsset) (string, error) {
+func (s *Store) assetDigest(ctx context.Context, a *asset) (string, error) {
 	if a.GetState() != uploadedState {
 		return "", nil
 	}
@@ -92,7 +91,7 @@ func (s *Store) assetDigest(ctx context.Context, a *github.ReleaseAsset) (string
 }
 
 // download returns the bytes of an asset.
-func (s *Store) download(ctx context.Context, a *github.ReleaseAsset) ([]byte, error) {
+func (s *Store) download(ctx context.Context, a *asset) ([]byte, error) {
 	doing := "downloading " + a.GetName()
 	if a.GetSize() > transport.MaxBody {
 		return nil, fmt.Errorf("%s: it has %d MiB, and at most %d are read", doing, a.GetSize()>>20, transport.MaxBody>>20)
@@ -114,7 +113,7 @@ func (s *Store) download(ctx context.Context, a *github.ReleaseAsset) ([]byte, e
 }
 
 // deleteAsset removes an asset from a draft of this run; that it is not there is no error.
-func (s *Store) deleteAsset(ctx context.Context, a *github.ReleaseAsset) error {
+func (s *Store) deleteAsset(ctx context.Context, a *asset) error {
 	resp, err := s.client.Repositories.DeleteReleaseAsset(ctx, s.owner, s.name, a.GetID())
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
 		return nil
@@ -243,9 +242,12 @@ func (s *Store) gone(ctx context.Context, draft int64, why error) error {
 // send does one upload.
 // Source: GitHub docs, "Upload a release asset".
 func (s *Store) send(ctx context.Context, id int64, f release.File) error {
-	to := &github.RepositoryRelease{UploadURL: github.Ptr(fmt.Sprintf("repos/%s/%s/releases/%d/assets", s.owner, s.name, id))}
-	_, resp, err := s.client.Repositories.UploadReleaseAssetFromRelease(ctx, to,
-		&github.UploadOptions{Name: f.Name, MediaType: store.MediaType(f.Name)}, bytes.NewReader(f.Data), int64(len(f.Data)))
+	path := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", s.owner, s.name, id, url.QueryEscape(f.Name))
+	req, err := s.client.NewUploadRequest(path, bytes.NewReader(f.Data), int64(len(f.Data)), store.MediaType(f.Name))
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(ctx, req, nil)
 	return s.failure("uploading "+f.Name, resp, err)
 }
 

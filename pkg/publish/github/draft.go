@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-github/v82/github"
+	"github.com/google/go-github/v60/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
@@ -38,7 +38,7 @@ type staged struct {
 	id int64
 	// mark is what the draft is marked with; empty where the version is added to a release.
 	mark string
-	host *github.RepositoryRelease
+	host *githubRelease
 }
 
 // Stage implements store.Store.
@@ -69,8 +69,8 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 // createDraft makes the draft that this run works in, under the run's mark, and returns its id.
 func (s *Store) createDraft(ctx context.Context, st *staged) (int64, error) {
 	wanted := &github.RepositoryRelease{
-		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Ptr(true), Prerelease: github.Ptr(!store.Stable(st.Number)),
-		Body: github.Ptr(st.mark + "\n" + st.Text.Body),
+		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Bool(true), Prerelease: github.Bool(!store.Stable(st.Number)),
+		Body: github.String(st.mark + "\n" + st.Text.Body),
 	}
 	if st.commit != "" {
 		wanted.TargetCommitish = &st.commit
@@ -170,7 +170,7 @@ func (s *Store) Commit(ctx context.Context, x store.Staged) error {
 		replaced = append(slices.Clone(replaced), old)
 		s.opts.Say("making the " + st.Number + " that is replaced a draft")
 		if err := s.edit(ctx, "making the release that is replaced a draft", old.GetID(), &github.RepositoryRelease{
-			Draft: github.Ptr(true), Body: github.Ptr(asideMark + old.GetBody()),
+			Draft: github.Bool(true), Body: github.String(asideMark + old.GetBody()),
 		}); err != nil {
 			defer s.discard(ctx, st.id)
 			return s.putBack(ctx, old, st.is.listed, err)
@@ -191,8 +191,8 @@ func (s *Store) makePublic(ctx context.Context, st *staged) error {
 	s.opts.Say("making " + st.Number + " public")
 	wanted := &github.RepositoryRelease{
 		TagName: &st.Number, Name: &st.Text.Title, Body: &st.Text.Body,
-		Draft: github.Ptr(false), Prerelease: github.Ptr(!store.Stable(st.Number)),
-		MakeLatest: github.Ptr(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
+		Draft: github.Bool(false), Prerelease: github.Bool(!store.Stable(st.Number)),
+		MakeLatest: github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
 	}
 	if st.commit != "" {
 		wanted.TargetCommitish = &st.commit
@@ -209,7 +209,7 @@ func (s *Store) makePublic(ctx context.Context, st *staged) error {
 
 // refused cleans up after a draft that could not be made public, and makes the release that was to be
 // replaced public again.
-func (s *Store) refused(ctx context.Context, st *staged, replaced []*github.RepositoryRelease, why error) error {
+func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
 	if errors.Is(why, store.ErrTaken) {
 		if there, err := s.awaitPublished(ctx, st.Number); err == nil && there.GetID() != st.id {
 			s.discard(ctx, st.id)
@@ -227,14 +227,14 @@ func (s *Store) refused(ctx context.Context, st *staged, replaced []*github.Repo
 }
 
 // putBack makes a release public again that was to be replaced.
-func (s *Store) putBack(ctx context.Context, old *github.RepositoryRelease, listed []*github.RepositoryRelease, why error) error {
+func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githubRelease, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
 	s.opts.Say("making the " + version + " public again that was there")
 	err := s.edit(ctx, "making the release public again that was there", old.GetID(), &github.RepositoryRelease{
-		TagName: &version, Body: &body, Draft: github.Ptr(false), Prerelease: github.Ptr(old.GetPrerelease()),
-		MakeLatest: github.Ptr(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
+		TagName: &version, Body: &body, Draft: github.Bool(false), Prerelease: github.Bool(old.GetPrerelease()),
+		MakeLatest: github.String(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
 	})
 	switch {
 	case alreadyExists(err, "tag_name"):
@@ -247,7 +247,7 @@ func (s *Store) putBack(ctx context.Context, old *github.RepositoryRelease, list
 
 // leaveDraft takes the run's mark off its draft: it is one of people then.
 func (s *Store) leaveDraft(ctx context.Context, st *staged) error {
-	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Ptr(true)})
+	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Bool(true)})
 	if transport.IsRefusal(err) {
 		s.discard(ctx, st.id)
 	}
@@ -301,10 +301,10 @@ func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([
 
 // awaitListed waits until the list shows the public release of a version, and returns it: a list that
 // knows of it knows of every draft that was made before.
-func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*github.RepositoryRelease, error) {
+func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*githubRelease, error) {
 	for try := 1; ; try++ {
 		listed, err := s.listAtRest(ctx)
-		if err != nil || slices.ContainsFunc(listed, func(r *github.RepositoryRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
+		if err != nil || slices.ContainsFunc(listed, func(r *githubRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
 			return listed, err
 		}
 		if again, err := s.http.Await(ctx, try, version); err != nil || !again {
@@ -314,7 +314,7 @@ func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*g
 }
 
 // awaitPublished returns the public release of a version that was just published.
-func (s *Store) awaitPublished(ctx context.Context, version string) (*github.RepositoryRelease, error) {
+func (s *Store) awaitPublished(ctx context.Context, version string) (*githubRelease, error) {
 	for try := 1; ; try++ {
 		there, err := s.published(ctx, version)
 		if there != nil || err != nil {
@@ -331,7 +331,7 @@ func (s *Store) awaitPublished(ctx context.Context, version string) (*github.Rep
 }
 
 // isAbandoned says whether the run that made a draft must be over.
-func (s *Store) isAbandoned(r *github.RepositoryRelease) bool {
+func (s *Store) isAbandoned(r *githubRelease) bool {
 	if strings.HasPrefix(r.GetBody(), asideMark) {
 		return true // another release is public in its place
 	}
@@ -345,7 +345,7 @@ func (s *Store) isAbandoned(r *github.RepositoryRelease) bool {
 
 // correctLatest names the highest version "latest" where a publisher of a lower one, which did not
 // know of it, named its own.
-func (s *Store) correctLatest(ctx context.Context, listed []*github.RepositoryRelease, version string) error {
+func (s *Store) correctLatest(ctx context.Context, listed []*githubRelease, version string) error {
 	highest := highestStable(listed, version)
 	if !store.Stable(version) || highest == version {
 		return nil
@@ -359,7 +359,7 @@ func (s *Store) correctLatest(ctx context.Context, listed []*github.RepositoryRe
 	}
 	for _, r := range listed {
 		if r.GetTagName() == highest && !r.GetDraft() {
-			return s.edit(ctx, "naming "+highest+" the latest release", r.GetID(), &github.RepositoryRelease{MakeLatest: github.Ptr("true")})
+			return s.edit(ctx, "naming "+highest+" the latest release", r.GetID(), &github.RepositoryRelease{MakeLatest: github.String("true")})
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/go-github/v82/github"
+	"github.com/google/go-github/v60/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -37,8 +37,8 @@ func (h host) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
 	return files, nil
 }
 
-func ownAsset(f store.FlatFile) *github.ReleaseAsset {
-	a, _ := f.Own.(*github.ReleaseAsset) // List made it
+func ownAsset(f store.FlatFile) *asset {
+	a, _ := f.Own.(*asset) // List made it
 	return a
 }
 

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/google/go-github/v82/github"
+	"github.com/google/go-github/v60/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -20,6 +21,23 @@ const (
 	maxTagWarnings = 5
 )
 
+// githubRelease is a release with what the client's own type lacks.
+// Source: GitHub docs, "REST API endpoints for releases".
+type githubRelease struct {
+	github.RepositoryRelease
+	// Immutable says that GitHub refuses the tag for ever, even after the release is deleted.
+	// Source: GitHub docs, "Immutable releases".
+	Immutable bool `json:"immutable"`
+}
+
+// asset is an asset of a release with what the client's own type lacks.
+// Source: GitHub docs, "REST API endpoints for release assets".
+type asset struct {
+	github.ReleaseAsset
+	// Digest is "sha256:..." or empty, on servers that do not know it.
+	Digest string `json:"digest"`
+}
+
 // The marks begin the text of drafts that this program works in. The text of a public release has none.
 const (
 	// draftMark is that of a draft that a run fills, and names the run.
@@ -30,7 +48,7 @@ const (
 
 // draftOf says whether a release is a draft for a version, by its tag or by its name, and whether this
 // program works in it.
-func draftOf(r *github.RepositoryRelease, version string) (isDraft, own bool) {
+func draftOf(r *githubRelease, version string) (isDraft, own bool) {
 	isDraft = r.GetDraft() && (r.GetTagName() == version || r.GetName() == version)
 	return isDraft, strings.HasPrefix(r.GetBody(), draftMark) || strings.HasPrefix(r.GetBody(), asideMark)
 }
@@ -38,17 +56,17 @@ func draftOf(r *github.RepositoryRelease, version string) (isDraft, own bool) {
 // state is what a snapshot of this store stands on.
 type state struct {
 	// there is the public release of the version; nil where there is none.
-	there *github.RepositoryRelease
+	there *githubRelease
 	// assets are those of there or, without it, of the first of hosts.
-	assets map[string]*github.ReleaseAsset
+	assets map[string]*asset
 	// hosts are releases with files of others that people made for the version, to be added to.
-	hosts []*github.RepositoryRelease
+	hosts []*githubRelease
 	// prepared are drafts without files that people made for the version.
-	prepared []*github.RepositoryRelease
+	prepared []*githubRelease
 	// aside are drafts that were the public release until a run was to replace them.
-	aside []*github.RepositoryRelease
+	aside []*githubRelease
 	// listed are all releases, as far as the list knows.
-	listed []*github.RepositoryRelease
+	listed []*githubRelease
 }
 
 func stateOf(s *store.Snapshot) *state {
@@ -114,9 +132,7 @@ func (s *Store) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *
 	_, claimed := snapshot.Files[store.ChecksumsFile]
 	_, complete := snapshot.Files[release.MetadataFile]
 	if is.there != nil {
-		// GitHub refuses its tag for ever then, even where the release is deleted.
-		// Source: GitHub docs, "Immutable releases".
-		snapshot.Immutable = is.there.GetImmutable()
+		snapshot.Immutable = is.there.Immutable
 		if complete || !claimed && hasComponents(snapshot.Files) {
 			return nil
 		}
@@ -125,7 +141,7 @@ func (s *Store) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *
 			snapshot.Hint = "it is immutable and has no " + release.MetadataFile + ": publish another version, as a draft (Options.Draft) where other files have to be added before it becomes public"
 			return nil
 		}
-		is.hosts, snapshot.Public = []*github.RepositoryRelease{is.there}, false
+		is.hosts, snapshot.Public = []*githubRelease{is.there}, false
 		if is.there.GetBody() != "" {
 			snapshot.Text = store.Text{Title: is.there.GetName(), Body: is.there.GetBody()}
 		}
@@ -148,36 +164,45 @@ func hasComponents(files map[string]store.File) bool {
 	return false
 }
 
-// pages returns all entries of a list of the API, and the number of pages that it took.
-func pages[T any](s *Store, doing string, list func(*github.ListOptions) ([]T, *github.Response, error)) (all []T, pages int, err error) {
-	for o := (&github.ListOptions{Page: 1, PerPage: pageSize}); o.Page != 0; pages++ {
-		some, resp, err := list(o)
+// get asks the API about the repository, and decodes the answer into a value.
+func (s *Store) get(ctx context.Context, doing, path string, value any) (*github.Response, error) {
+	req, err := s.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/%s", s.owner, s.name, path), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	resp, err := s.client.Do(ctx, req, value)
+	return resp, s.failure(doing, resp, err)
+}
+
+// pages returns all entries of a list of the repository, and the number of pages that it took.
+func pages[T any](ctx context.Context, s *Store, doing, path string) (all []T, pages int, err error) {
+	for page := 1; page != 0; pages++ {
+		var some []T
+		resp, err := s.get(ctx, doing, fmt.Sprintf("%s?page=%d&per_page=%d", path, page, pageSize), &some)
 		if err != nil {
-			return nil, 0, s.failure(doing, resp, err)
+			return nil, 0, err
 		}
 		all = append(all, some...)
-		o.Page = resp.NextPage
+		page = resp.NextPage
 	}
 	return all, pages, nil
 }
 
 // listPages returns all releases of the repository, drafts too where the token may see them, and the
 // number of pages that it took. It may be behind what other requests have done.
-func (s *Store) listPages(ctx context.Context) ([]*github.RepositoryRelease, int, error) {
-	return pages(s, "listing the releases of "+s.URL(), func(o *github.ListOptions) ([]*github.RepositoryRelease, *github.Response, error) {
-		return s.client.Repositories.ListReleases(ctx, s.owner, s.name, o)
-	})
+func (s *Store) listPages(ctx context.Context) ([]*githubRelease, int, error) {
+	return pages[*githubRelease](ctx, s, "listing the releases of "+s.URL(), "releases")
 }
 
 // listAtRest is listPages for those who must not miss a release: one that is removed while the pages
 // come moves the others up, and the first of the next page is in none. A list of several pages is asked
 // for again until it says the same twice.
-func (s *Store) listAtRest(ctx context.Context) ([]*github.RepositoryRelease, error) {
+func (s *Store) listAtRest(ctx context.Context) ([]*githubRelease, error) {
 	all, pages, err := s.listPages(ctx)
 	for try := 0; try < 8 && err == nil && pages > 1; try++ {
 		before := all
 		all, pages, err = s.listPages(ctx)
-		if slices.EqualFunc(before, all, func(x, y *github.RepositoryRelease) bool {
+		if slices.EqualFunc(before, all, func(x, y *githubRelease) bool {
 			return x.GetID() == y.GetID() && x.GetDraft() == y.GetDraft()
 		}) {
 			break
@@ -188,17 +213,18 @@ func (s *Store) listAtRest(ctx context.Context) ([]*github.RepositoryRelease, er
 
 // published returns the public release of a version, or nil. Drafts are not found by their tags.
 // Source: GitHub docs, "Get a release by tag name": "Get a published release".
-func (s *Store) published(ctx context.Context, version string) (*github.RepositoryRelease, error) {
-	r, resp, err := s.client.Repositories.GetReleaseByTag(ctx, s.owner, s.name, version)
+func (s *Store) published(ctx context.Context, version string) (*githubRelease, error) {
+	var r githubRelease
+	resp, err := s.get(ctx, "looking for the release "+version, "releases/tags/"+url.PathEscape(version), &r)
 	if resp != nil && resp.StatusCode == http.StatusNotFound || err == nil && r.GetDraft() {
 		return nil, nil
 	}
-	return r, s.failure("looking for the release "+version, resp, err)
+	return &r, err
 }
 
 // highestStable returns the highest version without a pre-release part among the public releases
 // and this one, or "" where there is none.
-func highestStable(listed []*github.RepositoryRelease, version string) string {
+func highestStable(listed []*githubRelease, version string) string {
 	versions := []string{version}
 	for _, r := range listed {
 		if !r.GetDraft() && !r.GetPrerelease() {
@@ -221,7 +247,7 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 }
 
 // isComplete says whether a release has what clusterctl needs of each.
-func isComplete(r *github.RepositoryRelease) bool {
+func isComplete(r *githubRelease) bool {
 	files := map[string]store.File{}
 	for _, a := range r.Assets {
 		if a.GetState() == uploadedState {
@@ -266,9 +292,7 @@ func (s *Store) incompleteTags(ctx context.Context, own []*store.Version) ([]str
 			newest[series] = tag
 		}
 	}
-	tags, _, err := pages(s, "listing the tags of "+s.URL(), func(o *github.ListOptions) ([]*github.RepositoryTag, *github.Response, error) {
-		return s.client.Repositories.ListTags(ctx, s.owner, s.name, o)
-	})
+	tags, _, err := pages[*github.RepositoryTag](ctx, s, "listing the tags of "+s.URL(), "tags")
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +326,7 @@ func (s *Store) incompleteTags(ctx context.Context, own []*store.Version) ([]str
 }
 
 // urlsOf lists the pages of releases.
-func urlsOf(releases []*github.RepositoryRelease) string {
+func urlsOf(releases []*githubRelease) string {
 	var urls []string
 	for _, r := range releases {
 		urls = append(urls, r.GetHTMLURL())

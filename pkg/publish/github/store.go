@@ -23,7 +23,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/go-github/v82/github"
+	"github.com/google/go-github/v60/github"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
@@ -95,7 +95,6 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	s.client = github.NewClient(s.http.HTTP)
 	s.client.BaseURL, s.client.UploadURL = server.api, server.uploads
 	s.client.UserAgent = "clusterctl-release"
-	s.client.DisableRateLimitCheck = true // limits are waited for where requests are sent again
 	at, err := s.at(text, path[2:])
 	return s, at, err
 }
@@ -183,7 +182,7 @@ func (s *Store) Survey(ctx context.Context, all []*store.Version) ([]string, err
 		return nil, fmt.Errorf("%s is archived, and takes no releases: publish to another repository", s.URL())
 	}
 	// The token of a workflow's job has no user, and all of these are false for it.
-	if may := repository.GetPermissions(); may.GetPull() && !may.GetPush() {
+	if may := repository.GetPermissions(); may["pull"] && !may["push"] {
 		return nil, fmt.Errorf("the token may read %s, and not write there: it needs contents: write", s.URL())
 	}
 	return s.incompleteTags(ctx, all)

@@ -194,10 +194,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &tooLargeError{host: req.URL.Host}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	resp.Header.Del(limitedHeader)
-	if isLimited(resp.StatusCode, resp.Header, body) {
-		resp.Header.Set(limitedHeader, "true")
-	}
+	hideLimits(resp, body)
 	return resp, nil
 }
 
@@ -329,6 +326,8 @@ const (
 	// limitedHeader is this package's own mark on an answer that is a limit.
 	limitedHeader = "X-Clusterctl-Release-Limited"
 )
+
+var rateHeaders = []string{"X-Ratelimit-Limit", remainingHeader, resetHeader, "X-Ratelimit-Used", "X-Ratelimit-Resource", limitedHeader}
 
 // retrying returns a client that tries again what is known to have had no effect, or has the same
 // effect however often it is done. Anything else is for the caller to look into, see Client.Again.
@@ -470,24 +469,44 @@ func isLimited(status int, header http.Header, body []byte) bool {
 	return false
 }
 
+// hideLimits moves the headers by which a server limits requests to names of this package's own. The client
+// of the API would otherwise refuse to ask again, by its own clock.
+func hideLimits(resp *http.Response, body []byte) {
+	limits := resp.Header.Clone()
+	for _, name := range rateHeaders {
+		resp.Header.Del(name)
+	}
+	if !isLimited(resp.StatusCode, limits, body) {
+		return
+	}
+	resp.Header.Set(limitedHeader, limits.Get("Date"))
+	for _, name := range []string{"Retry-After", remainingHeader, resetHeader} {
+		if v := limits.Get(name); v != "" {
+			resp.Header.Set(limitedHeader+"-"+name, v)
+		}
+	}
+	resp.Header.Del("Retry-After")
+}
+
 // askedWait returns how long a server that limits requests asks to wait.
 func askedWait(resp *http.Response, attempt int) (time.Duration, bool) {
-	if resp.Header.Get(limitedHeader) == "" {
+	date, limited := resp.Header[limitedHeader]
+	if !limited {
 		return 0, false
 	}
-	now, err := http.ParseTime(resp.Header.Get("Date"))
+	now, err := http.ParseTime(date[0])
 	if err != nil {
 		now = time.Now()
 	}
-	after := resp.Header.Get("Retry-After")
+	after := resp.Header.Get(limitedHeader + "-Retry-After")
 	if seconds, err := strconv.Atoi(after); err == nil && seconds >= 0 {
 		return time.Duration(min(seconds, 1<<20)) * time.Second, true
 	}
 	if at, err := http.ParseTime(after); err == nil {
 		return max(at.Sub(now), 0), true
 	}
-	if resp.Header.Get(remainingHeader) == "0" {
-		if at, err := strconv.ParseInt(resp.Header.Get(resetHeader), 10, 64); err == nil {
+	if resp.Header.Get(limitedHeader+"-"+remainingHeader) == "0" {
+		if at, err := strconv.ParseInt(resp.Header.Get(limitedHeader+"-"+resetHeader), 10, 64); err == nil {
 			return max(time.Unix(at, 0).Sub(now), 0) + time.Second, true // the header has whole seconds
 		}
 	}
