@@ -24,6 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/internal/program"
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -199,8 +200,8 @@ func requirePackage(t *testing.T, file string) {
 	}{
 		{[]string{"--field", file}, []string{"Package: clusterctl-release\nVersion: 1.2.3~rc.1\n", "Architecture: " + runtime.GOARCH}},
 		{[]string{"--contents", file}, []string{
-			"-rwxr-xr-x 0/0", "./usr/bin/clusterctl-release\n", "./usr/share/man/man1/clusterctl-release-build.1\n",
-			"./usr/share/bash-completion/completions/clusterctl-release\n", "./usr/share/doc/clusterctl-release/licenses/go/LICENSE\n",
+			"-rwxr-xr-x 0/0", " usr/bin/clusterctl-release\n", " usr/share/man/man1/clusterctl-release-build.1\n",
+			" usr/share/bash-completion/completions/clusterctl-release\n", " usr/share/doc/clusterctl-release/licenses/go/LICENSE\n",
 		}},
 	} {
 		out, err := exec.CommandContext(t.Context(), "dpkg-deb", tc.args...).CombinedOutput()
@@ -212,6 +213,35 @@ func requirePackage(t *testing.T, file string) {
 				t.Errorf("dpkg-deb %s does not print %q", tc.args[0], text)
 			}
 		}
+	}
+}
+
+// TestDebianPackageInstalls: dpkg makes the folders of a package before the files in them.
+func TestDebianPackageInstalls(t *testing.T) {
+	prerequisite.Program(t, "dpkg")
+	d := distribution{version: "v1.2.3-rc.1", modified: time.Unix(1700000000, 0).UTC()}
+	data, err := d.debianPackage(program.Platform{OS: "linux", Architecture: runtime.GOARCH}, []program.File{
+		{Path: name, Mode: 0o755, Data: []byte("program")}, {Path: "licenses/go/LICENSE", Mode: 0o644, Data: []byte("text")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	treetest.Write(t, dir, map[string]string{"x.deb": string(data)})
+	out, err := exec.CommandContext(t.Context(), "dpkg-deb", "--extract", filepath.Join(dir, "x.deb"), filepath.Join(dir, "root")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	treetest.Write(t, dir, map[string]string{"admin/status": "", "admin/updates/.keep": "", "admin/info/.keep": ""})
+	install := exec.CommandContext(t.Context(), "dpkg", "--force-not-root", "--force-bad-path", "--admindir="+filepath.Join(dir, "admin"), "--instdir="+filepath.Join(dir, "instance"), "--install", filepath.Join(dir, "x.deb"))
+	if err := os.MkdirAll(filepath.Join(dir, "instance"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("dpkg --install: %v: %s", err, out)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "instance/usr/share/doc/clusterctl-release/licenses/go/LICENSE")); err != nil || string(text) != "text" {
+		t.Errorf("the licence is %q, %v", text, err)
 	}
 }
 

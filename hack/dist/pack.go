@@ -121,7 +121,6 @@ func (d *distribution) debianPackage(platform program.Platform, content []progra
 			f.Path = "usr/share/doc/" + name + "/" + f.Path
 		}
 		size += len(f.Data)
-		f.Path = "./" + f.Path
 		files = append(files, f)
 	}
 	control := fmt.Sprintf(`Package: %s
@@ -137,7 +136,7 @@ Description: build, check and publish releases of Cluster API providers
  The plugin "clusterctl release" takes a Cluster API provider from its source
  tree to a place where clusterctl installs it.
 `, name, debianVersion(d.version), platform.Architecture, (size+1023)/1024, program.Module)
-	meta, err := d.tarball([]program.File{{Path: "./control", Mode: 0o644, Data: []byte(control)}})
+	meta, err := d.tarball([]program.File{{Path: "control", Mode: 0o644, Data: []byte(control)}})
 	if err != nil {
 		return nil, err
 	}
