@@ -34,9 +34,9 @@ func requirePipeline(t *testing.T, dir, name string) {
 			t.Errorf("%s has %d commands of the tool", file, n)
 		}
 	}
-	make := exec.CommandContext(t.Context(), "make", "-n", "clusterctl-release-publish", "VERSION=v1.2.3", "PLACE=out/repository")
-	make.Dir = dir
-	out, err := make.CombinedOutput()
+	command := exec.CommandContext(t.Context(), "make", "-n", "clusterctl-release-publish", "VERSION=v1.2.3", "PLACE=out/repository")
+	command.Dir = dir
+	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("make: %v: %s", err, out)
 	}

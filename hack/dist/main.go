@@ -101,11 +101,11 @@ func (d *distribution) make(ctx context.Context, platforms []string, folder stri
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // for all to read
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(folder, f.Name), f.Data, 0o644); err != nil { //nolint:gosec // for all to read
+		if err := os.WriteFile(filepath.Join(folder, f.Name), f.Data, 0o644); err != nil {
 			return err
 		}
 		fmt.Printf("  %-50s %9d bytes\n", f.Name, len(f.Data))
@@ -170,7 +170,7 @@ func (d *distribution) sharedFiles(ctx context.Context) ([]program.File, error) 
 		return nil, err
 	}
 	run := func(args ...string) ([]byte, error) {
-		command := exec.CommandContext(ctx, tool, args...) //nolint:gosec // it was just compiled
+		command := exec.CommandContext(ctx, tool, args...)
 		command.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(d.modified.Unix(), 10))
 		command.Stderr = os.Stderr
 		return command.Output()
@@ -195,7 +195,7 @@ func (d *distribution) sharedFiles(ctx context.Context) ([]program.File, error) 
 		return nil, err
 	}
 	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(pages, entry.Name())) //nolint:gosec // it was just made
+		text, err := os.ReadFile(filepath.Join(pages, entry.Name()))
 		if err != nil {
 			return nil, err
 		}

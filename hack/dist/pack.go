@@ -20,7 +20,7 @@ func (d *distribution) filesFor(ctx context.Context, platform program.Platform, 
 	if err != nil {
 		return nil, err
 	}
-	binary, err := os.ReadFile(compiled) //nolint:gosec // it was just compiled
+	binary, err := os.ReadFile(compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func requireStatic(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer binary.Close()
+	defer func() { _ = binary.Close() }()
 	for _, part := range binary.Progs {
 		if part.Type == elf.PT_INTERP {
 			t.Error("the program is linked dynamically")

@@ -122,7 +122,7 @@ func Push(ctx context.Context, dir, repository string) (string, error) {
 	switch {
 	case err == nil && existing.Digest != digest:
 		return "", fmt.Errorf("%s exists with the digest %s, and %s has %s: a released image is not replaced; release it as a new version", ref, existing.Digest, filepath.Clean(dir), digest)
-	case err != nil && !(errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound):
+	case err != nil && (!errors.As(err, &refused) || refused.StatusCode != http.StatusNotFound):
 		return "", fmt.Errorf("looking for %s: %w", ref, err)
 	}
 	if err := remote.WriteIndex(ref, index, options...); err != nil {

@@ -76,7 +76,7 @@ func addLicences(texts map[string][]byte, module, moduleDir, dir string) error {
 				continue
 			}
 			licensed = licensed || isLicence
-			text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+			text, err := os.ReadFile(filepath.Join(dir, entry.Name())) //nolint:gosec // a file of a module that the program is built from
 			if err != nil {
 				return err
 			}

@@ -20,10 +20,11 @@ var (
 	//go:embed page.js
 	pageScript string
 
-	// ZoomStyle and ZoomScript let the first child of each element of the class viewport be zoomed and
-	// dragged. It fits the element at first.
+	// ZoomStyle is the style that ZoomScript needs.
 	//go:embed zoom.css
 	ZoomStyle string
+	// ZoomScript lets the first child of each element of the class viewport be zoomed and dragged. It fits
+	// the element at first.
 	//go:embed zoom.js
 	ZoomScript string
 

@@ -25,7 +25,7 @@ const (
 	// Makefile is the file with the targets, and includeLine what the tree's own makefile gets.
 	Makefile    = "clusterctl-release.mk"
 	includeLine = "include " + Makefile
-	// The files of GitLab: its own one includes the other.
+	// gitlabFile is the pipeline, which GitLab's own file includes.
 	gitlabFile    = ".gitlab/clusterctl-release.yml"
 	gitlabInclude = "include:\n  - local: " + gitlabFile + "\n"
 	gitlabMain    = ".gitlab-ci.yml"

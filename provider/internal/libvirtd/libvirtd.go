@@ -161,7 +161,7 @@ func (d *Daemon) Start() error {
 	if err != nil {
 		return err
 	}
-	d.command = exec.CommandContext(context.Background(), "libvirtd", d.arguments...)
+	d.command = exec.CommandContext(context.Background(), "libvirtd", d.arguments...) //nolint:gosec // the arguments are constants of this package
 	d.command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + d.folder, "XDG_RUNTIME_DIR=" + filepath.Join(d.folder, "run"),
 		"XDG_CONFIG_HOME=" + filepath.Join(d.folder, "config"), "XDG_CACHE_HOME=" + filepath.Join(d.folder, "cache"),
