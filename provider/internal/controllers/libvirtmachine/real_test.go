@@ -43,12 +43,20 @@ func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
 	if snapshot.Facts, snapshot.Err = h.connection.Facts(ctx); snapshot.Err != nil {
 		return snapshot, true
 	}
+	snapshot.Facts.CPUs = 64 // whatever this machine has: guests here do nothing
 	snapshot.Facts.Features = append(snapshot.Facts.Features, hypervisor.FeatureBIOS)
 	pool := fleet.Pool{Volumes: map[string]hypervisor.Volume{}}
 	if pool.Pool, snapshot.Err = h.connection.Pool(ctx, "default"); snapshot.Err != nil {
 		return snapshot, true
 	}
 	pool.CapacityBytes, pool.AvailableBytes = 1<<40, 1<<40 // whatever this machine has: disks here stay empty
+	volumes, err := h.connection.PoolVolumes(ctx, "default")
+	if err != nil {
+		return fleet.Snapshot{Err: err}, true
+	}
+	for _, volume := range volumes {
+		pool.Volumes[volume.Name] = volume
+	}
 	snapshot.Pools["default"] = pool
 	domains, err := h.connection.ListDomains(ctx)
 	for _, domain := range domains {
