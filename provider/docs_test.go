@@ -21,7 +21,8 @@ var docs = []string{"addresses.md", "hosts.md", "images-and-hardware.md", "in-pl
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
 var ofOthers = []string{
-	"HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
+	"ExternalIP", "HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
+	"AllowStreamLocalForwarding", "MaxSessions", "MaxStartups",
 	"--cascade",
 }
 

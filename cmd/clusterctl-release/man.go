@@ -27,6 +27,7 @@ func newManCommand() *cobra.Command {
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return fmt.Errorf("writing manual pages: %w", err)
 			}
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote the manual pages of all commands to %s\n", args[0])
 			return nil
 		},
 	}

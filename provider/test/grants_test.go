@@ -17,6 +17,7 @@ var unusedGrants = map[string]string{
 	"create subjectaccessreviews.authorization.k8s.io":                      "it asks whether they may, and nobody scrapes its metrics in a scene",
 	"patch events.events.k8s.io":                                            "an event that happens again minutes later is counted",
 	"patch events in caplv-system":                                          "an event of elections that happens again is counted",
+	"patch machines.cluster.x-k8s.io/status":                                "a machine of a pool that is healthy again before it is replaced loses a condition, which no scene waits for",
 	"update libvirtclusters.infrastructure.cluster.x-k8s.io/finalizers":     blocking,
 	"update libvirtmachinepools.infrastructure.cluster.x-k8s.io/finalizers": blocking,
 	"update libvirtmachines.infrastructure.cluster.x-k8s.io/finalizers":     blocking,
