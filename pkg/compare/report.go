@@ -77,7 +77,7 @@ var formats = format.List[*Report]{
 // Formats returns the names of the formats.
 func Formats() []string { return formats.Names() }
 
-// ParseFormat returns an error that lists the formats where there is none of that name.
+// ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the report in a format of Formats.

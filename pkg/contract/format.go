@@ -29,7 +29,7 @@ func Formats() []string {
 	return names
 }
 
-// ParseFormat returns an error that lists the formats where there is none of that name.
+// ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error {
 	if !slices.Contains(Formats(), name) {
 		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))

@@ -26,7 +26,7 @@ const (
 // Collapses are all ways to collapse.
 func Collapses() []Collapse { return []Collapse{Auto, None, Siblings, Kinds} }
 
-// ParseCollapse returns an error that lists the ways to collapse where there is none of that name.
+// ParseCollapse returns an error that lists the ways to collapse if the value is not one of them.
 func ParseCollapse(name Collapse) error {
 	if slices.Contains(Collapses(), name) {
 		return nil

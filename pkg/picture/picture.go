@@ -47,7 +47,7 @@ var formats = format.List[*Picture]{
 // Formats returns the names of the formats.
 func Formats() []string { return formats.Names() }
 
-// ParseFormat returns an error that lists the formats where there is none of that name.
+// ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the picture in a format. The text is the same for the same objects.

@@ -38,7 +38,7 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) 
 		return nil, errors.New("the URL of a release has a user or password in it: take it out; only what needs no token is read from a web server")
 	}
 	if opts.TokenFile != "" {
-		return nil, fmt.Errorf("Options.TokenFile is for GitHub, GitLab and registries, and %s is none of them: only what needs no token is read from a web server", u.Host)
+		return nil, fmt.Errorf("Options.TokenFile is for GitHub, GitLab and registries, and %s is not one of them: only what needs no token is read from a web server", u.Host)
 	}
 	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(parts) < 3 || u.RawQuery != "" || u.Fragment != "" {

@@ -106,7 +106,7 @@ func Formats() []string { return formats.Names() }
 // ShowsGraphs says whether a format shows the owner graphs of templates.
 func ShowsGraphs(name string) bool { return name == "html" }
 
-// ParseFormat returns an error that lists the formats where there is none of that name.
+// ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows the report in a format.

@@ -1,7 +1,6 @@
 package libvirtmachine
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,8 +19,6 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
 )
 
@@ -75,7 +71,6 @@ func TestAttacksOnARealHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(daemon.Stop)
-	url, sum := imageFolder(t)
 	for _, tc := range []struct {
 		name   string
 		attack func(s *infrav1.LibvirtMachineSpec, victim *world)
@@ -102,27 +97,7 @@ func TestAttacksOnARealHost(t *testing.T) {
 			}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
-				infra.Spec.Image.URL, infra.Spec.Image.Checksum = url, sum
-				infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
-				infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
-				infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
-				infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
-			}, "a")
-			connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
-			w.Expect(err).ToNot(HaveOccurred())
-			defer func() { _ = connection.Close() }()
-			m := w.newManager(0)
-			m.Hosts = realHost{connection}
-			m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- m.Images.Start(ctx) }()
-			defer func() {
-				cancel()
-				w.Expect(<-ended).To(Succeed())
-			}()
-			w.silent = true
+			w, m, connection := newRealWorld(t, daemon, nil)
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
 			seed := filepath.Join(daemon.PoolFolder(), w.volumeName("seed"))
 			before := w.seenOn(connection, seed)

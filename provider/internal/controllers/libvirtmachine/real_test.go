@@ -66,6 +66,37 @@ func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
 	return snapshot, true
 }
 
+// newRealWorld returns a world whose host a is a real daemon, with a manager that knows it.
+func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.LibvirtMachine)) (*world, *manager, hypervisor.Hypervisor) {
+	t.Helper()
+	url, sum := imageFolder(t)
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		if change != nil {
+			change(infra)
+		}
+		infra.Spec.Image.URL, infra.Spec.Image.Checksum = url, sum
+		infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
+		infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
+		infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
+		infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
+	}, "a")
+	w.silent = true
+	connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
+	w.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(func() { _ = connection.Close() })
+	m := w.newManager(0)
+	m.Hosts = realHost{connection}
+	m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Images.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		w.Expect(<-ended).To(Succeed())
+	})
+	return w, m, connection
+}
+
 // TestOnARealHost makes machines by a real libvirt and QEMU, and takes them away. Guests have no
 // operating system and so no addresses; machines that have are tested with the testbed.
 func TestOnARealHost(t *testing.T) {
@@ -75,34 +106,9 @@ func TestOnARealHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(daemon.Stop)
-	url, sum := imageFolder(t)
 	for _, life := range lives {
 		t.Run(life.name, func(t *testing.T) {
-			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
-				if life.change != nil {
-					life.change(infra)
-				}
-				infra.Spec.Image.URL, infra.Spec.Image.Checksum = url, sum
-				infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
-				infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
-				infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
-				infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
-			}, "a")
-			connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
-			w.Expect(err).ToNot(HaveOccurred())
-			defer func() { _ = connection.Close() }()
-			m := w.newManager(0)
-			m.Hosts = realHost{connection}
-			m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- m.Images.Start(ctx) }()
-			defer func() {
-				cancel()
-				w.Expect(<-ended).To(Succeed())
-			}()
-
-			w.silent = true
+			w, m, connection := newRealWorld(t, daemon, life.change)
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
 			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.NoAddressSourceReason))
 			domain, err := connection.Domain(t.Context(), w.uuid())
