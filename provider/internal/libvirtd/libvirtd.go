@@ -212,12 +212,6 @@ func (d *Daemon) Kill() {
 	d.command = nil
 }
 
-// Freeze stops the daemon, which takes calls and answers none of them until thaw is called.
-func (d *Daemon) Freeze() (thaw func(), err error) {
-	process := d.command.Process
-	return func() { _ = process.Signal(syscall.SIGCONT) }, process.Signal(syscall.SIGSTOP)
-}
-
 // Guests are the processes of guests that the daemon has started, also those that it has forgotten.
 func (d *Daemon) Guests() ([]int, error) {
 	// Those that libvirt asks for what QEMU can do have no guest.

@@ -102,13 +102,17 @@ func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(t *testing.T) hypervisortest.Fixture {
 		t.Helper()
 		t.Cleanup(func() { d.empty(t) })
-		return hypervisortest.Fixture{Connect: d.connect, Pool: "default", Define: define, Freeze: d.Freeze,
-			ConnectWithLimit: func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error) {
-				dial, err := dialer(d.URI(), Credentials{})
-				if err != nil {
-					return nil, err
-				}
-				return connect(ctx, dial, d.URI().ConnectURI(), limit)
+		wire := &wire{}
+		connectWithLimit := func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error) {
+			dial, err := dialer(d.URI(), Credentials{})
+			if err != nil {
+				return nil, err
+			}
+			return connect(ctx, wire.through(dial), d.URI().ConnectURI(), limit)
+		}
+		return hypervisortest.Fixture{Pool: "default", Define: define, Freeze: wire.freeze, ConnectWithLimit: connectWithLimit,
+			Connect: func(ctx context.Context) (hypervisor.Hypervisor, error) {
+				return connectWithLimit(ctx, callLimit)
 			},
 			PutFile: func(name string, content []byte) error {
 				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644)
