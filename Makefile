@@ -101,7 +101,7 @@ SOAK ?= 30m
 SEED ?= 0
 .PHONY: soak
 soak: ## Let everything go wrong with machines at random for SOAK=30m, and see that hosts and API agree
-	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./provider/internal/soak -run TestSoak -count=1 -v -timeout 0 -soak.duration=$(SOAK) -soak.seed=$(SEED)
+	KUBEBUILDER_ASSETS=$$(hack/tools/envtest) go test ./provider/internal/testing/soak -run TestSoak -count=1 -v -timeout 0 -soak.duration=$(SOAK) -soak.seed=$(SEED)
 
 .PHONY: clean
 clean: ## Remove what was built; the cache of tools stays

@@ -14,7 +14,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 // hostsPage is the page about adding a host.

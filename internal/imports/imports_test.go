@@ -51,7 +51,7 @@ var areas = []struct {
 var forTests = []string{
 	"internal/giteaserver", "internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
 	"internal/testbed",
-	"provider/internal/hypervisor/fake", "provider/internal/hypervisor/hypervisortest", "provider/internal/libvirtd", "provider/internal/world",
+	"provider/internal/testing",
 }
 
 func TestImports(t *testing.T) {

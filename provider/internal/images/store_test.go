@@ -22,9 +22,9 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 func TestImageIsBroughtOnce(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 // attacker is a LibvirtMachine in a namespace of somebody else.

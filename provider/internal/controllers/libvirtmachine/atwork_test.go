@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // TestSlowHostTakesFewWorkers: of the machines of a host that doesn't answer only some are reconciled at once. The

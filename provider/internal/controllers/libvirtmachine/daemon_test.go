@@ -29,7 +29,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 // mortal is a real libvirt daemon that is killed, and started again some reconciles later.

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 var (

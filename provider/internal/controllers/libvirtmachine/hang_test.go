@@ -9,7 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // TestCallsThatHang: a host goes silent in any of the calls, several times in a life, and each time its

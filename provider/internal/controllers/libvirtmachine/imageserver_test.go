@@ -19,9 +19,9 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // answer is how a server answers a request for the image.

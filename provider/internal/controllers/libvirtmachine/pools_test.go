@@ -9,7 +9,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // TestDisksInSeveralPools: each disk is in the pool that it asks for, overlays have their image in

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 // realHost is a host with a real libvirt daemon, without a fleet.

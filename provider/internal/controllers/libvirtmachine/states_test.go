@@ -19,8 +19,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/fake"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // change changes an object of the world.

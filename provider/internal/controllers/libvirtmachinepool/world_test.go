@@ -24,7 +24,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/libvirtmachinepool"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/world"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
 // late holds back what the provider's manager hears.

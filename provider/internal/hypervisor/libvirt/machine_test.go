@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/libvirtd"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
 // TestMachine takes a machine from its spec through a real libvirt and QEMU, and away again: base

@@ -1,0 +1,221 @@
+package world_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/yaml"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
+)
+
+const (
+	classFile = "../../../templates/clusterclass-libvirt-default.yaml"
+	className = "libvirt-default"
+)
+
+// createClass creates the ClusterClass that is released, with its templates; clusters of it use the
+// scene's hosts.
+func createClass(t *testing.T, s *world.Scene) {
+	t.Helper()
+	content, err := os.ReadFile(classFile)
+	s.Expect(err).ToNot(HaveOccurred())
+	objects, err := yaml.ToUnstructured(content)
+	s.Expect(err).ToNot(HaveOccurred())
+	for i := range objects {
+		object := &objects[i]
+		object.SetNamespace(s.Namespace)
+		if object.GetKind() == "LibvirtClusterTemplate" {
+			s.Expect(unstructured.SetNestedStringMap(object.Object, map[string]string{"scene": s.Namespace},
+				"spec", "template", "spec", "hostSelector", "matchLabels")).To(Succeed())
+		}
+		s.Create(object)
+	}
+}
+
+func value(json string) apiextensionsv1.JSON { return apiextensionsv1.JSON{Raw: []byte(json)} }
+
+// topologyCluster makes a Cluster of the class with a MachineDeployment and a MachinePool, and waits until
+// the topology controller has made all of it.
+func topologyCluster(s *world.Scene) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
+		ClassRef: clusterv1.ClusterClassRef{Name: className}, Version: "v1.36.3",
+		ControlPlane: clusterv1.ControlPlaneTopology{Replicas: ptr.To[int32](1)},
+		Workers: clusterv1.WorkersTopology{
+			MachineDeployments: []clusterv1.MachineDeploymentTopology{{Class: "default-worker", Name: "md-0", Replicas: ptr.To[int32](0)}},
+			MachinePools:       []clusterv1.MachinePoolTopology{{Class: "default-worker", Name: "mp-0", Replicas: ptr.To[int32](2)}}},
+		Variables: []clusterv1.ClusterVariable{
+			{Name: "controlPlaneEndpoint", Value: value(`{"host":"192.0.2.20","port":6443}`)},
+			{Name: "image", Value: value(`{"volume":"` + world.ImageVolume.Name + `"}`)},
+			{Name: "workerMachine", Value: value(`{"cpus":1,"memory":"1Gi","diskSize":"2Gi"}`)},
+		},
+	}}}
+	s.Create(s.Kubeconfig(cluster.Name))
+	// The class has to be reconciled first.
+	s.Eventually(func() error { return s.Client.Create(context.Background(), cluster.DeepCopy()) }).Should(Succeed())
+	s.Get(cluster)
+	return cluster
+}
+
+// reconciled waits until the topology controller says that everything is as the Cluster asks for now.
+func reconciled(s *world.Scene, cluster *clusterv1.Cluster) {
+	s.Eventually(func(g Gomega) {
+		condition := s.Condition(cluster, clusterv1.ClusterTopologyReconciledCondition, metav1.ConditionTrue)
+		g.Expect(condition.ObservedGeneration).To(Equal(cluster.Generation))
+	}).Should(Succeed())
+}
+
+// made lists what there is of a kind in the scene that the topology controller has made.
+func made[L client.ObjectList](s *world.Scene, list L) L {
+	s.Expect(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace), client.HasLabels{clusterv1.ClusterTopologyOwnedLabel})).To(Succeed())
+	return list
+}
+
+// poolOf returns the MachinePool and LibvirtMachinePool of the topology.
+func poolOf(s *world.Scene) (*clusterv1.MachinePool, *infrav1.LibvirtMachinePool) {
+	var pool *clusterv1.MachinePool
+	s.Eventually(func(g Gomega) {
+		pools := made(s, &clusterv1.MachinePoolList{}).Items
+		g.Expect(pools).To(HaveLen(1))
+		pool = &pools[0]
+	}).Should(Succeed())
+	infra := &infrav1.LibvirtMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: pool.Spec.Template.Spec.InfrastructureRef.Name}}
+	s.Get(infra)
+	return pool, infra
+}
+
+// workerTemplate returns the LibvirtMachineTemplate that the MachineDeployment of the topology has now.
+func workerTemplate(s *world.Scene) *infrav1.LibvirtMachineTemplate {
+	deployments := made(s, &clusterv1.MachineDeploymentList{}).Items
+	s.Expect(deployments).To(HaveLen(1))
+	template := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: deployments[0].Spec.Template.Spec.InfrastructureRef.Name}}
+	s.Get(template)
+	return template
+}
+
+// byHand does what the kubeadm providers do: bootstrap data for the pool, and a control plane that is
+// initialized.
+func byHand(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachinePool) {
+	s.Create(s.BootstrapData("mp-0-data"))
+	config := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig",
+		"metadata": map[string]any{"namespace": s.Namespace, "name": pool.Spec.Template.Spec.Bootstrap.ConfigRef.Name}}}
+	s.Expect(s.Client.Status().Patch(context.Background(), config, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"status":{"dataSecretName":"mp-0-data","initialization":{"dataSecretCreated":true}}}`)))).To(Succeed())
+	s.Get(cluster)
+	controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+		"metadata": map[string]any{"namespace": s.Namespace, "name": cluster.Spec.ControlPlaneRef.Name}}}
+	s.Expect(s.Client.Status().Patch(context.Background(), controlPlane, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"v1.36.3","replicas":1,"readyReplicas":1,"availableReplicas":1,"upToDateReplicas":1}}`)))).To(Succeed())
+}
+
+// TestTopology: Cluster API's topology controller works with the templates of the released ClusterClass.
+// Its dry runs pass the webhooks, and come to nothing while nothing changes; a change makes a new
+// LibvirtMachineTemplate, changes the LibvirtMachinePool in place, and rolls through the pool. A user can
+// change no template.
+func TestTopology(t *testing.T) {
+	t.Parallel()
+	s := world.NewScene(t, "rack-a", "rack-b")
+	createClass(t, s)
+	cluster := topologyCluster(s)
+	reconciled(s, cluster)
+	pool, infra := poolOf(s)
+	byHand(s, cluster, pool)
+	s.PoolSettled(pool, infra, 2)
+	s.Expect(infra.Spec.Template.Spec).To(And(HaveField("CPUs", BeEquivalentTo(1)), HaveField("Image.Volume", world.ImageVolume.Name)))
+	first := workerTemplate(s)
+	s.Expect(first.Spec.Template.Spec.CPUs).To(BeEquivalentTo(1))
+
+	// Nothing changes: whatever is reconciled again, nothing is made anew, and nothing rolls.
+	templates, generation := len(made(s, &infrav1.LibvirtMachineTemplateList{}).Items), infra.Generation
+	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"touched": "yes"} })
+	s.Meanwhile()
+	reconciled(s, cluster)
+	s.Expect(made(s, &infrav1.LibvirtMachineTemplateList{}).Items).To(HaveLen(templates))
+	s.Get(infra)
+	s.Expect(infra.Generation).To(Equal(generation))
+
+	// A variable changes.
+	before := machineUIDs(s)
+	world.Change(s, cluster, func(c *clusterv1.Cluster) {
+		for i := range c.Spec.Topology.Variables {
+			if variable := &c.Spec.Topology.Variables[i]; variable.Name == "workerMachine" {
+				variable.Value = value(`{"cpus":2,"memory":"1Gi","diskSize":"2Gi"}`)
+			}
+		}
+	})
+	s.Eventually(func(g Gomega) {
+		g.Expect(workerTemplate(s)).To(And(HaveField("Name", Not(Equal(first.Name))), HaveField("Spec.Template.Spec.CPUs", BeEquivalentTo(2))))
+		s.Get(infra)
+		g.Expect(infra.Spec.Template.Spec.CPUs).To(BeEquivalentTo(2))
+	}).Should(Succeed())
+	reconciled(s, cluster)
+	s.PoolSettled(pool, infra, 2)
+	s.Expect(infra.Spec.ProviderIDList).To(HaveLen(2), "the topology controller leaves it to the provider")
+	_, infras := ofPool(s, pool.Name)
+	for i := range infras {
+		s.Expect(infras[i].Spec.CPUs).To(BeEquivalentTo(2))
+		s.Expect(before).ToNot(ContainElement(infras[i].UID), "one that is as before isn't replaced")
+	}
+
+	changeClassTemplates(t, s)
+	reconciled(s, cluster)
+	s.Eventually(func(g Gomega) {
+		g.Expect(workerTemplate(s).Spec.Template.Spec.Autostart).To(HaveValue(BeFalse()))
+		s.Get(infra)
+		g.Expect(infra.Spec.Template.Spec.Autostart).To(HaveValue(BeFalse()))
+	}).Should(Succeed())
+	reconciled(s, cluster)
+	s.Delete(cluster)
+	s.NothingLeft()
+	s.Expect(s.Log.String()).ToNot(ContainSubstring("is immutable: create a new template"), "the topology controller was refused something")
+}
+
+func machineUIDs(s *world.Scene) []any {
+	var found []any
+	for _, machine := range s.LibvirtMachines() {
+		found = append(found, machine.UID)
+	}
+	return found
+}
+
+// changeClassTemplates changes the class's templates for workers as a user has to: those that are there
+// can't be changed, but the class can speak of new ones.
+func changeClassTemplates(t *testing.T, s *world.Scene) {
+	t.Helper()
+	key := metav1.ObjectMeta{Namespace: s.Namespace, Name: className + "-worker"}
+	machines, pools := &infrav1.LibvirtMachineTemplate{ObjectMeta: key}, &infrav1.LibvirtMachinePoolTemplate{ObjectMeta: key}
+	clusters := &infrav1.LibvirtClusterTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: className}}
+	for _, template := range []client.Object{machines, pools, clusters} {
+		s.Get(template)
+	}
+	changed := []client.Object{machines.DeepCopy(), pools.DeepCopy(), clusters.DeepCopy()}
+	changed[0].(*infrav1.LibvirtMachineTemplate).Spec.Template.Spec.Autostart = ptr.To(false)
+	changed[1].(*infrav1.LibvirtMachinePoolTemplate).Spec.Template.Spec.Template.Spec.Autostart = ptr.To(false)
+	changed[2].(*infrav1.LibvirtClusterTemplate).Spec.Template.Spec.HostSelector = nil
+	for _, template := range changed {
+		err := s.Client.Update(t.Context(), template.DeepCopyObject().(client.Object))
+		s.Expect(err).To(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring("create a new template with the change"))), "%T", template)
+	}
+	for _, template := range changed[:2] {
+		template.SetName(key.Name + "-2")
+		template.SetResourceVersion("")
+		template.SetOwnerReferences(nil)
+		s.Create(template)
+	}
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: className}}
+	world.Change(s, class, func(c *clusterv1.ClusterClass) {
+		c.Spec.Workers.MachineDeployments[0].Infrastructure.TemplateRef.Name = key.Name + "-2"
+		c.Spec.Workers.MachinePools[0].Infrastructure.TemplateRef.Name = key.Name + "-2"
+	})
+}
