@@ -167,7 +167,7 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 	}
 	t.Pods = &pods.Runner{
 		Node: t.node, Dir: filepath.Join(t.Dir, "pods"), Network: t.Network, Images: t.images(),
-		APIServer: [2]string{t.ControlPlane.Address().String(), strconv.Itoa(apiServerPort)},
+		APIServer: [2]string{t.ControlPlane.Address().String(), strconv.Itoa(apiServerPort)}, CA: t.ControlPlane.CA,
 	}
 	if err := t.Pods.SetupWithManager(ctx, mgr); err != nil {
 		return err

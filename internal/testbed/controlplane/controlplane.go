@@ -135,12 +135,18 @@ func (c *ControlPlane) writeKeys() error {
 	if err != nil {
 		return err
 	}
+	// Nodes let the API server read logs by this.
+	nodesCert, nodesKey, err := c.CA.Issue(authority.Request{CommonName: "kube-apiserver-kubelet-client"})
+	if err != nil {
+		return err
+	}
 	_, accountKey, err := c.CA.Issue(authority.Request{CommonName: "service accounts"})
 	if err != nil {
 		return err
 	}
 	for name, content := range map[string][]byte{
 		"ca.crt": c.CA.PEM(), "apiserver.crt": serverCert, "apiserver.key": serverKey, "accounts.key": accountKey,
+		"nodes.crt": nodesCert, "nodes.key": nodesKey,
 	} {
 		if err := os.WriteFile(c.file(name), content, 0o600); err != nil {
 			return err
@@ -200,6 +206,8 @@ func (c *ControlPlane) startAPIServer(etcd string) error {
 		"--secure-port="+strconv.Itoa(c.options.Port), "--service-cluster-ip-range=10.96.0.0/16",
 		"--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"),
 		"--client-ca-file="+c.file("ca.crt"), "--authorization-mode=Node,RBAC",
+		"--kubelet-certificate-authority="+c.file("ca.crt"),
+		"--kubelet-client-certificate="+c.file("nodes.crt"), "--kubelet-client-key="+c.file("nodes.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file="+c.file("accounts.key"), "--service-account-signing-key-file="+c.file("accounts.key"),
 		// Webhook Services reach the addresses of pods without kube-proxy.

@@ -35,6 +35,8 @@ type container struct {
 	last     *corev1.ContainerStateTerminated
 	ready    bool
 	stopping bool
+	// log is of the run that runs or ran last, and previousLog of the one before.
+	log, previousLog *logRun
 }
 
 // sync starts the container where it doesn't run. It returns a delay after which it wants to be
@@ -62,10 +64,15 @@ func (c *container) sync(object *corev1.Pod, spec *corev1.Container) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	process, err := sandbox.Start(c.name, cmd, c.pod.logFile(c.name))
+	log, err := newLogRun(c.pod.logFile(c.name))
 	if err != nil {
 		return 0, err
 	}
+	process, err := sandbox.Start(c.name, cmd, log.file)
+	if err != nil {
+		return 0, err
+	}
+	c.previousLog, c.log = c.log, log
 	if c.last != nil {
 		c.restarts++
 	}
@@ -87,6 +94,7 @@ func (c *container) watch(ctx context.Context, process *sandbox.Process) {
 	if c.last.ExitCode == 0 {
 		c.last.Reason = "Completed"
 	}
+	c.log.end()
 	c.process, c.ready = nil, false
 	c.mutex.Unlock()
 	c.pod.runner.changed(context.WithoutCancel(ctx), c.pod.key)

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
@@ -51,11 +53,15 @@ type Runner struct {
 	Network *sandbox.Network
 	// APIServer is the host and the port that pods reach the API server by.
 	APIServer [2]string
+	// CA signs the certificate of the node, and those of clients that may read logs there.
+	CA *authority.Authority
 	// Images are found by reference without tag and digest.
 	Images map[string]Image
 
 	client client.Client
 	events chan event.GenericEvent
+	// logs serves the logs of containers.
+	logs *http.Server
 	// services are the names by which pods find Services.
 	services *names
 
@@ -73,7 +79,11 @@ func (r *Runner) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	if err := r.makeNode(ctx, direct); err != nil {
+	port, err := r.serveLogs(ctx)
+	if err != nil {
+		return fmt.Errorf("serving the logs of containers: %w", err)
+	}
+	if err := r.makeNode(ctx, direct, port); err != nil {
 		return fmt.Errorf("making the node %s: %w", r.Node, err)
 	}
 	r.services = &names{client: mgr.GetClient()}
@@ -88,8 +98,8 @@ func (r *Runner) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// makeNode makes a node that is ready and has plenty of everything.
-func (r *Runner) makeNode(ctx context.Context, c client.Client) error {
+// makeNode makes a node that is ready and has plenty of everything, and serves logs at a port.
+func (r *Runner) makeNode(ctx context.Context, c client.Client, port int32) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node, Labels: map[string]string{corev1.LabelHostname: r.Node}}}
 	if err := c.Create(ctx, node); err != nil {
 		return err
@@ -99,7 +109,8 @@ func (r *Runner) makeNode(ctx context.Context, c client.Client) error {
 	}
 	node.Status = corev1.NodeStatus{
 		Capacity: room, Allocatable: room,
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.Network.Gateway().String()}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.Network.Gateway().String()}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
 		Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "TestbedReady", Message: "pods run as processes of the testbed",
 			LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now(),
@@ -206,6 +217,7 @@ func (r *Runner) forget(key types.NamespacedName, uid types.UID) {
 
 // Stop ends all pods at once. Their objects stay as they are.
 func (r *Runner) Stop() {
+	_ = r.logs.Close()
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, running := range r.pods {

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -37,9 +38,9 @@ func TestMain(m *testing.M) {
 	}, m.Run))
 }
 
-// start starts a control plane and a runner that knows one image. It returns the folder of the runner too. Nothing of
-// them stays when the test ends: it can run once more in the same sandbox.
-func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string) {
+// start starts a control plane and a runner that knows one image. It returns the folder of the runner too, and
+// the configuration of clients. Nothing of them stays when the test ends: it can run once more in the same sandbox.
+func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string, *rest.Config) {
 	t.Helper()
 	dir, err := os.MkdirTemp(sandbox.Dir, "run-")
 	g.Expect(err).ToNot(HaveOccurred())
@@ -63,7 +64,7 @@ func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string) 
 	mgr, err := ctrl.NewManager(plane.Config, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)}})
 	g.Expect(err).ToNot(HaveOccurred())
 	runner := &pods.Runner{
-		Node: "node", Dir: filepath.Join(dir, "pods"), Network: network, APIServer: [2]string{network.Gateway().String(), "6443"},
+		Node: "node", Dir: filepath.Join(dir, "pods"), Network: network, APIServer: [2]string{network.Gateway().String(), "6443"}, CA: plane.CA,
 		Images: map[string]pods.Image{"example.com/program": {Program: program, Entrypoint: "/bin/program", User: 1000}},
 	}
 	g.Expect(runner.SetupWithManager(ctx, mgr)).To(Succeed())
@@ -80,7 +81,7 @@ func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string) 
 	g.Eventually(func() error {
 		return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "default"}, &corev1.ServiceAccount{})
 	}).WithTimeout(patience).Should(Succeed())
-	return c, runner.Dir
+	return c, runner.Dir, plane.Config
 }
 
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -111,7 +112,7 @@ func TestPods(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	ctrl.SetLogger(logr.Discard())
-	c, dir := start(ctx, t, g)
+	c, dir, config := start(ctx, t, g)
 	pod := newPod("one", "example.com/program:v1")
 	g.Expect(c.Create(ctx, pod)).To(Succeed())
 	status := func(g Gomega) corev1.ContainerStatus {
@@ -125,6 +126,9 @@ func TestPods(t *testing.T) {
 		g.Expect(status(g).State.Waiting).To(HaveValue(And(
 			HaveField("Reason", "ContainerCreating"), HaveField("Message", ContainSubstring(`"secret" not found`)))))
 	})
+	shown := logsOf(g, config, "one")
+	_, err := shown.read(ctx, corev1.PodLogOptions{})
+	g.Expect(err).To(MatchError(`container "program" in pod "one" is waiting to start`))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "secret"}, StringData: map[string]string{"key": "opensesame"}}
 	g.Expect(c.Create(ctx, secret)).To(Succeed())
 	eventually(func(g Gomega) { g.Expect(status(g).Ready).To(BeTrue()) })
@@ -148,6 +152,8 @@ func TestPods(t *testing.T) {
 	g.Expect(got.Files[tokenFile]).To(HavePrefix("eyJ"))
 	g.Expect(got.Writable).To(BeFalse())
 
+	shown.firstRun(ctx, g, pod.Status.PodIP)
+
 	// It ends by itself, and runs again.
 	_, err = http.Get("http://" + pod.Status.PodIP + ":8000/exit")
 	g.Expect(err).To(HaveOccurred())
@@ -157,6 +163,8 @@ func TestPods(t *testing.T) {
 		g.Expect(now.LastTerminationState.Terminated).To(HaveValue(HaveField("ExitCode", int32(3))))
 		g.Expect(now.Ready).To(BeTrue())
 	})
+	shown.secondRun(ctx, g, pod.Status.PodIP)
+	shown.node(ctx, g, config)
 	remove := func() {
 		g.Expect(c.Delete(ctx, pod)).To(Succeed())
 		eventually(func(g Gomega) {

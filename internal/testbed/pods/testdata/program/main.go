@@ -3,6 +3,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -20,6 +21,7 @@ func main() {
 		files[file] = string(content)
 	}
 	http.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
+	http.HandleFunc("/say", func(_ http.ResponseWriter, request *http.Request) { fmt.Println(request.URL.Query().Get("text")) })
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
