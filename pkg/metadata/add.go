@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/clusterctl-release/clusterctl-release/internal/yamledit"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -71,13 +73,21 @@ func (f *File) insert(added Series) (*File, error) {
 		refused.Reason = "its series are not those that its lines show"
 		return nil, refused
 	}
-	offset, text, err := splice(f.Data, f.list, index, added)
+	text, err := yamledit.NewText(f.Data)
 	if err != nil {
 		refused.Reason = err.Error()
 		return nil, refused
 	}
-	data := slices.Concat(f.Data[:offset], []byte(text), f.Data[offset:])
-	result, err := Parse(f.Path, data)
+	edit, err := text.Insert(f.list, index, []yamledit.Field{
+		{Key: fieldMajor, Value: strconv.Itoa(int(added.Major))},
+		{Key: fieldMinor, Value: strconv.Itoa(int(added.Minor))},
+		{Key: fieldContract, Value: added.Contract},
+	})
+	if err != nil {
+		refused.Reason = err.Error()
+		return nil, refused
+	}
+	result, err := Parse(f.Path, text.Apply(edit))
 	if err != nil {
 		var parseError *ParseError
 		if !errors.As(err, &parseError) {

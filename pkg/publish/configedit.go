@@ -1,306 +1,206 @@
 package publish
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/yamledit"
 )
 
-// configError is a place in a clusterctl.yaml and what is wrong there.
-type configError struct {
-	// line counts from one; zero is the file as a whole.
-	line    int
-	message string
-	err     error
-}
-
-func (e *configError) Error() string {
-	text := e.message
-	if e.err != nil {
-		text += ": " + e.err.Error()
-	}
-	if e.line == 0 {
-		return text
-	}
-	return fmt.Sprintf("line %d: %s", e.line, text)
-}
-
-func (e *configError) Unwrap() error { return e.err }
-
-// inFile adds the file's path to an error of editProviders.
-func inFile(path string, err error) error {
-	if at, ok := err.(*configError); ok && at.line > 0 { //nolint:errorlint // only an error that nothing is wrapped around has its line in front
-		return fmt.Errorf("%s:%d: %w", path, at.line, &configError{message: at.message, err: at.err})
-	}
-	return fmt.Errorf("%s: %w", path, err)
-}
-
-// splice replaces the bytes from start to end of a text.
-type splice struct {
-	start, end int
-	text       string
-}
-
-// editProviders returns the text of a clusterctl.yaml with these entries in its list of providers,
-// and says in words what was changed; nothing where the entries are right already. It splices: all
-// bytes but the URLs that are wrong stay, and new entries come behind the old ones (before them in
-// a list in one line). A text that clusterctl would not read, or that can't be edited in this way
-// without touching something else, is an error with its line and with what to do.
+// editProviders returns the text of a clusterctl.yaml with these entries in its list of providers, and the changes in
+// words; none where the entries are right already. Only the URLs that are wrong and the new entries are other bytes. A
+// text that clusterctl would not read, or that can't be edited in this way, is an error with its line and with what to
+// do.
 func editProviders(text []byte, entries []providerEntry) ([]byte, []string, error) {
 	doc, err := parseConfig(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	var (
-		splices []splice
-		changed []string
-		added   []providerEntry
-	)
-	updated := map[int]string{} // the new URLs by index of the list
+	var changed []string
 	for _, entry := range entries {
-		found := false
-		for i, item := range doc.items {
-			if item.name != entry.Name || item.kind != string(entry.Type) {
-				continue
+		for {
+			after, change, line := doc.with(entry)
+			if after == nil {
+				return nil, nil, &configError{line: line, message: "the list of providers is written in a way that can't be changed in place: " +
+					"write these entries into it, then publish again:\n" + blockEntries("  ", entries...)}
 			}
-			found = true
-			if sameRepository(item.url, entry.URL) {
-				continue
+			if change == "" {
+				break
 			}
-			s, err := doc.replaceURL(i, entry)
-			if err != nil {
-				return nil, nil, err
-			}
-			splices = append(splices, s)
-			updated[i] = entry.URL
-			changed = append(changed, fmt.Sprintf("set the url of %s, which was %s", entry, item.url))
-		}
-		if !found {
-			added = append(added, entry)
-			changed = append(changed, "add "+entry.String())
+			doc, changed = after, append(changed, change)
 		}
 	}
-	if len(changed) == 0 {
-		return text, nil, nil
-	}
-	if len(added) > 0 {
-		s, err := doc.addEntries(added)
-		if err != nil {
-			return nil, nil, err
-		}
-		splices = append(splices, s)
-	}
-	edited := applySplices(text, splices)
-	if !doc.became(edited, updated, added) {
-		return nil, nil, doc.byHand(doc.line(), entries)
-	}
-	return edited, changed, nil
+	return doc.data, changed, nil
 }
 
-func applySplices(text []byte, splices []splice) []byte {
-	edited := slices.Clone(text)
-	slices.SortFunc(splices, func(a, b splice) int { return b.start - a.start })
-	for _, s := range splices {
-		edited = slices.Replace(edited, s.start, s.end, []byte(s.text)...)
-	}
-	return edited
-}
-
-// became says whether an edited text holds what it should: all as before, but for the URLs that
-// were updated and the entries that were added. It is what makes splicing safe: whatever YAML has
-// up its sleeve, a text that means something else is never written.
-func (d *configDocument) became(edited []byte, updated map[int]string, added []providerEntry) bool {
-	after, err := parseConfig(edited)
-	if err != nil || !reflect.DeepEqual(d.otherValues(), after.otherValues()) {
-		return false
-	}
-	var old []configItem
+// with returns the document after one change for an entry, and the change in words; the document itself where the entry
+// is right. Nil stands for a document that has to be edited by hand, at a line.
+func (d *configDocument) with(entry providerEntry) (after *configDocument, change string, line int) {
+	var values []map[string]any
+	wrong, found := -1, false
 	for i, item := range d.items {
-		value := map[string]any{}
-		for k, v := range item.value {
-			value[k] = v
-			if u, ok := updated[i]; ok && strings.EqualFold(k, "url") {
-				value[k] = u
+		values = append(values, item.value)
+		if item.name == entry.Name && item.kind == string(entry.Type) {
+			found = true
+			if !sameRepository(item.url, entry.URL) {
+				wrong = i
 			}
 		}
-		old = append(old, configItem{value: value})
 	}
-	var fresh []configItem
-	for _, e := range added {
-		fresh = append(fresh, configItem{value: map[string]any{"name": e.Name, "url": e.URL, "type": string(e.Type)}})
+	var edit yamledit.Edit
+	var ok bool
+	switch {
+	case wrong >= 0:
+		item := d.items[wrong]
+		line, change = item.line, fmt.Sprintf("set the url of %s, which was %s", entry, item.url)
+		values[wrong] = maps.Clone(item.value)
+		values[wrong]["url"] = entry.URL
+		edit, ok = d.replaceURL(item, entry)
+	case found:
+		return d, "", 0
+	default:
+		line, change = d.line(), "add "+entry.String()
+		values = append(values, map[string]any{"name": entry.Name, "url": entry.URL, "type": string(entry.Type)})
+		edit, ok = d.add(entry)
 	}
-	sameItems := func(want []configItem) bool {
-		return slices.EqualFunc(want, after.items, func(a, b configItem) bool { return reflect.DeepEqual(a.value, b.value) })
+	if !ok {
+		return nil, "", line
 	}
-	return sameItems(slices.Concat(old, fresh)) || sameItems(slices.Concat(fresh, old))
+	// However the text is written: one that means something else is never used.
+	after, err := parseConfig(d.text.Apply(edit))
+	if err != nil || !reflect.DeepEqual(d.otherValues(), after.otherValues()) || !after.lists(values) {
+		return nil, "", line
+	}
+	return after, change, line
 }
 
-// otherValues returns all of the configuration but the list of providers.
+// lists says whether the list of providers has these values; the last one may be the first.
+func (d *configDocument) lists(values []map[string]any) bool {
+	same := func(values []map[string]any) bool {
+		return slices.EqualFunc(values, d.items, func(a map[string]any, b configItem) bool { return reflect.DeepEqual(a, b.value) })
+	}
+	last := len(values) - 1
+	return same(values) || same(slices.Concat(values[last:], values[:last]))
+}
+
+// otherValues returns the configuration without the list of providers.
 func (d *configDocument) otherValues() map[string]any {
-	others := map[string]any{}
-	for k, v := range d.values {
-		if !strings.EqualFold(k, providersKey) {
-			others[k] = v
-		}
+	others := maps.Clone(d.values)
+	maps.DeleteFunc(others, func(key string, _ any) bool { return strings.EqualFold(key, providersKey) })
+	if len(others) == 0 {
+		return nil
 	}
 	return others
 }
 
-// byHand is the error for a text that is right but can't be spliced.
-func (d *configDocument) byHand(line int, entries []providerEntry) error {
-	return &configError{line: line, message: fmt.Sprintf(
-		"the list of providers is written in a way that can't be changed in place: write these entries into it, then publish again:\n%s",
-		blockEntries(entries, "  ", "\n"))}
+// line returns the line of the list of providers, for errors.
+func (d *configDocument) line() int {
+	switch {
+	case d.key != nil:
+		return d.key.Line
+	case d.root != nil:
+		return d.root.Line
+	}
+	return 0
 }
 
-// replaceURL returns how the URL of an entry of the list is replaced.
-func (d *configDocument) replaceURL(index int, entry providerEntry) (splice, error) {
-	node := d.items[index].urlNode
-	if node == nil {
-		return splice{}, d.byHand(d.items[index].line, []providerEntry{entry})
+// replaceURL returns the edit that replaces the URL of an entry of the list.
+func (d *configDocument) replaceURL(item configItem, entry providerEntry) (yamledit.Edit, bool) {
+	if item.urlNode == nil {
+		return yamledit.Edit{}, false
 	}
-	start := d.offset(node)
-	end, ok := d.scalarEnd(node, start)
-	if !ok {
-		return splice{}, d.byHand(node.Line, []providerEntry{entry})
-	}
-	return splice{start: start, end: end, text: quoteYAML(entry.URL)}, nil
+	start, end, ok := d.text.Scalar(item.urlNode)
+	return yamledit.Edit{Start: start, End: end, New: `"` + entry.URL + `"`}, ok
 }
 
-// addEntries returns how entries are added to the list.
-func (d *configDocument) addEntries(entries []providerEntry) (splice, error) {
+// add returns the edit that adds an entry to the list.
+func (d *configDocument) add(entry providerEntry) (yamledit.Edit, bool) {
+	fields := entryFields(entry)
 	switch {
 	case d.root == nil:
-		return d.appendKey(entries, ""), nil
+		return d.appendKey("", fields), true
 	case d.key == nil && d.values[providersKey] != nil:
-		return splice{}, d.byHand(d.root.Line, entries) // it comes with a merge key
+		return yamledit.Edit{}, false // it comes with a merge key
 	case d.key == nil && d.root.Style&yaml.FlowStyle != 0:
-		return d.intoFlow(d.root, providersKey+": ["+flowEntries(entries)+"]", len(d.root.Content) == 0, entries)
+		return d.intoFlow(d.root, providersKey+": ["+yamledit.FlowEntry(fields)+"]")
 	case d.key == nil:
-		return d.appendKey(entries, strings.Repeat(" ", d.root.Column-1)), nil
+		return d.appendKey(strings.Repeat(" ", d.root.Column-1), fields), true
 	case d.list.Kind == yaml.AliasNode:
-		return splice{}, d.byHand(d.list.Line, entries)
+		return yamledit.Edit{}, false
+	case d.list.Kind == yaml.ScalarNode && d.list.Value == "":
+		return d.text.InsertLines(d.key.Line+1, yamledit.BlockEntry(d.entryIndent(), fields)...), true
 	case d.list.Kind == yaml.ScalarNode:
-		return d.intoNull(entries), nil
+		start, end, ok := d.text.Scalar(d.list)
+		return d.underKey(start, end, fields), ok
+	case len(d.list.Content) == 0 && d.root.Style&yaml.FlowStyle == 0:
+		start, ok := d.text.Offset(d.list)
+		return d.underKey(start, start+len("[]"), fields), ok && bytes.HasPrefix(d.data[start:], []byte("[]"))
 	case d.list.Style&yaml.FlowStyle != 0:
-		if s, ok := d.intoEmptyList(entries); ok {
-			return s, nil
-		}
-		return d.intoFlow(d.list, flowEntries(entries), len(d.list.Content) == 0, entries)
+		return d.intoFlow(d.list, yamledit.FlowEntry(fields))
 	}
-	return d.behindLast(entries), nil
+	edit, err := d.text.Insert(d.list, len(d.list.Content), fields)
+	return edit, err == nil
 }
 
-// appendKey adds the list at the document's end.
-func (d *configDocument) appendKey(entries []providerEntry, indent string) splice {
-	at := d.lineStart(d.endLine())
-	text := indent + providersKey + ":" + d.newline + blockEntries(entries, indent+"  ", d.newline)
-	if at > 0 && !endsLine(d.text[:at]) {
-		text = d.newline + text
+// appendKey adds the list at the document's end, which is the file's or a mark.
+func (d *configDocument) appendKey(indent string, fields []yamledit.Field) yamledit.Edit {
+	line := d.text.Lines() + 1
+	if d.root != nil {
+		for i := d.root.Line + 1; i < line; i++ {
+			if text := strings.TrimRight(d.text.Line(i), " \t"); text == "..." || text == "---" {
+				line = i
+			}
+		}
 	}
-	return splice{start: at, end: at, text: text}
+	return d.text.InsertLines(line, append([]string{indent + providersKey + ":"}, yamledit.BlockEntry(indent+"  ", fields)...)...)
 }
 
 // intoFlow adds text behind the opening bracket or brace of a node.
-func (d *configDocument) intoFlow(node *yaml.Node, text string, empty bool, entries []providerEntry) (splice, error) {
-	start := d.offset(node)
-	if start >= len(d.text) || d.text[start] != '[' && d.text[start] != '{' {
-		return splice{}, d.byHand(node.Line, entries) // an anchor or a tag is in front
+func (d *configDocument) intoFlow(node *yaml.Node, text string) (yamledit.Edit, bool) {
+	start, ok := d.text.Offset(node)
+	if !ok || d.data[start] != '[' && d.data[start] != '{' {
+		return yamledit.Edit{}, false // an anchor or a tag is in front
 	}
-	if !empty {
+	if len(node.Content) > 0 {
 		text += ", "
 	}
-	return splice{start: start + 1, end: start + 1, text: text}, nil
-}
-
-// intoEmptyList makes "providers: []" a list over several lines, where the file is written so.
-func (d *configDocument) intoEmptyList(entries []providerEntry) (splice, bool) {
-	start := d.offset(d.list)
-	if d.root.Style&yaml.FlowStyle != 0 || !strings.HasPrefix(string(d.text[start:]), "[]") {
-		return splice{}, false
-	}
-	return d.underKey(start, start+len("[]"), entries), true
-}
-
-// intoNull gives a list to a key that has none: "providers:" or "providers: null".
-func (d *configDocument) intoNull(entries []providerEntry) splice {
-	if d.list.Value != "" {
-		start := d.offset(d.list)
-		return d.underKey(start, start+len(d.list.Value), entries)
-	}
-	at := d.lineStart(d.key.Line)
-	text := blockEntries(entries, d.itemIndent(), d.newline)
-	if !endsLine(d.text[:at]) {
-		text = d.newline + text
-	}
-	return splice{start: at, end: at, text: text}
+	return yamledit.Edit{Start: start + 1, End: start + 1, New: text}, true
 }
 
 // underKey puts a list in place of a value that stands in the line of its key.
-func (d *configDocument) underKey(start, end int, entries []providerEntry) splice {
-	for start > 0 && d.text[start-1] == ' ' {
+func (d *configDocument) underKey(start, end int, fields []yamledit.Field) yamledit.Edit {
+	for start > 0 && d.data[start-1] == ' ' {
 		start--
 	}
-	list := blockEntries(entries, d.itemIndent(), d.newline)
-	return splice{start: start, end: end, text: d.newline + strings.TrimSuffix(list, d.newline)}
+	lineBreak := d.text.LineBreak(end)
+	return yamledit.Edit{Start: start, End: end, New: lineBreak + strings.Join(yamledit.BlockEntry(d.entryIndent(), fields), lineBreak)}
 }
 
-func (d *configDocument) itemIndent() string {
+func (d *configDocument) entryIndent() string {
 	return strings.Repeat(" ", d.key.Column+1)
 }
 
-// behindLast adds entries behind the last one of a list over several lines, and behind the
-// comments that are indented as far as that one.
-func (d *configDocument) behindLast(entries []providerEntry) splice {
-	indent := d.list.Column - 1
-	last := lastLine(d.list)
-	line := last // counts from zero: the line behind the last
-	for i := last; i < d.nextKeyLine(); i++ {
-		text := strings.TrimSpace(d.lineText(i))
-		if text != "" && !strings.HasPrefix(text, "#") {
-			line = i + 1
-		}
+// entryFields returns an entry in quotes, as a name such as 1 would be a number. Names, types and escaped URLs have
+// nothing in them that has to be escaped.
+func entryFields(entry providerEntry) []yamledit.Field {
+	return []yamledit.Field{
+		{Key: "name", Value: entry.Name, Quoted: true},
+		{Key: "url", Value: entry.URL, Quoted: true},
+		{Key: "type", Value: string(entry.Type), Quoted: true},
 	}
-	for ; line < d.nextKeyLine(); line++ {
-		text := d.lineText(line)
-		comment := strings.TrimLeft(text, " ")
-		if !strings.HasPrefix(comment, "#") || len(text)-len(comment) <= indent {
-			break
-		}
-	}
-	at := d.lineStart(line)
-	text := blockEntries(entries, strings.Repeat(" ", indent), d.newline)
-	if !endsLine(d.text[:at]) {
-		text = d.newline + text
-	}
-	return splice{start: at, end: at, text: text}
 }
 
 // blockEntries writes entries as a list over several lines.
-func blockEntries(entries []providerEntry, indent, newline string) string {
-	var b strings.Builder
-	for _, e := range entries {
-		b.WriteString(indent + "- name: " + quoteYAML(e.Name) + newline)
-		b.WriteString(indent + "  url: " + quoteYAML(e.URL) + newline)
-		b.WriteString(indent + "  type: " + quoteYAML(string(e.Type)) + newline)
+func blockEntries(indent string, entries ...providerEntry) string {
+	var lines []string
+	for _, entry := range entries {
+		lines = append(lines, yamledit.BlockEntry(indent, entryFields(entry))...)
 	}
-	return b.String()
-}
-
-// flowEntries writes entries as a list in one line, without its brackets.
-func flowEntries(entries []providerEntry) string {
-	texts := make([]string, 0, len(entries))
-	for _, e := range entries {
-		texts = append(texts, fmt.Sprintf("{name: %s, url: %s, type: %s}", quoteYAML(e.Name), quoteYAML(e.URL), quoteYAML(string(e.Type))))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// quoteYAML quotes a value, as a name such as 1 would be a number. Names, types and escaped URLs
-// have nothing in them that had to be escaped here.
-func quoteYAML(value string) string {
-	return `"` + value + `"`
+	return strings.Join(lines, "\n") + "\n"
 }
