@@ -103,8 +103,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		}
 	}
 	client, filter := mgr.GetClient(), options.WatchFilterValue
-	ledger := cmp.Or(options.Ledger, &placement.Ledger{})
-	metrics.Reservations(ledger.Reserved)
+	scheduler := &placement.Scheduler{Ledger: cmp.Or(options.Ledger, &placement.Ledger{}), Client: client, APIReader: mgr.GetAPIReader(),
+		Hosts: options.Fleet, HostsPatience: hostsPatience, WatchFilterValue: filter}
+	metrics.Reservations(scheduler.Reserved)
 	all := []struct {
 		name        string
 		reconciler  reconciler
@@ -115,9 +116,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtcluster.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter}},
 		{name: "LibvirtMachine", concurrency: options.Concurrency.LibvirtMachine,
 			reconciler: &libvirtmachine.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), Hosts: options.Fleet, Images: store,
-				Ledger:           ledger,
+				Scheduler:        scheduler,
 				News:             libvirtmachine.News{Machines: options.Fleet.Machines(), Reachability: options.Fleet.Reachability()},
-				HostsPatience:    hostsPatience,
 				Workload:         options.Workload,
 				InPlaceUpdates:   feature.Gates.Enabled(feature.InPlaceUpdates),
 				WatchFilterValue: filter}},
@@ -127,7 +127,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 			reconciler: &libvirtmachinepool.Reconciler{Client: client, APIReader: mgr.GetAPIReader(), WatchFilterValue: filter},
 			off:        !feature.Gates.Enabled(feature.MachinePool)},
 		{name: "LibvirtHost", concurrency: options.Concurrency.LibvirtHost,
-			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, Ledger: ledger, Secrets: secrets, WatchFilterValue: filter, CountInterval: options.CountInterval}},
+			reconciler: &libvirthost.Reconciler{Client: client, Fleet: options.Fleet, Scheduler: scheduler, Secrets: secrets, WatchFilterValue: filter, CountInterval: options.CountInterval}},
 		{name: "evacuations", concurrency: options.Concurrency.LibvirtHost,
 			reconciler: &evacuation.Reconciler{Client: client, WatchFilterValue: filter}},
 		{name: "orphans", concurrency: options.Concurrency.LibvirtHost,

@@ -35,9 +35,9 @@ type Snapshot struct {
 	Domains map[string]hypervisor.Domain
 }
 
-// images lists the volumes in a pool that machines may start from, ordered by name: none that has a name of the
+// Images lists the volumes in a pool that machines may start from, ordered by name: none that has a name of the
 // provider's own, and none that a domain has as a disk.
-func (s Snapshot) images(pool string) []string {
+func (s Snapshot) Images(pool string) []string {
 	volumes := maps.Clone(s.Pools[pool].Volumes)
 	maps.DeleteFunc(volumes, func(name string, _ hypervisor.Volume) bool { return hypervisor.IsOwnName(name) })
 	names := map[string]string{} // by path

@@ -1,7 +1,8 @@
 // Package placement chooses the host that a machine is bound to.
 //
-// Choose is a pure function over snapshots of hosts and the machines that are bound to them. A
-// Ledger calls it for many reconciles at once, and sees to it that no two take the same room.
+// Choose is a pure function over hosts and the machines that are bound to them. A Ledger calls it for many reconciles
+// at once, and sees to it that no two take the same room. A Scheduler reads the objects and what was seen of the hosts
+// for it: the controllers call a Scheduler only.
 package placement
 
 import (
@@ -146,12 +147,6 @@ func (r Resources) subtract(needs Resources, pools []string) {
 	for key, value := range onHost(needs, pools) {
 		r[key] -= value
 	}
-}
-
-// AddOnHost adds what a machine needs to r, as it is counted on a host with these pools for disks:
-// storage in a pool without a name is in the first of them.
-func (r Resources) AddOnHost(needs Resources, pools []string) {
-	r.add(onHost(needs, pools))
 }
 
 // onHost names the pool of storage that asks for none.

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
 // Quota limits what the machines of one namespace may take on some hosts together. It is that of an identity, and
@@ -14,6 +18,33 @@ type Quota struct {
 	// Limits are amounts of CPU, Memory and Disk, each of all resources that are of its sort. What isn't in it has no
 	// limit.
 	Limits map[Kind]int64
+}
+
+// quotasOf returns the quotas of identities, by the names of the identities.
+func quotasOf(hosts []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity) map[string]*Quota {
+	quotas := map[string]*Quota{}
+	for i := range identities {
+		quota := identities[i].Spec.NamespaceQuota
+		if quota == nil {
+			continue
+		}
+		limits := map[Kind]int64{}
+		if quota.CPUs != nil {
+			limits[CPU] = int64(*quota.CPUs)
+		}
+		for kind, limit := range map[Kind]*resource.Quantity{Memory: quota.Memory, Disk: quota.Storage} {
+			if limit != nil {
+				limits[kind] = limit.Value()
+			}
+		}
+		quotas[identities[i].Name] = &Quota{Limits: limits}
+	}
+	for i := range hosts {
+		if ref := hosts[i].Spec.IdentityRef; ref != nil && quotas[ref.Name] != nil {
+			quotas[ref.Name].Hosts = append(quotas[ref.Name].Hosts, hosts[i].Name)
+		}
+	}
+	return quotas
 }
 
 // sort is the kind in whose limit a resource counts: dedicated CPUs are CPUs, and huge pages memory.

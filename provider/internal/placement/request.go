@@ -72,13 +72,13 @@ func NewRequest(machine Machine, spec *infrav1.LibvirtMachineSpec, failureDomain
 // Needs returns how much room a machine takes. A disk takes its whole size, because an overlay may
 // grow to that.
 func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
-	return Given(spec, spec.CPUs, spec.Memory.Value(), nil)
+	return NeedsWith(spec, spec.CPUs, spec.Memory.Value(), nil)
 }
 
-// Given is how much room a machine takes that has these CPUs and this memory, and disks of these sizes, by their names
+// NeedsWith is how much room a machine takes that has these CPUs and this memory, and disks of these sizes, by their names
 // in the spec: "" is the root disk. A disk that isn't among them takes what the spec says. Of what sort its CPUs, its
 // memory and its devices are is in the spec, where it doesn't change.
-func Given(spec *infrav1.LibvirtMachineSpec, vcpus int32, memoryBytes int64, disks map[string]int64) Resources {
+func NeedsWith(spec *infrav1.LibvirtMachineSpec, vcpus int32, memoryBytes int64, disks map[string]int64) Resources {
 	memory := Resource{Kind: Memory}
 	if spec.Hugepages != nil {
 		memory = Resource{Kind: Hugepages, Name: string(pageSize(spec.Hugepages))}

@@ -52,8 +52,8 @@ type Reconciler struct {
 	// Fleet keeps the sessions with hosts.
 	Fleet *fleet.Fleet
 
-	// Ledger places machines on hosts, and knows what they take there.
-	Ledger *placement.Ledger
+	// Scheduler knows what machines take of hosts.
+	Scheduler *placement.Scheduler
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
 	// have to be looked at. Every object is when it is empty.
@@ -192,7 +192,7 @@ func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, 
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.EarlierCredentialsReason,
 			"The connection that was opened with earlier credentials is kept, and can't be opened again: "+oneLine(unused))
 	}
-	setCounts(host, snapshot, len(machines), r.promised(host, snapshot, machines))
+	setCounts(host, snapshot, len(machines), r.Scheduler.Promised(host, snapshot, machines))
 	setReady(host, machines)
 }
 

@@ -92,7 +92,7 @@ func (f *fixture) restart() {
 		cancel()
 		f.Eventually(stopped).WithTimeout(soon).Should(Receive(Succeed()))
 	})
-	f.Reconciler = &Reconciler{Client: f.client, Fleet: hosts, Ledger: &placement.Ledger{}, recorder: f.recorder}
+	f.Reconciler = &Reconciler{Client: f.client, Fleet: hosts, Scheduler: &placement.Scheduler{Ledger: &placement.Ledger{}}, recorder: f.recorder}
 }
 
 func (f *fixture) reconcile() ctrl.Result {
@@ -321,7 +321,7 @@ func TestCounts(t *testing.T) {
 	count()
 	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(2))
 	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4), "it only says itself that it is on the host")
-	f.Ledger.See(placement.Machine{UID: machine.UID, Host: key.Name, Needs: placement.Resources{{Kind: placement.CPU}: 1}})
+	f.Scheduler.See(placement.Machine{UID: machine.UID, Host: key.Name, Needs: placement.Resources{{Kind: placement.CPU}: 1}})
 	count()
 	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4+1), "it was placed, with one CPU")
 }

@@ -19,12 +19,12 @@ import (
 // count sets what is counted of a host when machines are placed there.
 func count(t *testing.T, host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines ...infrav1.LibvirtMachine) {
 	t.Helper()
-	r := &Reconciler{Ledger: &placement.Ledger{}}
+	r := &Reconciler{Scheduler: &placement.Scheduler{Ledger: &placement.Ledger{}}}
 	for i := range machines {
 		machines[i].UID = types.UID(fmt.Sprint(i))
-		r.Ledger.See(placement.Machine{UID: machines[i].UID, Host: host.Name, Needs: placement.Needs(&machines[i].Spec)})
+		r.Scheduler.See(placement.Machine{UID: machines[i].UID, Host: host.Name, Needs: placement.Needs(&machines[i].Spec)})
 	}
-	setCounts(host, snapshot, len(machines), r.promised(host, snapshot, machines))
+	setCounts(host, snapshot, len(machines), r.Scheduler.Promised(host, snapshot, machines))
 }
 
 func TestDedicatedCPUsInTheStatus(t *testing.T) {

@@ -87,7 +87,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	for _, feature := range facts.Features[:min(len(facts.Features), maxFeatures)] {
 		host.Status.Features = append(host.Status.Features, string(feature))
 	}
-	capacity := fleet.Capacity(snapshot)
+	capacity := placement.Capacity(snapshot)
 	host.Status.Capacity = counted(int64(facts.CPUs), facts.MemoryBytes, storage(host, capacity))
 }
 
@@ -122,25 +122,6 @@ func problem(err error, active bool) string {
 		return "isn't active"
 	}
 	return ""
-}
-
-// promised is how much of a host machines and others take, as placement counts it: machines that were placed there, or
-// have a domain there. What only a spec asks for isn't promised.
-func (r *Reconciler) promised(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) placement.Resources {
-	bound, taken := fleet.Bound{}, placement.Resources{}
-	for i := range machines {
-		given := fleet.GivenTo(&machines[i], snapshot)
-		needs, placed := r.Ledger.Taken(machines[i].UID)
-		if !placed {
-			needs = given.Needs
-		}
-		if placed || given.Is {
-			bound[strings.TrimPrefix(machines[i].Spec.ProviderID, infrav1.ProviderIDPrefix)] = true
-			taken.AddOnHost(needs, host.Spec.StoragePools.Disks)
-		}
-	}
-	taken.AddOnHost(fleet.Foreign(&host.Spec, snapshot, bound), nil)
-	return taken
 }
 
 // setCounts sets how much is promised, and how many machines are bound to the host.

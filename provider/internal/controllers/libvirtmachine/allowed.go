@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // isUnproven says whether the host that the spec names wasn't seen to have the machine's domain: its namespace must be
@@ -19,7 +18,7 @@ import (
 // the Machine: whoever may do everything in their namespace can write both.
 func (s *scope) isUnproven() bool {
 	snapshot, _ := s.Hosts.Snapshot(s.infra.Spec.HostName)
-	given := fleet.GivenTo(s.infra, snapshot)
+	given := placement.GivenTo(s.infra, snapshot)
 	return !given.Is || !s.isNamed(given.Domain)
 }
 
@@ -35,7 +34,7 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, fmt.Errorf("reading LibvirtHost %s: %w", s.infra.Spec.HostName, err))
 	}
-	allowed, err := s.mayUse(ctx, host)
+	allowed, err := s.Scheduler.MayUse(ctx, s.infra.Namespace, host)
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
@@ -60,18 +59,6 @@ func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) boo
 // not use the host.
 func (s *scope) isNamed(domain hypervisor.Domain) bool {
 	return domain.Owner != nil && !s.isTheirs(domain)
-}
-
-// mayUse says whether the machine's namespace may use a host as things are now.
-func (s *scope) mayUse(ctx context.Context, host *infrav1.LibvirtHost) (bool, error) {
-	identities, namespace := &infrav1.LibvirtClusterIdentityList{}, &corev1.Namespace{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
-		return false, fmt.Errorf("reading the namespace: %w", err)
-	}
-	if err := s.Client.List(ctx, identities, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing LibvirtClusterIdentities: %w", err)
-	}
-	return access.Host(host, identities.Items, namespace), nil
 }
 
 // notAllowed says that the namespace gets nothing, and no more than that.

@@ -141,7 +141,7 @@ func TestHostNamedByHandIsPlacedToo(t *testing.T) {
 			m := w.newManager(0)
 			w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring(tc.why))
 			w.Expect(w.left()).To(BeEmpty())
-			w.Expect(m.Ledger.Domains("a")).To(BeEmpty(), "it takes no room from others")
+			w.Expect(m.Scheduler.Domains("a")).To(BeEmpty(), "it takes no room from others")
 			w.delete()
 			w.until(m, w.isGone)
 		})
@@ -153,7 +153,7 @@ func TestHostNamedByHandMayFit(t *testing.T) {
 	w := newWorld(t, bindTo("a"), "a", "b")
 	m := w.until(w.newManager(0), w.isProvisioned)
 	w.Expect(w.left()).To(ContainElement("a: domain Running"))
-	w.Expect(m.Ledger.Domains("a")).To(HaveKey(uuidOfOthers))
+	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(uuidOfOthers))
 }
 
 // TestMovedMachinesKeepTheirHost, whatever has become of the host since: they are not placed once more.
@@ -169,8 +169,8 @@ func TestMovedMachinesKeepTheirHost(t *testing.T) {
 	m := w.newManager(0)
 	w.until(m, w.isProvisioned)
 	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
-	w.Expect(m.told.all(t.Context(), m.Reconciler)).To(Succeed())
-	w.Expect(m.Ledger.Domains("a")).To(HaveKey(w.uuid()), "its domain shows that it is there")
+	w.Expect(m.Scheduler.Load(t.Context())).To(Succeed())
+	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(w.uuid()), "its domain shows that it is there")
 }
 
 // TestTheManagersNetworkIsntRead: by a URL nobody gets what only the manager reaches, nor hears what there is.
@@ -266,7 +266,7 @@ func TestUUIDOfAnother(t *testing.T) {
 			for _, call := range w.hosts["a"].Calls() {
 				w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
 			}
-			m.Ledger.Gone(attacker.UID) // as the informer says
+			m.Scheduler.Gone(attacker.UID) // as the informer says
 			w.hosts["a"].ClearFaults()
 			w.until(m, w.isProvisioned)
 		})
@@ -299,7 +299,7 @@ func TestNamespaceQuota(t *testing.T) {
 
 // cpusTaken is how many CPUs are counted for the machine.
 func (m *manager) cpusTaken() int64 {
-	taken, _ := m.Ledger.Taken(m.world.infra().UID)
+	taken, _ := m.Scheduler.Taken(m.world.infra().UID)
 	return taken[placement.Resource{Kind: placement.CPU}]
 }
 
@@ -318,7 +318,7 @@ func TestUseIsNotHidden(t *testing.T) {
 					change(w, &infrav1.LibvirtMachine{}, key.Name, write)
 				}
 				seen := func(m *manager) {
-					m.told.see(m.Reconciler, w.infra())
+					m.Scheduler.Observe(w.infra())
 					w.Expect(m.cpusTaken()).To(BeEquivalentTo(2))
 					_, err := m.reconcile()
 					w.Expect(err).ToNot(HaveOccurred())
@@ -327,7 +327,7 @@ func TestUseIsNotHidden(t *testing.T) {
 				seen(m)
 				m.end()
 				m = w.newManager(0)
-				w.Expect(m.told.all(t.Context(), m.Reconciler)).To(Succeed())
+				w.Expect(m.Scheduler.Load(t.Context())).To(Succeed())
 				seen(m)
 			})
 		}
@@ -339,7 +339,7 @@ func TestGrowingWhileItIsMade(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 512 })
-	m.told.see(m.Reconciler, w.infra())
+	m.Scheduler.Observe(w.infra())
 	w.Expect(m.cpusTaken()).To(BeEquivalentTo(2), "others don't lose room to it")
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HaveSuffix("a: no room (CPUs: 512 needed, 16 free)"))
 	w.Expect(w.left()).To(BeEmpty())
@@ -453,10 +453,10 @@ func TestMACAddressesAreNotOccupied(t *testing.T) {
 			w.mac = tc.mac
 			m := w.newManager(0)
 			if tc.placed {
-				m.Ledger.See(placed(other))
+				m.Scheduler.See(placement.Machine{UID: other.UID, Host: other.Spec.HostName})
 				w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.MACAddressTakenReason)).To(
 					Equal("spec.interfaces[0].macAddress: " + tc.mac + " is in use outside of namespace team: choose another address"))
-				m.Ledger.Gone(other.UID)
+				m.Scheduler.Gone(other.UID)
 			}
 			w.until(m, w.isProvisioned)
 		})

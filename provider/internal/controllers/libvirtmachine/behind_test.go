@@ -98,12 +98,12 @@ func TestBindingWithAnOldCache(t *testing.T) {
 	}
 	w.until(m, func() bool { return m.cache.of(key) != nil })
 	m.lost = nil
-	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 	calls := len(m.calls())
 	_, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred(), "a conflict is no error")
 	w.Expect(m.calls()[calls:]).To(ContainElement("api: patch"), "it tries to bind the machine again")
-	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 }
 
 // TestMakingWithAnOldCache: what was provisioned and is gone isn't made again by a manager that doesn't know it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,16 +84,12 @@ type Reconciler struct {
 	// Images brings images to hosts.
 	Images *images.Store
 
-	// Ledger places machines on hosts.
-	Ledger *placement.Ledger
+	// Scheduler chooses hosts for machines.
+	Scheduler *placement.Scheduler
 
 	// InPlaceUpdates lets machines be changed in place when Cluster API asks for it. An update that has
 	// begun is finished without it too.
 	InPlaceUpdates bool
-
-	// HostsPatience is for how long machines without a host wait for hosts that are being connected to for
-	// the first time, although others fit.
-	HostsPatience time.Duration
 
 	// Workload are the workload clusters, whose nodes get their provider IDs. None do when it is nil.
 	Workload clustercache.ClusterCache
@@ -103,16 +98,9 @@ type Reconciler struct {
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
-	recorder events.EventRecorder
-	told     told
-	places   places
-	newHosts newHosts
-	full     full
-	// macs is held while a machine that asks for a MAC address is placed.
-	macs       sync.Mutex
+	recorder   events.EventRecorder
 	atWork     atWork
 	copies     copies
-	choosing   choosing
 	configured configured
 	starts     starts
 	controller capicontrollerutil.Controller

@@ -31,7 +31,7 @@ func (s *scope) remove(ctx context.Context) error {
 	s.Images.Forget(s.key())
 	// It will not be bound any more. At the end, when the answer to the last write is lost, nobody knows
 	// any more whose the reservation is.
-	s.Ledger.Release(s.infra.UID)
+	s.Scheduler.Release(s.infra.UID)
 	if !s.copies.forget(s.key()) {
 		s.transferring = true
 		s.lookAgain(removeDelay)
@@ -54,7 +54,7 @@ func (s *scope) remove(ctx context.Context) error {
 		s.deleting("%s", err.Error())
 		return err
 	}
-	allowed, err := s.mayUse(ctx, s.host)
+	allowed, err := s.Scheduler.MayUse(ctx, s.infra.Namespace, s.host)
 	if err != nil {
 		s.deleting("%s", err.Error())
 		return err

@@ -77,3 +77,11 @@ func (s *scope) startDomain(ctx context.Context) (verdict, error) {
 	s.setInstance()
 	return goOn, nil
 }
+
+// nameTaken says that another domain has the name of the machine's.
+func (s *scope) nameTaken() (verdict, error) {
+	s.lookAgain(noFitDelay)
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
+		"Host %s has another domain with the name %s, or with the UUID of spec.providerID, which is left alone: rename or undefine it there, or delete the Machine",
+		s.host.Name, s.domainName())
+}

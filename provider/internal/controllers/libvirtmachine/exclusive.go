@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -75,11 +74,12 @@ func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
 // In this manager one machine at a time chooses on a host, so that machines which are made together don't
 // take the same and then have to choose again; the others don't wait for it, they come again.
 func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
-	if !s.choosing.begin(s.host.Name) {
+	end, begun := s.Scheduler.Choosing(s.host.Name)
+	if !begun {
 		s.lookAgain(conflictDelay)
 		return stop, nil
 	}
-	defer s.choosing.end(s.host.Name)
+	defer end()
 	domains, err := s.connection.ListDomains(ctx)
 	if err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
@@ -139,31 +139,4 @@ func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domain
 		}
 	}
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason, "spec.%s on host %s", why.Error(), s.host.Name)
-}
-
-// choosing are the hosts on which a machine is being given what it has to itself. The zero value is ready to
-// use.
-type choosing struct {
-	lock  sync.Mutex
-	hosts map[string]bool
-}
-
-// begin says whether nobody else is choosing on a host, and that the caller is now.
-func (c *choosing) begin(host string) bool {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.hosts[host] {
-		return false
-	}
-	if c.hosts == nil {
-		c.hosts = map[string]bool{}
-	}
-	c.hosts[host] = true
-	return true
-}
-
-func (c *choosing) end(host string) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	delete(c.hosts, host)
 }

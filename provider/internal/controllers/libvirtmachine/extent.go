@@ -53,7 +53,7 @@ func (e extent) covers(spec *infrav1.LibvirtMachineSpec) bool {
 
 // needs is how much room the machine takes as it is.
 func (e extent) needs(spec *infrav1.LibvirtMachineSpec) placement.Resources {
-	return placement.Given(spec, e.CPUs, e.MemoryBytes, e.disks)
+	return placement.NeedsWith(spec, e.CPUs, e.MemoryBytes, e.disks)
 }
 
 // diskSizes are the sizes that a spec has for disks, by their names, to be read or changed.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
@@ -54,11 +52,11 @@ func (s *scope) isSteady() bool {
 // endGrowth gives back what was reserved for a change in place that has ended or was called off, once the snapshot of
 // the host, which is what is counted then, shows what the machine has.
 func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
-	if s.domain == nil || !s.Ledger.Grows(s.infra.UID) {
+	if s.domain == nil || !s.Scheduler.Grows(s.infra.UID) {
 		return goOn, nil
 	}
 	has, refs, err := s.extentOf(ctx, *s.domain)
-	given := fleet.GivenTo(s.infra, s.snapshot)
+	given := placement.GivenTo(s.infra, s.snapshot)
 	if err != nil || !given.Whole || !maps.Equal(given.Needs, has.needs(&s.infra.Spec)) {
 		for _, ref := range refs {
 			s.Hosts.RefreshPool(s.host.Name, ref.Pool)
@@ -66,7 +64,7 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 		s.lookAgain(noFitDelay)
 		return goOn, nil
 	}
-	s.Ledger.EndGrowth(s.infra.UID)
+	s.Scheduler.EndGrowth(s.infra.UID)
 	return goOn, nil
 }
 
@@ -109,7 +107,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if verdict, err := s.checkUpdate(ctx); err != nil || verdict == stop {
 		return verdict, err
 	}
-	if !s.Ledger.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
+	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		if fits, err := s.reserveGrowth(ctx); err != nil || !fits {
 			return s.callOff(ctx, domain, has, err)
 		}
@@ -167,30 +165,22 @@ func (s *scope) callOff(ctx context.Context, domain hypervisor.Domain, has exten
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 	}
-	s.Ledger.Give(s.infra.UID, has.needs(&s.infra.Spec))
-	s.Ledger.EndGrowth(s.infra.UID)
+	s.Scheduler.Give(s.infra.UID, has.needs(&s.infra.Spec))
+	s.Scheduler.EndGrowth(s.infra.UID)
 	return stop, s.writeStarted(ctx, "")
 }
 
 // reserveGrowth looks whether the host and the quota have room for what the spec asks for more, reserves it, and says in
 // the condition if they haven't.
 func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
-	hosts, _, _, err := s.candidates(ctx)
-	if err != nil {
-		return false, err
-	}
-	s.told.again(s.Reconciler) // after the snapshot: no domain of ours is then taken for somebody else's
-	host := fleet.PlacementHost(s.host, s.snapshot, s.Ledger.Domains(s.host.Name))
-	at := slices.IndexFunc(hosts, func(h placement.Host) bool { return h.Name == host.Name })
-	if at < 0 {
+	err := s.Scheduler.Grow(ctx, s.candidate())
+	var noFit *placement.NoFitError
+	switch {
+	case errors.Is(err, placement.ErrNotAllowed):
 		s.lookAgain(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NamespaceNotAllowedReason, "%s", access.NotAllowed(s.infra.Namespace))
 		return false, nil
-	}
-	host.Quota = hosts[at].Quota
-	err = s.Ledger.Grow(s.infra.UID, placement.Needs(&s.infra.Spec), host)
-	var noFit *placement.NoFitError
-	if errors.As(err, &noFit) {
+	case errors.As(err, &noFit):
 		s.lookAgain(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NoRoomReason,
 			"The host %s has %s: the machine stays as it is until there is", s.host.Name, noFit.Hosts[0].Message)
@@ -212,7 +202,7 @@ func (s *scope) writeStarted(ctx context.Context, when string) error {
 	}
 	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if when != "" {
-		s.releaseUnlessWritten(ctx, err, func(now *infrav1.LibvirtMachine) bool {
+		s.Scheduler.ReleaseUnlessWritten(ctx, s.infra, err, func(now *infrav1.LibvirtMachine) bool {
 			_, started := isChanging(now)
 			return started
 		})

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
@@ -340,9 +339,9 @@ func TestRoomOfAnUpdateThatWasCalledOff(t *testing.T) {
 				host := &infrav1.LibvirtHost{}
 				w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "a"}, host)).To(Succeed())
 				snapshot, _ := m.Hosts.Snapshot("a")
-				m.Ledger.See(placement.Machine{UID: "other", Host: "a"})
-				defer m.Ledger.Gone("other")
-				return m.Ledger.Grow("other", placement.Resources{{Kind: placement.CPU}: 14}, fleet.PlacementHost(host, snapshot, map[string]bool{w.uuid(): true}))
+				m.Scheduler.See(placement.Machine{UID: "other", Host: "a"})
+				defer m.Scheduler.Gone("other")
+				return m.Scheduler.Ledger.Grow("other", placement.Resources{{Kind: placement.CPU}: 14}, placement.HostOf(host, snapshot, map[string]bool{w.uuid(): true}))
 			}
 			w.Expect(fits()).To(Succeed())
 			before := w.infra().Spec.DeepCopy()

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
@@ -45,8 +44,8 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	if there && s.isTheirs(domain) {
 		return s.uuidTaken(domain)
 	}
-	if given := fleet.GivenTo(s.infra, s.snapshot); given.Is && given.Whole {
-		s.Ledger.Give(s.infra.UID, given.Needs)
+	if given := placement.GivenTo(s.infra, s.snapshot); given.Is && given.Whole {
+		s.Scheduler.Give(s.infra.UID, given.Needs)
 	}
 	switch {
 	case there:
@@ -75,6 +74,17 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 // isTheirs says whether a domain is somebody else's.
 func (s *scope) isTheirs(domain hypervisor.Domain) bool {
 	return !domain.IsOf(s.uuid, s.infra.Namespace, s.infra.Name)
+}
+
+// uuidTaken says that the domain with the machine's UUID is somebody else's.
+func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
+	s.lookAgain(noFitDelay)
+	whose := "nobody's that is known here"
+	if domain.Owner != nil {
+		whose = "that of " + s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
+	}
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
+		"The domain on host %s with the UUID of spec.providerID is %s, and is left alone", s.host.Name, whose)
 }
 
 // made says of what came before a domain that it was made, also where the status was lost by a move.
@@ -120,7 +130,7 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 		s.lookAgain(conflictDelay)
 		return stop, nil
 	}
-	if !s.Ledger.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
+	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		s.lookAgain(conflictDelay) // its domain has stopped since the machine was taken for one that is made
 		return stop, nil
 	}

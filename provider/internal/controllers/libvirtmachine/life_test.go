@@ -67,7 +67,7 @@ func TestLifeOfAMachine(t *testing.T) {
 	w.delete()
 	w.until(m, w.isGone)
 	w.Expect(w.left()).To(BeEmpty())
-	w.Expect(m.Ledger.Reserved()).To(BeZero())
+	w.Expect(m.Scheduler.Reserved()).To(BeZero())
 	w.Expect(said + w.said()).ToNot(ContainSubstring(secret))
 }
 

@@ -101,7 +101,7 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	w.delete()
 	w.until(m, w.isGone)
 	w.Expect(w.left()).To(BeEmpty())
-	w.Expect(m.Ledger.Reserved()).To(BeZero())
+	w.Expect(m.Scheduler.Reserved()).To(BeZero())
 }
 
 // TestMovedLoadBalancer: `clusterctl move` drops the status of a load balancer that runs. What was there is found again,

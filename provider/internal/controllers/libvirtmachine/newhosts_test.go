@@ -51,22 +51,3 @@ func TestMachinesWaitForNewHosts(t *testing.T) {
 		})
 	}
 }
-
-// TestNewHosts: each host is waited for since it was first seen, and again when it is new again.
-func TestNewHosts(t *testing.T) {
-	g, n, start := NewWithT(t), &newHosts{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	wait := func(after time.Duration, hosts ...string) time.Duration {
-		return n.wait(hosts, 5*time.Second, start.Add(after))
-	}
-	n.see("a", true, start)
-	n.see("a", true, start.Add(3*time.Second))
-	n.see("b", true, start.Add(3*time.Second))
-	n.see("c", false, start)
-	g.Expect(wait(3*time.Second, "a")).To(Equal(2 * time.Second))
-	g.Expect(wait(3*time.Second, "a", "b", "c")).To(Equal(5 * time.Second))
-	g.Expect(wait(6*time.Second, "a", "c")).To(BeZero())
-	n.see("b", false, start.Add(4*time.Second))
-	g.Expect(wait(4*time.Second, "b")).To(BeZero())
-	n.see("b", true, start.Add(time.Hour))
-	g.Expect(wait(time.Hour, "b")).To(Equal(5 * time.Second))
-}

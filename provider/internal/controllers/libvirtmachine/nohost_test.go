@@ -50,7 +50,7 @@ func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
 	w = newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Labels[clusterv1.WatchLabel] = "blue" }, "a")
 	w.connecting.Store("a", true)
 	m := w.newManager(0)
-	m.WatchFilterValue = "blue"
+	m.WatchFilterValue, m.Scheduler.WatchFilterValue = "blue", "blue"
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("without the label cluster.x-k8s.io/watch-filter: blue"))
 }
 
@@ -150,12 +150,12 @@ func TestReservationsEnd(t *testing.T) {
 		return err
 	}
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
-	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 	w.delete()
 	w.until(m, w.isGone)
 	_, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(m.Ledger.Reserved()).To(BeZero())
+	w.Expect(m.Scheduler.Reserved()).To(BeZero())
 }
 
 // TestReservationOutlivesAConflict: a host was written, the answer was lost, and the cache doesn't show it. The
@@ -173,15 +173,15 @@ func TestReservationOutlivesAConflict(t *testing.T) {
 		return err
 	}
 	m := w.until(w.newManager(0), func() bool { return old != nil })
-	w.Expect(m.Ledger.Reserved()).To(Equal(1))
+	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 
 	machine, cluster, err := m.owners(t.Context(), old)
 	w.Expect(err).ToNot(HaveOccurred())
 	result, err := m.Reconciler.reconcile(t.Context(), &scope{Reconciler: m.Reconciler, infra: old, machine: machine, cluster: cluster})
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(result.RequeueAfter).To(Equal(conflictDelay))
-	w.Expect(m.Ledger.Reserved()).To(Equal(1))
-	m.told.see(m.Reconciler, w.infra())
-	w.Expect(m.Ledger.Reserved()).To(BeZero())
-	w.Expect(m.Ledger.Domains("a")).To(HaveKey(w.uuid()))
+	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
+	m.Scheduler.Observe(w.infra())
+	w.Expect(m.Scheduler.Reserved()).To(BeZero())
+	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(w.uuid()))
 }

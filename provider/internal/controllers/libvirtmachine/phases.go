@@ -176,3 +176,13 @@ func (s *scope) unreachable(condition string, err error) (verdict, error) {
 
 // unreachableDelay is how long to wait at most for a host to come back. The fleet says it sooner.
 const unreachableDelay = time.Minute
+
+// noRoom remembers that the machine's host is full, so that others go elsewhere, has it look at its storage pools
+// again, and says it.
+func (s *scope) noRoom(err error) error {
+	s.Scheduler.SetFull(s.host.Name, true)
+	for _, pool := range append(s.pools(), s.host.Spec.StoragePools.Images) {
+		s.Hosts.RefreshPool(s.host.Name, pool)
+	}
+	return fmt.Errorf("the host %s has no room: %w", s.host.Name, err)
+}

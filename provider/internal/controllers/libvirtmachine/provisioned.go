@@ -10,7 +10,7 @@ import (
 // and has addresses if anything gives it some.
 func (s *scope) finishProvisioning(context.Context) (verdict, error) {
 	if !s.isProvisioned() {
-		s.full.forget(s.host.Name)
+		s.Scheduler.SetFull(s.host.Name, false)
 	}
 	s.infra.Status.Initialization.Provisioned = ptr.To(true)
 	return goOn, nil

@@ -86,6 +86,7 @@ func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.Li
 	t.Cleanup(func() { _ = connection.Close() })
 	m := w.newManager(0)
 	m.Hosts = realHost{connection}
+	m.Scheduler.Hosts = m.Hosts
 	m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -289,7 +289,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(m *infrav1.LibvirtMachine) { m.Labels[clusterv1.WatchLabel] = "blue"; change(m) }, "a")
 			m := w.newManager(0)
-			m.WatchFilterValue = "blue"
+			m.WatchFilterValue, m.Scheduler.WatchFilterValue = "blue", "blue"
 			before := w.infra()
 			result, err := m.reconcile()
 			w.Expect(err).ToNot(HaveOccurred())

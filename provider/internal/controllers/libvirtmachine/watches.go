@@ -45,7 +45,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 			predicates.ResourceIsNotExternallyManaged(scheme, log),
 		)).
 		WithOptions(options).
-		Watches(&infrav1.LibvirtMachine{}, r.keepLedger()).
+		Watches(&infrav1.LibvirtMachine{}, r.Scheduler.Handler()).
 		Watches(
 			&clusterv1.Machine{},
 			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("LibvirtMachine"))),

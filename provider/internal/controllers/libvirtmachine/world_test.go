@@ -224,7 +224,9 @@ func (w *world) newManager(killAt int) *manager {
 	store := images.New(seen.Hypervisor, func(string) []string { return []string{"default"} },
 		options)
 	seenLate := &cache{}
-	m := &manager{process: p, cache: seenLate, world: w, Reconciler: &Reconciler{Client: interceptor.NewClient(c, seenLate.intercept()), APIReader: c, Hosts: seen, Images: store, Ledger: cmp.Or(w.ledger, &placement.Ledger{}), recorder: w.events, InPlaceUpdates: w.inPlace, HostsPatience: w.patience}}
+	cached := interceptor.NewClient(c, seenLate.intercept())
+	scheduler := &placement.Scheduler{Ledger: cmp.Or(w.ledger, &placement.Ledger{}), Client: cached, APIReader: c, Hosts: seen, HostsPatience: w.patience}
+	m := &manager{process: p, cache: seenLate, world: w, Reconciler: &Reconciler{Client: cached, APIReader: c, Hosts: seen, Images: store, Scheduler: scheduler, recorder: w.events, InPlaceUpdates: w.inPlace}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -1,4 +1,4 @@
-package fleet
+package placement
 
 import (
 	"regexp"
@@ -9,31 +9,31 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// Bound are the UUIDs of the domains of the LibvirtMachines that are placed on one host: what placement
-// counts for each machine and not as somebody else's.
+// Bound are the UUIDs of the domains of the LibvirtMachines that are placed on one host: what is
+// counted for each machine and not as somebody else's.
 type Bound map[string]bool
 
-// PlacementHost puts a LibvirtHost and what was last seen of it into placement's words. What depends on
-// the cluster, Selected and NamespaceAllowed, is left for the caller.
+// HostOf returns a LibvirtHost as it was last seen. What depends on the cluster, Selected and NamespaceAllowed, is left for
+// the caller.
 //
 // Take the snapshot first and list the machines of bound afterwards: a domain is made after its
 // machine was bound, so that no domain of ours is taken for somebody else's.
-func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) placement.Host {
-	out := placement.Host{
+func HostOf(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, bound Bound) Host {
+	out := Host{
 		Name:          host.Name,
 		FailureDomain: host.Spec.FailureDomain,
 		Maintenance:   host.Spec.Maintenance,
 		Architecture:  infrav1.Architecture(snapshot.Facts.Architecture),
 		Pools:         host.Spec.StoragePools.Disks,
-		Room:          placement.Room(Lendable(&host.Spec, snapshot), &host.Spec),
+		Room:          Room(Lendable(&host.Spec, snapshot), &host.Spec),
 		Foreign:       Foreign(&host.Spec, snapshot, bound),
 	}
-	out.Connecting = connecting(host, snapshot)
+	out.Connecting = isConnecting(host, snapshot)
 	if !out.Connecting {
-		out.Ready, out.Message = ready(host, snapshot)
+		out.Ready, out.Message = readiness(host, snapshot)
 	}
 	for _, feature := range snapshot.Facts.Features {
 		out.Features = append(out.Features, string(feature))
@@ -41,14 +41,14 @@ func PlacementHost(host *infrav1.LibvirtHost, snapshot Snapshot, bound Bound) pl
 	for _, network := range host.Spec.Networks {
 		out.Networks = append(out.Networks, network.Name)
 	}
-	out.ImageVolumes = snapshot.images(host.Spec.StoragePools.Images)
+	out.ImageVolumes = snapshot.Images(host.Spec.StoragePools.Images)
 	return out
 }
 
-// connecting says whether nothing is known of a host so far: the first try to connect to it since the
+// isConnecting says whether nothing is known of a host so far: the first try to connect to it since the
 // manager began hasn't ended, or what came of it isn't in the status yet. A host that couldn't be reached
 // when it was last looked at stays so until it is known better.
-func connecting(host *infrav1.LibvirtHost, snapshot Snapshot) bool {
+func isConnecting(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) bool {
 	if !host.DeletionTimestamp.IsZero() || snapshot.Err != nil {
 		return false
 	}
@@ -60,9 +60,9 @@ func connecting(host *infrav1.LibvirtHost, snapshot Snapshot) bool {
 	return condition == nil || condition.Status != metav1.ConditionFalse || condition.ObservedGeneration != host.Generation
 }
 
-// ready says whether machines can be placed on a host, and if not, why. The condition lags behind the
+// readiness says whether machines can be placed on a host, and if not, why. The condition lags behind the
 // snapshot, and either is enough to say no.
-func ready(host *infrav1.LibvirtHost, snapshot Snapshot) (bool, string) {
+func readiness(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) (bool, string) {
 	condition := conditions.Get(host, infrav1.ReadyCondition)
 	switch {
 	case !host.DeletionTimestamp.IsZero():
@@ -81,18 +81,18 @@ func ready(host *infrav1.LibvirtHost, snapshot Snapshot) (bool, string) {
 
 // Capacity returns what a host has. Memory is what isn't set aside as huge pages; storage is that of
 // each pool that can be used.
-func Capacity(snapshot Snapshot) placement.Resources {
+func Capacity(snapshot fleet.Snapshot) Resources {
 	memory := snapshot.Facts.MemoryBytes
-	capacity := placement.Resources{}
+	capacity := Resources{}
 	for size, bytes := range snapshot.Facts.HugepageBytes {
-		capacity[placement.Resource{Kind: placement.Hugepages, Name: string(size)}] = bytes
+		capacity[Resource{Kind: Hugepages, Name: string(size)}] = bytes
 		memory -= bytes
 	}
-	capacity[placement.Resource{Kind: placement.CPU}] = int64(snapshot.Facts.CPUs)
-	capacity[placement.Resource{Kind: placement.Memory}] = max(memory, 0)
+	capacity[Resource{Kind: CPU}] = int64(snapshot.Facts.CPUs)
+	capacity[Resource{Kind: Memory}] = max(memory, 0)
 	for name, pool := range snapshot.Pools {
 		if pool.Active {
-			capacity[placement.Resource{Kind: placement.Disk, Name: name}] = pool.CapacityBytes
+			capacity[Resource{Kind: Disk, Name: name}] = pool.CapacityBytes
 		}
 	}
 	return capacity
@@ -115,14 +115,14 @@ func (b Bound) isOf(volume string) bool {
 // ones; when somebody starts it, news of it come at once. A domain that was made for a LibvirtMachine
 // counts always: this manager may not see the machine, which is being made or is stopped for a while. What
 // only one domain can have counts always, too.
-func Foreign(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bound) placement.Resources {
+func Foreign(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
 	foreign := foreignExclusive(spec, snapshot, bound)
 	ownDisks := map[string]map[string]bool{}
 	for uuid, domain := range snapshot.Domains {
 		if !bound[uuid] {
 			if domain.State.Active() || domain.Owner != nil {
-				foreign[placement.Resource{Kind: placement.CPU}] += sharedCPUs(spec, snapshot, domain)
-				foreign[placement.Resource{Kind: placement.Memory}] += domain.MemoryBytes
+				foreign[Resource{Kind: CPU}] += sharedCPUs(spec, snapshot, domain)
+				foreign[Resource{Kind: Memory}] += domain.MemoryBytes
 			}
 			continue
 		}
@@ -145,7 +145,7 @@ func Foreign(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bound) plac
 			}
 		}
 		if used > 0 {
-			foreign[placement.Resource{Kind: placement.Disk, Name: name}] = used
+			foreign[Resource{Kind: Disk, Name: name}] = used
 		}
 	}
 	return foreign

@@ -1,4 +1,4 @@
-package fleet_test
+package placement_test
 
 import (
 	"testing"
@@ -62,16 +62,16 @@ func busy() fleet.Snapshot {
 	}
 }
 
-func boundMachines() fleet.Bound { return fleet.Bound{boundUUID: true, madeUUID: true} }
+func boundMachines() placement.Bound { return placement.Bound{boundUUID: true, madeUUID: true} }
 
 func TestForeign(t *testing.T) {
 	g := NewWithT(t)
 	// Of 300 bytes that are used, 100 and 20 are those of bound machines.
-	g.Expect(fleet.Foreign(&infrav1.LibvirtHostSpec{}, busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
-	g.Expect(fleet.Foreign(&infrav1.LibvirtHostSpec{}, fleet.Snapshot{}, nil)).To(BeEmpty())
+	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
+	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, fleet.Snapshot{}, nil)).To(BeEmpty())
 }
 
-func TestPlacementHost(t *testing.T) {
+func TestHostOf(t *testing.T) {
 	host := func(change func(*infrav1.LibvirtHost)) *infrav1.LibvirtHost {
 		host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Spec: infrav1.LibvirtHostSpec{
 			FailureDomain: "rack", StoragePools: infrav1.HostStoragePools{Images: "images", Disks: []string{"disks"}},
@@ -89,7 +89,7 @@ func TestPlacementHost(t *testing.T) {
 	g := NewWithT(t)
 	room := resources(30, 60<<30, map[string]int64{"disks": 1000})
 	room[placement.Resource{Kind: placement.Hugepages, Name: "2Mi"}] = 4 << 30
-	g.Expect(fleet.PlacementHost(host(nil), busy(), boundMachines())).To(Equal(placement.Host{
+	g.Expect(placement.HostOf(host(nil), busy(), boundMachines())).To(Equal(placement.Host{
 		Name: "h", FailureDomain: "rack", Ready: true, Architecture: infrav1.ArchitectureAmd64, Features: []string{"kvm"},
 		Pools: []string{"disks"}, Networks: []string{"lan", "nat"}, ImageVolumes: []string{"a", "z"},
 		Room: room, Foreign: resources(7, 7<<30, map[string]int64{"disks": 180}),
@@ -135,7 +135,7 @@ func TestPlacementHost(t *testing.T) {
 			if tc.snapshot != nil {
 				tc.snapshot(&snapshot)
 			}
-			got := fleet.PlacementHost(host(tc.host), snapshot, nil)
+			got := placement.HostOf(host(tc.host), snapshot, nil)
 			NewWithT(t).Expect(got.Ready).To(BeFalse())
 			NewWithT(t).Expect(got.Message).To(Equal(tc.message))
 			NewWithT(t).Expect(got.Connecting).To(Equal(tc.connecting))

@@ -1,38 +1,38 @@
-package fleet
+package placement
 
 import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // Lendable is Capacity with what the spec keeps for machines that have it to themselves told apart: CPUs
 // that are dedicated aren't among those that are shared.
-func Lendable(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) placement.Resources {
+func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources {
 	capacity := Capacity(snapshot)
 	if dedicated := int64(len(exclusive.CPUsOf(spec, snapshot.Facts).Dedicated)); dedicated > 0 {
-		capacity[placement.Resource{Kind: placement.DedicatedCPU}] = dedicated
-		shared := placement.Resource{Kind: placement.CPU}
+		capacity[Resource{Kind: DedicatedCPU}] = dedicated
+		shared := Resource{Kind: CPU}
 		capacity[shared] = max(capacity[shared]-dedicated, 0)
 	}
 	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
 		if device.Problem == "" {
-			capacity[placement.DeviceResource(device.VendorID, device.ProductID)]++
+			capacity[DeviceResource(device.VendorID, device.ProductID)]++
 		}
 	}
 	return capacity
 }
 
-// lent are the things of a host that one machine at a time can have, with what placement counts each as.
-func lent(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) map[exclusive.Thing]placement.Resource {
-	things := map[exclusive.Thing]placement.Resource{}
+// lent are the things of a host that one machine at a time can have, with what each is counted as.
+func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Thing]Resource {
+	things := map[exclusive.Thing]Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
-		things[exclusive.CPU(cpu)] = placement.Resource{Kind: placement.DedicatedCPU}
+		things[exclusive.CPU(cpu)] = Resource{Kind: DedicatedCPU}
 	}
 	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
 		if device.Problem == "" {
-			things[exclusive.Device(device.Address)] = placement.DeviceResource(device.VendorID, device.ProductID)
+			things[exclusive.Device(device.Address)] = DeviceResource(device.VendorID, device.ProductID)
 		}
 	}
 	return things
@@ -40,8 +40,8 @@ func lent(spec *infrav1.LibvirtHostSpec, snapshot Snapshot) map[exclusive.Thing]
 
 // foreignExclusive counts what is lent to machines and is taken by domains that aren't those of bound
 // machines, each thing once.
-func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bound) placement.Resources {
-	foreign := placement.Resources{}
+func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
+	foreign := Resources{}
 	things := lent(spec, snapshot)
 	if len(things) == 0 {
 		return foreign
@@ -62,7 +62,7 @@ func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, bound Bo
 }
 
 // sharedCPUs is how many of a domain's virtual CPUs run on CPUs that are shared.
-func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot Snapshot, domain hypervisor.Domain) int64 {
+func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, domain hypervisor.Domain) int64 {
 	shared := int64(domain.CPUs)
 	if len(domain.PinnedCPUs) == 0 {
 		return shared

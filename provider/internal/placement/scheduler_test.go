@@ -1,10 +1,11 @@
-package libvirtmachine
+package placement
 
 import (
-	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,58 +14,58 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 func machineOn(host, uid, domain string) *infrav1.LibvirtMachine {
-	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "m", UID: types.UID(uid)}, Spec: newSpec()}
-	infra.Spec.HostName = host
+	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "m", UID: types.UID(uid)},
+		Spec: infrav1.LibvirtMachineSpec{HostName: host, CPUs: 2, Memory: resource.MustParse("4Gi"), RootDisk: infrav1.RootDiskSpec{Size: resource.MustParse("20Gi")}}}
 	if domain != "" {
 		infra.Spec.ProviderID = infrav1.ProviderIDPrefix + domain
 	}
 	return infra
 }
 
-// TestLedgerIsKept: what happens to machines is told, in whichever way it is seen.
-func TestLedgerIsKept(t *testing.T) {
+// TestHandler: what happens to machines is counted, in whichever way it is seen.
+func TestHandler(t *testing.T) {
+	const uuidOfOthers = "33333333-3333-4333-8333-333333333333"
 	g := NewWithT(t)
-	owner := &hypervisor.Owner{Cluster: "blue", Namespace: key.Namespace, Name: "m"}
+	owner := &hypervisor.Owner{Cluster: "blue", Namespace: "team", Name: "m"}
 	seen := snapshots{"a": {Domains: map[string]hypervisor.Domain{"x": {Owner: owner}, "y": {Owner: owner}}}}
-	r := &Reconciler{Ledger: &placement.Ledger{}, Hosts: seen}
-	told := r.keepLedger()
+	scheduler := &Scheduler{Ledger: &Ledger{}, Hosts: seen}
+	handler := scheduler.Handler()
 	update := func(before, after client.Object) {
-		told.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
+		handler.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
 	}
-	domains := func() map[string]bool { return r.Ledger.Domains("a") }
+	domains := func() map[string]bool { return scheduler.Domains("a") }
 	unbound, bound := machineOn("", "1", ""), machineOn("a", "1", "x")
-	told.Create(t.Context(), event.CreateEvent{Object: unbound}, nil)
+	handler.Create(t.Context(), event.CreateEvent{Object: unbound}, nil)
 	g.Expect(domains()).To(BeEmpty())
 	update(unbound, bound)
 	g.Expect(domains()).To(HaveKey("x"))
 	again := machineOn("a", "2", "y")
 	update(bound, again)
 	g.Expect(domains()).To(Equal(map[string]bool{"y": true}), "deleted and made again meanwhile")
-	told.Delete(t.Context(), event.DeleteEvent{Object: again}, nil)
+	handler.Delete(t.Context(), event.DeleteEvent{Object: again}, nil)
 	g.Expect(domains()).To(BeEmpty())
-	told.Create(t.Context(), event.CreateEvent{Object: bound}, nil)
+	handler.Create(t.Context(), event.CreateEvent{Object: bound}, nil)
 	g.Expect(domains()).To(HaveKey("x"))
 
 	for uid, theirs := range map[string]hypervisor.Domain{"3": {Owner: &hypervisor.Owner{Namespace: "others", Name: "m"}}, "4": {Name: "m"}} {
 		seen["a"].Domains[uuidOfOthers] = theirs
 		claimed := machineOn("a", uid, uuidOfOthers)
-		told.Create(t.Context(), event.CreateEvent{Object: claimed}, nil)
-		r.told.again(r)
+		handler.Create(t.Context(), event.CreateEvent{Object: claimed}, nil)
+		scheduler.observeClaimed()
 		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers), "the domain isn't the machine's")
 		seen["a"].Domains[uuidOfOthers] = hypervisor.Domain{Owner: owner}
-		r.told.again(r)
+		scheduler.observeClaimed()
 		g.Expect(domains()).To(HaveKey(uuidOfOthers), "its domain has been seen")
-		told.Delete(t.Context(), event.DeleteEvent{Object: claimed}, nil)
+		handler.Delete(t.Context(), event.DeleteEvent{Object: claimed}, nil)
 		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers))
-		g.Expect(r.told.claimed).To(BeEmpty())
+		g.Expect(scheduler.claimed).To(BeEmpty())
 	}
 }
 
-// snapshots are what was seen of hosts, by name, and no way to them.
+// snapshots are what was seen of hosts, by name.
 type snapshots map[string]fleet.Snapshot
 
 var _ Hosts = snapshots{}
@@ -74,17 +75,6 @@ func (s snapshots) Snapshot(host string) (fleet.Snapshot, bool) {
 	snapshot, known := s[host]
 	return snapshot, known
 }
-
-// Hypervisor implements Hosts.
-func (s snapshots) Hypervisor(string) (hypervisor.Hypervisor, error) {
-	return nil, hypervisor.ErrUnreachable
-}
-
-// Refresh implements Hosts.
-func (s snapshots) Refresh(context.Context, string, string) error { return nil }
-
-// RefreshPool implements Hosts.
-func (s snapshots) RefreshPool(string, string) {}
 
 // TestPlaces: what is remembered of a host is what would be made anew, whatever has changed.
 func TestPlaces(t *testing.T) {
@@ -98,18 +88,18 @@ func TestPlaces(t *testing.T) {
 	}
 	g := NewWithT(t)
 	var known places
-	var ledger placement.Ledger
+	var ledger Ledger
 	snapshot := fleet.Snapshot{Version: 1, Domains: domains(theirs)}
 	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: "1"}}
 	foreign := func() int64 {
-		return known.of(host, snapshot, &ledger).Foreign[placement.Resource{Kind: placement.CPU}]
+		return known.of(host, snapshot, &ledger).Foreign[Resource{Kind: CPU}]
 	}
 	g.Expect(foreign()).To(BeEquivalentTo(2))
 	g.Expect(foreign()).To(BeEquivalentTo(2))
 
 	snapshot = fleet.Snapshot{Version: 2, Domains: domains(theirs, ours)}
 	g.Expect(foreign()).To(BeEquivalentTo(4), "a new snapshot")
-	ledger.See(placed(machineOn("a", "1", ours)))
+	ledger.See(machineOf(machineOn("a", "1", ours)))
 	g.Expect(foreign()).To(BeEquivalentTo(2), "it is a machine's")
 	ledger.Gone("1")
 	g.Expect(foreign()).To(BeEquivalentTo(4))
@@ -125,4 +115,23 @@ func TestPlaces(t *testing.T) {
 	g.Expect(known.known).To(HaveKey("a"))
 	known.keep(nil)
 	g.Expect(known.known).To(BeEmpty())
+}
+
+// TestNewHosts: each host is waited for since it was first seen, and again when it is new again.
+func TestNewHosts(t *testing.T) {
+	g, n, start := NewWithT(t), &newHosts{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	wait := func(after time.Duration, hosts ...string) time.Duration {
+		return n.wait(hosts, 5*time.Second, start.Add(after))
+	}
+	n.see("a", true, start)
+	n.see("a", true, start.Add(3*time.Second))
+	n.see("b", true, start.Add(3*time.Second))
+	n.see("c", false, start)
+	g.Expect(wait(3*time.Second, "a")).To(Equal(2 * time.Second))
+	g.Expect(wait(3*time.Second, "a", "b", "c")).To(Equal(5 * time.Second))
+	g.Expect(wait(6*time.Second, "a", "c")).To(BeZero())
+	n.see("b", false, start.Add(4*time.Second))
+	g.Expect(wait(4*time.Second, "b")).To(BeZero())
+	n.see("b", true, start.Add(time.Hour))
+	g.Expect(wait(time.Hour, "b")).To(Equal(5 * time.Second))
 }

@@ -1,11 +1,11 @@
-package fleet
+package placement
 
 import (
 	"strings"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
 // Given is what a LibvirtMachine has of its host, as far as the snapshot of the host shows.
@@ -17,17 +17,17 @@ type Given struct {
 	Domain hypervisor.Domain
 	// Needs is how much room the machine takes: by its domain and its disks, whatever its spec has asked for since.
 	// Without a domain it is what the spec asks for.
-	Needs placement.Resources
+	Needs Resources
 	// Whole says that the sizes of all disks are known. Those that aren't count as the spec has them.
 	Whole bool
 }
 
 // GivenTo looks at what a machine has of its host.
-func GivenTo(infra *infrav1.LibvirtMachine, snapshot Snapshot) Given {
+func GivenTo(infra *infrav1.LibvirtMachine, snapshot fleet.Snapshot) Given {
 	uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
 	domain, there := snapshot.Domains[uuid]
 	if !there || !domain.IsOf(uuid, infra.Namespace, infra.Name) {
-		return Given{Needs: placement.Needs(&infra.Spec)}
+		return Given{Needs: Needs(&infra.Spec)}
 	}
 	given, disks, prefix := Given{Is: true, Domain: domain}, map[string]int64{}, hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)
 	for _, ref := range domain.Disks {
@@ -38,6 +38,6 @@ func GivenTo(infra *infrav1.LibvirtMachine, snapshot Snapshot) Given {
 		}
 	}
 	given.Whole = len(disks) == 1+len(infra.Spec.ExtraDisks)
-	given.Needs = placement.Given(&infra.Spec, domain.CPUs, domain.MemoryBytes, disks)
+	given.Needs = NeedsWith(&infra.Spec, domain.CPUs, domain.MemoryBytes, disks)
 	return given
 }

@@ -1,4 +1,4 @@
-package fleet_test
+package placement_test
 
 import (
 	"context"
@@ -19,26 +19,26 @@ func TestDedicatedCPUs(t *testing.T) {
 	g := NewWithT(t)
 	cpu, dedicated := placement.Resource{Kind: placement.CPU}, placement.Resource{Kind: placement.DedicatedCPU}
 	spec, snapshot := &infrav1.LibvirtHostSpec{DedicatedCPUs: "8-11,99"}, busy()
-	g.Expect(fleet.Lendable(&infrav1.LibvirtHostSpec{}, snapshot)).To(Equal(fleet.Capacity(snapshot)))
-	lendable := fleet.Lendable(spec, snapshot)
+	g.Expect(placement.Lendable(&infrav1.LibvirtHostSpec{}, snapshot)).To(Equal(placement.Capacity(snapshot)))
+	lendable := placement.Lendable(spec, snapshot)
 	g.Expect(lendable[cpu]).To(BeEquivalentTo(12))
 	g.Expect(lendable[dedicated]).To(BeEquivalentTo(4))
-	g.Expect(fleet.Lendable(&infrav1.LibvirtHostSpec{DedicatedCPUs: "0-99"}, snapshot)[cpu]).To(BeZero())
+	g.Expect(placement.Lendable(&infrav1.LibvirtHostSpec{DedicatedCPUs: "0-99"}, snapshot)[cpu]).To(BeZero())
 
-	g.Expect(fleet.Foreign(spec, snapshot, boundMachines())).ToNot(HaveKey(dedicated))
+	g.Expect(placement.Foreign(spec, snapshot, boundMachines())).ToNot(HaveKey(dedicated))
 	for uuid, pinned := range map[string][]int{boundUUID: {8, 9}, othersUUID: {0, 10}, "off": {10, 11}} {
 		domain := snapshot.Domains[uuid]
 		domain.PinnedCPUs = pinned
 		snapshot.Domains[uuid] = domain
 	}
-	foreign := fleet.Foreign(spec, snapshot, boundMachines())
+	foreign := placement.Foreign(spec, snapshot, boundMachines())
 	g.Expect(foreign[dedicated]).To(BeEquivalentTo(2), "10 and 11")
 	g.Expect(foreign[cpu]).To(BeEquivalentTo(6), "one of the seven runs on a dedicated CPU")
-	g.Expect(fleet.Foreign(&infrav1.LibvirtHostSpec{}, snapshot, boundMachines())[cpu]).To(BeEquivalentTo(7))
+	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, snapshot, boundMachines())[cpu]).To(BeEquivalentTo(7))
 
 	hypervisorDomain := hypervisor.Domain{PinnedCPUs: []int{8, 9, 10, 11}, Owner: &hypervisor.Owner{Name: "gone"}, CPUs: 2}
 	snapshot.Domains = map[string]hypervisor.Domain{"x": hypervisorDomain}
-	g.Expect(fleet.Foreign(spec, snapshot, nil)).To(HaveKeyWithValue(cpu, BeZero()), "it has none besides")
+	g.Expect(placement.Foreign(spec, snapshot, nil)).To(HaveKeyWithValue(cpu, BeZero()), "it has none besides")
 }
 
 // TestLentDevices: devices that can't be lent aren't there, and what others have is counted.
@@ -55,9 +55,9 @@ func TestLentDevices(t *testing.T) {
 		"shut off": {HostDevices: []string{"0000:3b:00.0", "0000:3e:00.0"}, State: hypervisor.StateShutOff},
 		boundUUID:  {HostDevices: []string{"0000:3c:00.0"}},
 	}}
-	g.Expect(fleet.Lendable(spec, snapshot)).To(HaveKeyWithValue(gpus, BeEquivalentTo(2)))
-	g.Expect(fleet.Foreign(spec, snapshot, boundMachines())).To(Equal(placement.Resources{gpus: 1}))
-	g.Expect(fleet.Lendable(&infrav1.LibvirtHostSpec{}, snapshot)).ToNot(HaveKey(gpus))
+	g.Expect(placement.Lendable(spec, snapshot)).To(HaveKeyWithValue(gpus, BeEquivalentTo(2)))
+	g.Expect(placement.Foreign(spec, snapshot, boundMachines())).To(Equal(placement.Resources{gpus: 1}))
+	g.Expect(placement.Lendable(&infrav1.LibvirtHostSpec{}, snapshot)).ToNot(HaveKey(gpus))
 }
 
 // TestDevicesAreLookedAt: only on hosts that lend any.

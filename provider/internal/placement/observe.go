@@ -1,0 +1,160 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+)
+
+// Handler counts what machines take, by all that happens to LibvirtMachines. It adds nothing to the queue.
+func (s *Scheduler) Handler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	observe := func(object client.Object) {
+		if infra, is := object.(*infrav1.LibvirtMachine); is {
+			s.Observe(infra)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { observe(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				s.Gone(e.ObjectOld.GetUID()) // nobody saw it go
+			}
+			observe(e.ObjectNew)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { s.Gone(e.Object.GetUID()) },
+	}
+}
+
+// Load counts all machines that are bound, once. All of them are in the cache when reconciles begin; what comes later
+// passes the Handler. Machines count that other managers reconcile, too.
+func (s *Scheduler) Load(ctx context.Context) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.Ledger.Load(func() ([]Machine, error) {
+		machines, err := s.machines(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var bound []Machine
+		for i := range machines {
+			if machines[i].Spec.HostName != "" {
+				s.claim(machines[i].DeepCopy()) // until it is looked at again
+				bound = append(bound, s.taking(&machines[i]))
+			}
+		}
+		return bound, nil
+	})
+}
+
+// Observe counts a machine as it is seen now. infra must not be changed afterwards.
+func (s *Scheduler) Observe(infra *infrav1.LibvirtMachine) {
+	if infra.Spec.HostName == "" {
+		return
+	}
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.observe(infra)
+}
+
+// observeClaimed counts machines that hosts have been seen to have since.
+func (s *Scheduler) observeClaimed() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, infra := range s.claimed {
+		s.observe(infra)
+	}
+}
+
+// observe is Observe for who has the lock.
+func (s *Scheduler) observe(infra *infrav1.LibvirtMachine) {
+	s.See(s.taking(infra))
+	if s.Counts(infra.UID) {
+		delete(s.claimed, infra.UID)
+		return
+	}
+	s.claim(infra)
+}
+
+// claim remembers a machine that the ledger doesn't count. The caller has the lock.
+func (s *Scheduler) claim(infra *infrav1.LibvirtMachine) {
+	if s.claimed == nil {
+		s.claimed = map[types.UID]*infrav1.LibvirtMachine{}
+	}
+	s.claimed[infra.UID] = infra
+}
+
+// Gone says that a machine exists no longer.
+func (s *Scheduler) Gone(machine types.UID) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.claimed, machine)
+	s.Ledger.Gone(machine)
+}
+
+// machines returns all LibvirtMachines, to be read only: they are the cache's own.
+func (s *Scheduler) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing LibvirtMachines: %w", err)
+	}
+	return list.Items, nil
+}
+
+// taking is a machine with what it takes.
+func (s *Scheduler) taking(infra *infrav1.LibvirtMachine) Machine {
+	snapshot, _ := s.Hosts.Snapshot(infra.Spec.HostName)
+	given, machine := GivenTo(infra, snapshot), machineOf(infra)
+	machine.Needs, machine.Claimed, machine.Estimated = given.Needs, !given.Is, !given.Whole
+	return machine
+}
+
+// machineOf is a LibvirtMachine with what its spec asks for.
+func machineOf(infra *infrav1.LibvirtMachine) Machine {
+	machine := Machine{
+		UID: infra.UID, Host: infra.Spec.HostName, Needs: Needs(&infra.Spec),
+		Domain:  strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix),
+		Cluster: types.NamespacedName{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]},
+	}
+	// The Machine's own owner isn't on the LibvirtMachine. These labels are, and say which one it is.
+	for _, label := range []string{
+		clusterv1.MachineControlPlaneLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel, infrav1.PoolLabel,
+	} {
+		if value, there := infra.Labels[label]; there {
+			machine.Owner = label + "=" + value
+			break
+		}
+	}
+	return machine
+}
+
+// Promised is how much of a host machines and others take: machines that were placed there, or have a domain there.
+// What only a spec asks for isn't promised. machines are those that name the host.
+func (s *Scheduler) Promised(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) Resources {
+	bound, taken := map[string]bool{}, Resources{}
+	for i := range machines {
+		given := GivenTo(&machines[i], snapshot)
+		needs, placed := s.Taken(machines[i].UID)
+		if !placed {
+			needs = given.Needs
+		}
+		if placed || given.Is {
+			bound[strings.TrimPrefix(machines[i].Spec.ProviderID, infrav1.ProviderIDPrefix)] = true
+			taken.add(onHost(needs, host.Spec.StoragePools.Disks))
+		}
+	}
+	taken.add(onHost(Foreign(&host.Spec, snapshot, bound), nil))
+	return taken
+}
