@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -42,12 +43,20 @@ func GuestVariables() (map[string]string, error) {
 		variables[prefix+"_URL"] = imageURL(image.path)
 		variables[prefix+"_CHECKSUM"] = checksum(sum)
 	}
-	for _, role := range []string{"CONTROL_PLANE", "WORKER"} {
+	maps.Copy(variables, guestSizes())
+	return variables, nil
+}
+
+// guestSizes are the variables for how large machines are: a host has the memory of this machine, and less for disks
+// than the templates' machines have by default.
+func guestSizes() map[string]string {
+	variables := map[string]string{}
+	for _, role := range []string{"CONTROL_PLANE", "WORKER", "HAPROXY"} {
 		variables["LIBVIRT_"+role+"_CPUS"] = "1"
 		variables["LIBVIRT_"+role+"_MEMORY"] = "256Mi"
 		variables["LIBVIRT_"+role+"_DISK_SIZE"] = "1Gi"
 	}
-	return variables, nil
+	return variables
 }
 
 func checksum(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
