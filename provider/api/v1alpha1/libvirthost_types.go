@@ -120,6 +120,11 @@ type HostStoragePools struct {
 
 // HostNetwork maps the name that machines use to what a host has.
 // +kubebuilder:validation:XValidation:rule="[has(self.libvirtNetwork), has(self.bridge), has(self.macvtapDevice)].filter(x, x).size() == 1",message="set exactly one of libvirtNetwork, bridge and macvtapDevice"
+// +kubebuilder:validation:XValidation:rule="!has(self.bridgeType) || has(self.bridge)",message="bridgeType needs bridge"
+// +kubebuilder:validation:XValidation:rule="!has(self.vlan) || has(self.bridge)",message="vlan needs bridge: the VLAN of a libvirtNetwork is set in that network, and a macvtapDevice can be a VLAN device such as eno1.42"
+// +kubebuilder:validation:XValidation:rule="!has(self.mtu) || !has(self.macvtapDevice)",message="mtu can't be set with macvtapDevice: machines have the MTU of that device"
+// +kubebuilder:validation:XValidation:rule="!has(self.isolated) || !self.isolated || !has(self.macvtapDevice) && (!has(self.bridgeType) || self.bridgeType == 'Linux')",message="isolated needs a Linux bridge or a libvirtNetwork"
+// +kubebuilder:validation:XValidation:rule="!has(self.filter) || !has(self.macvtapDevice) && (!has(self.bridgeType) || self.bridgeType == 'Linux')",message="filter needs a Linux bridge or a libvirtNetwork: libvirt's filters see nothing of an Open vSwitch or of macvtap"
 type HostNetwork struct {
 	// name of the network, as machines use it. Hosts that give the same name to what isn't the same
 	// network split a cluster in two. Lower case letters, digits and '-', at most 63 characters.
@@ -150,6 +155,85 @@ type HostNetwork struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`
 	MacvtapDevice string `json:"macvtapDevice,omitempty"`
+
+	// bridgeType is what bridge is: Linux or OpenVSwitch. Only with bridge. A Linux bridge when left out.
+	// +optional
+	BridgeType BridgeType `json:"bridgeType,omitempty"`
+
+	// vlan is the number of the VLAN that machines are in, which their guests can't leave, from 1 to 4094. Only
+	// with bridge. A Linux bridge needs libvirt 11.0.0, and its VLAN filtering has to be on. Machines send and
+	// receive what the bridge does without a VLAN when left out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	VLAN int32 `json:"vlan,omitempty"`
+
+	// mtu of the machines' interfaces, in bytes, from 1280 to 65521. The bridge and all that is on it need at
+	// least that. Not with macvtapDevice. Defaults to what libvirt chooses, the MTU of the bridge.
+	// +optional
+	// +kubebuilder:validation:Minimum=1280
+	// +kubebuilder:validation:Maximum=65521
+	MTU int32 `json:"mtu,omitempty"`
+
+	// isolated keeps machines on a host from reaching each other by this network: they reach what isn't isolated,
+	// such as the host and what is behind its uplink. Needs a Linux bridge or a libvirtNetwork on one, and libvirt
+	// 6.1.0. Machines reach each other when left out.
+	// +optional
+	Isolated *bool `json:"isolated,omitempty"`
+
+	// filter is the libvirt network filter for what machines send and receive, for example one against spoofed
+	// addresses. Needs a Linux bridge or a libvirtNetwork on one. Nothing is filtered when left out.
+	// +optional
+	Filter *NetworkFilter `json:"filter,omitempty"`
+}
+
+// BridgeType says what kind of switch a bridge is.
+// +kubebuilder:validation:Enum=Linux;OpenVSwitch
+type BridgeType string
+
+// The bridge types.
+const (
+	// BridgeTypeLinux is a bridge of the Linux kernel.
+	BridgeTypeLinux BridgeType = "Linux"
+	// BridgeTypeOpenVSwitch is a bridge of Open vSwitch.
+	BridgeTypeOpenVSwitch BridgeType = "OpenVSwitch"
+)
+
+// NetworkFilter is a libvirt network filter (https://libvirt.org/formatnwfilter.html). The addresses that an
+// interface has from pools are its parameters IP and IPV6.
+type NetworkFilter struct {
+	// name of the filter on the host, for example clean-traffic. At most 255 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_.-]*$`
+	Name string `json:"name,omitempty"`
+
+	// parameters of the filter, the same for all machines, from 1 to 32, for example CTRL_IP_LEARNING and
+	// DHCPSERVER. A name that stands there several times has several values. MAC, IP and IPV6 are each machine's own.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Parameters []FilterParameter `json:"parameters,omitempty"`
+}
+
+// FilterParameter is a parameter of a network filter.
+type FilterParameter struct {
+	// name of the parameter: letters, digits and '_', at most 63 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_]+$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['MAC', 'IP', 'IPV6'])",message="MAC, IP and IPV6 are those of each machine, and can't be set"
+	Name string `json:"name,omitempty"`
+
+	// value of the parameter: letters, digits and '_.:', at most 63 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.:]+$`
+	Value string `json:"value,omitempty"`
 }
 
 // HostReserved is what is kept back for a host itself.

@@ -2,6 +2,7 @@ package domainxml
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -100,7 +101,7 @@ func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
 		if found < 0 {
 			return fmt.Errorf("interfaces[%d].network: the host has no network %q", i, spec.Network)
 		}
-		source, err := interfaceSource(m.Networks[found])
+		nic, err := networkInterface(m.Networks[found], m.Addresses[i])
 		if err != nil {
 			return fmt.Errorf("interfaces[%d].network: %w", i, err)
 		}
@@ -112,11 +113,54 @@ func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
 			return fmt.Errorf("interfaces[%d].macAddress: an earlier interface has %s too", i, mac)
 		}
 		seen[mac] = true
-		domain.Devices.Interfaces = append(domain.Devices.Interfaces, libvirtxml.DomainInterface{
-			MAC: &libvirtxml.DomainInterfaceMAC{Address: mac}, Source: source, Model: &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-		})
+		nic.MAC = &libvirtxml.DomainInterfaceMAC{Address: mac}
+		domain.Devices.Interfaces = append(domain.Devices.Interfaces, nic)
 	}
 	return nil
+}
+
+// networkInterface returns an interface on a network of the host, as the host's administrator wants it to be.
+func networkInterface(network infrav1.HostNetwork, addresses []netip.Addr) (libvirtxml.DomainInterface, error) {
+	source, err := interfaceSource(network)
+	if err != nil {
+		return libvirtxml.DomainInterface{}, err
+	}
+	nic := libvirtxml.DomainInterface{Source: source, Model: &libvirtxml.DomainInterfaceModel{Type: "virtio"}}
+	if network.BridgeType == infrav1.BridgeTypeOpenVSwitch {
+		nic.VirtualPort = &libvirtxml.DomainInterfaceVirtualPort{
+			Params: &libvirtxml.DomainInterfaceVirtualPortParams{OpenVSwitch: &libvirtxml.DomainInterfaceVirtualPortParamsOpenVSwitch{}},
+		}
+	}
+	if network.VLAN != 0 {
+		nic.VLan = &libvirtxml.DomainInterfaceVLan{Tags: []libvirtxml.DomainInterfaceVLanTag{{ID: uint(network.VLAN)}}} //nolint:gosec // from 1 to 4094
+	}
+	if network.MTU != 0 {
+		nic.MTU = &libvirtxml.DomainInterfaceMTU{Size: uint(network.MTU)} //nolint:gosec // from 1280 to 65521
+	}
+	if network.Isolated != nil && *network.Isolated {
+		nic.PortOptions = &libvirtxml.DomainInterfacePortOptions{Isolated: "yes"}
+	}
+	if network.Filter != nil {
+		nic.FilterRef = filterRef(network.Filter, addresses)
+	}
+	return nic, nil
+}
+
+// filterRef returns a reference to a filter. IP and IPV6 are the names that libvirt knows for the addresses of an
+// interface (https://libvirt.org/formatnwfilter.html#reserved-variables).
+func filterRef(filter *infrav1.NetworkFilter, addresses []netip.Addr) *libvirtxml.DomainInterfaceFilterRef {
+	ref := &libvirtxml.DomainInterfaceFilterRef{Filter: filter.Name}
+	for _, address := range addresses {
+		name := "IPV6"
+		if address.Is4() {
+			name = "IP"
+		}
+		ref.Parameters = append(ref.Parameters, libvirtxml.DomainInterfaceFilterParam{Name: name, Value: address.String()})
+	}
+	for _, parameter := range filter.Parameters {
+		ref.Parameters = append(ref.Parameters, libvirtxml.DomainInterfaceFilterParam{Name: parameter.Name, Value: parameter.Value})
+	}
+	return ref
 }
 
 func interfaceSource(network infrav1.HostNetwork) (*libvirtxml.DomainInterfaceSource, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"regexp"
 
 	"libvirt.org/go/libvirtxml"
@@ -39,6 +40,9 @@ type Machine struct {
 	AvailabilityZone, Host string
 	// Networks are the host's networks, as in LibvirtHost.spec.networks.
 	Networks []infrav1.HostNetwork
+	// Addresses are those of interfaces that are known before the machine starts, by the index of the interface: a
+	// network's filter lets the machine use them and no others. The filter finds them out where there are none.
+	Addresses map[int][]netip.Addr
 	// HostDevices are PCI addresses on the host, such as 0000:3b:00.0, by the names of
 	// spec.hostDevices, as many for each as its count.
 	HostDevices map[string][]string

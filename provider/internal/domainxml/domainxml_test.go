@@ -2,6 +2,7 @@ package domainxml_test
 
 import (
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,6 +121,18 @@ func TestGolden(t *testing.T) {
 			m := small()
 			m.Spec.CPU.Dedicated = ptr.To(true)
 			m.DedicatedCPUs = []int{0, 1}
+			return m
+		},
+		"networks": func() domainxml.Machine {
+			m := small()
+			m.Networks = []infrav1.HostNetwork{
+				{Name: "tenant", Bridge: "br0", VLAN: 42, MTU: 9000, Isolated: ptr.To(true), Filter: &infrav1.NetworkFilter{Name: "clean-traffic",
+					Parameters: []infrav1.FilterParameter{{Name: "DHCPSERVER", Value: "192.0.2.1"}, {Name: "DHCPSERVER", Value: "192.0.2.2"}}}},
+				{Name: "switch", Bridge: "ovsbr0", BridgeType: infrav1.BridgeTypeOpenVSwitch, VLAN: 4094},
+				{Name: "nat", LibvirtNetwork: "default", Isolated: ptr.To(false), Filter: &infrav1.NetworkFilter{Name: "no-mac-spoofing"}},
+			}
+			m.Spec.Interfaces = []infrav1.InterfaceSpec{{Network: "tenant"}, {Network: "switch"}, {Network: "nat"}}
+			m.Addresses = map[int][]netip.Addr{0: {netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8::7")}, 1: {netip.MustParseAddr("203.0.113.7")}}
 			return m
 		},
 		"beside-dedicated": func() domainxml.Machine {

@@ -138,6 +138,7 @@ func (f *Fleet) begin(s *session) {
 // session stays until the new ones have connected or its connection is lost. It never waits for the host.
 func (f *Fleet) Ensure(host string, target Target) {
 	target.Pools, target.Networks, target.Interfaces = slices.Clone(target.Pools), slices.Clone(target.Networks), slices.Clone(target.Interfaces)
+	target.Filters = slices.Clone(target.Filters)
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	old, there := f.sessions[host]

@@ -60,7 +60,7 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snapshot := Snapshot{Facts: facts, Networks: map[string]Network{}, Interfaces: map[string]Interface{}}
+	snapshot := Snapshot{Facts: facts, Networks: map[string]Network{}}
 	if snapshot.Pools, err = s.readPools(ctx, connection); err != nil {
 		return Snapshot{}, err
 	}
@@ -72,12 +72,11 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 		network.Name = name
 		snapshot.Networks[name] = Network{Network: network, Err: err}
 	}
-	for _, name := range s.target.Interfaces {
-		there, err := limited(ctx, s, func(ctx context.Context) (bool, error) { return connection.HasInterface(ctx, name) })
-		if hypervisor.Uncertain(err) {
-			return Snapshot{}, err
-		}
-		snapshot.Interfaces[name] = Interface{There: there, Err: err}
+	if snapshot.Interfaces, err = lookFor(ctx, s, s.target.Interfaces, connection.HasInterface); err != nil {
+		return Snapshot{}, err
+	}
+	if snapshot.Filters, err = lookFor(ctx, s, s.target.Filters, connection.HasFilter); err != nil {
+		return Snapshot{}, err
 	}
 	if s.target.Devices {
 		snapshot.Devices, snapshot.DevicesErr = limited(ctx, s, connection.PCIDevices)
@@ -86,6 +85,19 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 		}
 	}
 	return snapshot, nil
+}
+
+// lookFor asks for each of names whether the host has it.
+func lookFor(ctx context.Context, s *session, names []string, has func(context.Context, string) (bool, error)) (map[string]Presence, error) {
+	all := map[string]Presence{}
+	for _, name := range names {
+		there, err := limited(ctx, s, func(ctx context.Context) (bool, error) { return has(ctx, name) })
+		if hypervisor.Uncertain(err) {
+			return nil, err
+		}
+		all[name] = Presence{There: there, Err: err}
+	}
+	return all, nil
 }
 
 // publishAll publishes a reading of all of the host. Domains that were read one by one since it began

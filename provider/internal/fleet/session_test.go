@@ -115,8 +115,10 @@ func TestCompare(t *testing.T) {
 			after: Snapshot{Pools: map[string]Pool{"p": {Volumes: map[string]hypervisor.Volume{"v": {}}}}}, want: change{host: true}},
 		"a network": {before: Snapshot{Networks: map[string]Network{"n": {Err: hypervisor.ErrNotFound}}},
 			after: Snapshot{Networks: map[string]Network{"n": {}}}, want: change{host: true}},
-		"an interface": {before: Snapshot{Interfaces: map[string]Interface{"br0": {There: true}}},
-			after: Snapshot{Interfaces: map[string]Interface{"br0": {}}}, want: change{host: true}},
+		"an interface": {before: Snapshot{Interfaces: map[string]Presence{"br0": {There: true}}},
+			after: Snapshot{Interfaces: map[string]Presence{"br0": {}}}, want: change{host: true}},
+		"a filter": {before: Snapshot{Filters: map[string]Presence{"clean-traffic": {There: true}}},
+			after: Snapshot{Filters: map[string]Presence{"clean-traffic": {}}}, want: change{host: true}},
 		"a fact": {after: Snapshot{Facts: hypervisor.Facts{Features: []hypervisor.Feature{hypervisor.FeatureKVM}}}, want: change{host: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,9 @@ type Snapshot struct {
 	// Pools and Networks are those that the target names, by name, each with an entry.
 	Pools    map[string]Pool
 	Networks map[string]Network
-	// Interfaces are the bridges and devices that the target names, by name, each with an entry.
-	Interfaces map[string]Interface
+	// Interfaces are the bridges and devices that the target names, and Filters the network filters, by name, each
+	// with an entry.
+	Interfaces, Filters map[string]Presence
 	// Devices are the PCI devices of the host, if the target wants them, and DevicesErr says why nothing is
 	// known of them.
 	Devices    []hypervisor.PCIDevice
@@ -73,9 +74,9 @@ type Network struct {
 	Err error
 }
 
-// Interface is what was last seen of a network interface of the host.
-type Interface struct {
-	// There says whether the host has it.
+// Presence is whether the host has something.
+type Presence struct {
+	// There says that the host has it.
 	There bool
 	// Err says why that isn't known: hypervisor.ErrUnsupported when the host can't tell.
 	Err error
@@ -105,7 +106,7 @@ func compare(before, after Snapshot) change {
 	c := change{reachability: before.Reachable != after.Reachable}
 	c.host = c.reachability || text(before.Err) != text(after.Err) || before.Taken.IsZero() != after.Taken.IsZero() ||
 		!reflect.DeepEqual(before.Facts, after.Facts) || !samePools(before.Pools, after.Pools) || !sameNetworks(before.Networks, after.Networks) ||
-		!sameInterfaces(before.Interfaces, after.Interfaces) || !reflect.DeepEqual(before.Devices, after.Devices) ||
+		!samePresences(before.Interfaces, after.Interfaces) || !samePresences(before.Filters, after.Filters) || !reflect.DeepEqual(before.Devices, after.Devices) ||
 		text(before.DevicesErr) != text(after.DevicesErr)
 	returned := after.Reachable && c.reachability
 	for uuid, domain := range after.Domains {
@@ -144,8 +145,8 @@ func sameNetworks(a, b map[string]Network) bool {
 	return maps.EqualFunc(a, b, func(a, b Network) bool { return a.Network == b.Network && text(a.Err) == text(b.Err) })
 }
 
-func sameInterfaces(a, b map[string]Interface) bool {
-	return maps.EqualFunc(a, b, func(a, b Interface) bool { return a.There == b.There && text(a.Err) == text(b.Err) })
+func samePresences(a, b map[string]Presence) bool {
+	return maps.EqualFunc(a, b, func(a, b Presence) bool { return a.There == b.There && text(a.Err) == text(b.Err) })
 }
 
 // text compares errors by what they say: each is a new value.

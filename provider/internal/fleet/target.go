@@ -25,6 +25,8 @@ type Target struct {
 	Pools, Networks []string
 	// Interfaces are the names of the bridges and devices to look for.
 	Interfaces []string
+	// Filters are the names of the network filters to look for.
+	Filters []string
 	// Devices says whether PCI devices are looked at.
 	Devices bool
 	// UUID is that of the hypervisor which has to answer, in lower case. Empty accepts the first one that does,
@@ -52,18 +54,21 @@ func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, 
 	for _, pool := range spec.StoragePools.Disks {
 		pools[pool] = true
 	}
-	networks, interfaces := map[string]bool{}, map[string]bool{}
+	networks, interfaces, filters := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, network := range spec.Networks {
 		networks[network.LibvirtNetwork] = true
 		interfaces[network.Bridge] = true
 		interfaces[network.MacvtapDevice] = true
+		if network.Filter != nil {
+			filters[network.Filter.Name] = true
+		}
 	}
 	for _, names := range []map[string]bool{pools, networks, interfaces} {
 		delete(names, "")
 	}
 	return Target{URI: uri, Credentials: credentials(uri.Transport, secret),
 		Pools: slices.Sorted(maps.Keys(pools)), Networks: slices.Sorted(maps.Keys(networks)),
-		Interfaces: slices.Sorted(maps.Keys(interfaces)), Devices: len(spec.HostDevices) > 0}, nil
+		Interfaces: slices.Sorted(maps.Keys(interfaces)), Filters: slices.Sorted(maps.Keys(filters)), Devices: len(spec.HostDevices) > 0}, nil
 }
 
 // credentials reads a Secret of a LibvirtClusterIdentity as spec.secretRef there documents it: of a
@@ -86,5 +91,5 @@ func (t Target) equal(other Target) bool {
 // samePlace says whether the same is looked at, with whatever credentials.
 func (t Target) samePlace(other Target) bool {
 	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces) &&
-		t.Devices == other.Devices
+		slices.Equal(t.Filters, other.Filters) && t.Devices == other.Devices
 }

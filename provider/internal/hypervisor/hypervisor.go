@@ -23,6 +23,8 @@ type Hypervisor interface {
 	// HasInterface says whether the host has a network interface of a name: a bridge, or a device that
 	// machines can be on. ErrUnsupported when the host can't tell.
 	HasInterface(ctx context.Context, name string) (bool, error)
+	// HasFilter says whether the host has a network filter of a name. ErrUnsupported when its daemon knows no filters.
+	HasFilter(ctx context.Context, name string) (bool, error)
 	// PCIDevices returns all PCI devices of the host, ordered by address. It takes a call for each of them.
 	PCIDevices(ctx context.Context) ([]PCIDevice, error)
 	Volumes

@@ -81,6 +81,9 @@ type Network struct {
 	Name string
 	// Active says whether machines can be on it.
 	Active bool
+	// LinuxBridge says whether machines on it are on a bridge of the Linux kernel, and not on an Open vSwitch, macvtap
+	// or a device of their own.
+	LinuxBridge bool
 }
 
 // VolumeRef names a volume on a host.

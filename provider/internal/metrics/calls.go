@@ -66,6 +66,12 @@ func (m *measured) HasInterface(ctx context.Context, name string) (_ bool, err e
 	return m.Hypervisor.HasInterface(ctx, name)
 }
 
+// HasFilter implements hypervisor.Hypervisor.
+func (m *measured) HasFilter(ctx context.Context, name string) (_ bool, err error) {
+	defer m.ended("HasFilter", time.Now(), &err)
+	return m.Hypervisor.HasFilter(ctx, name)
+}
+
 // PCIDevices implements hypervisor.Hypervisor.
 func (m *measured) PCIDevices(ctx context.Context) (_ []hypervisor.PCIDevice, err error) {
 	defer m.ended("PCIDevices", time.Now(), &err)

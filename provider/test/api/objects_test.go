@@ -156,11 +156,34 @@ func TestSchemasRefuse(t *testing.T) {
 		{"LibvirtHost", `{uri: "qemu:///system"}`, "spec.uri"},
 		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a}]}`, "set exactly one of libvirtNetwork, bridge and macvtapDevice"},
 		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, macvtapDevice: eth0}]}`, "set exactly one of"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, libvirtNetwork: net, bridgeType: OpenVSwitch}]}`, "bridgeType needs bridge"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, bridgeType: vde}]}`, `supported values: "Linux", "OpenVSwitch"`},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, libvirtNetwork: net, vlan: 42}]}`, "vlan needs bridge"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, vlan: 4095}]}`, "networks[0].vlan"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, macvtapDevice: eth0, mtu: 9000}]}`, "mtu can't be set with macvtapDevice"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, mtu: 1279}]}`, "networks[0].mtu"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, macvtapDevice: eth0, isolated: true}]}`, "isolated needs a Linux bridge or a libvirtNetwork"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, bridgeType: OpenVSwitch, isolated: true}]}`, "isolated needs a Linux bridge or a libvirtNetwork"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, macvtapDevice: eth0, filter: {name: f}}]}`, "filter needs a Linux bridge or a libvirtNetwork"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, bridgeType: OpenVSwitch, filter: {name: f}}]}`, "filter needs a Linux bridge or a libvirtNetwork"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, filter: {name: f, parameters: [{name: IP, value: "192.0.2.1"}]}}]}`,
+			"MAC, IP and IPV6 are those of each machine, and can't be set"},
+		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, filter: {name: f, parameters: [{name: A, value: "a b"}]}}]}`, "parameters[0].value"},
 		{"LibvirtHost", `{uri: "test:///default", overcommit: {cpuPercent: 50}}`, "spec.overcommit.cpuPercent"},
 		{"LibvirtHost", `{uri: "test:///default", reserved: {memory: -1Gi}}`, "must be at least 0 and at most 16Ti"},
 		{"LibvirtClusterIdentity", `{}`, "spec.secretRef.name: Required value"},
 		{"LibvirtClusterIdentity", `{secretRef: {name: a}, allowedNamespaces: {list: [Team_A]}}`, "spec.allowedNamespaces.list[0]"},
 	})
+}
+
+// TestNetworksOfAHost: what networks may have together.
+func TestNetworksOfAHost(t *testing.T) {
+	w, g := theWorld(t), NewWithT(t)
+	host := newObject("LibvirtHost", unique("networks"), `{uri: "test:///default", networks: [
+		{name: a, bridge: br0, bridgeType: Linux, vlan: 42, mtu: 9000, isolated: true, filter: {name: clean-traffic, parameters: [{name: DHCPSERVER, value: "192.0.2.1"}]}},
+		{name: b, bridge: br1, bridgeType: OpenVSwitch, vlan: 4094, mtu: 1280, isolated: false}, {name: c, macvtapDevice: eno1.42, isolated: false},
+		{name: d, libvirtNetwork: default, mtu: 1500, isolated: true, filter: {name: tenants}}]}`)
+	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
 }
 
 func TestWebhooksRefuse(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -227,6 +228,41 @@ func TestWhatAHostLacks(t *testing.T) {
 			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
 			message: "There is no network interface br-dmz, which network dmz has as its bridge; There is no network interface eth7, which network public has as its macvtap device",
 		},
+		"what its libvirt can't do": {
+			host: func(h *fake.Host) { h.SetFacts(hypervisor.Facts{LibvirtVersion: "6.0.9"}) },
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Networks = []infrav1.HostNetwork{{Name: "blue", Bridge: "br0", VLAN: 42}, {Name: "green", Bridge: "br0", Isolated: ptr.To(true)},
+					{Name: "red", Bridge: "br0", VLAN: 43, BridgeType: infrav1.BridgeTypeOpenVSwitch, Isolated: ptr.To(false)}}
+			},
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
+			message: "isolated of network green needs libvirt 6.1.0, and the host has 6.0.9; vlan on a Linux bridge of network blue needs libvirt 11.0.0, and the host has 6.0.9",
+		},
+		"a filter": {
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Networks = []infrav1.HostNetwork{{Name: "blue", Bridge: "br0", Filter: &infrav1.NetworkFilter{Name: "tenants"}},
+					{Name: "green", Bridge: "br0", Filter: &infrav1.NetworkFilter{Name: "clean-traffic"}}}
+			},
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
+			message: "Network filter tenants of network blue doesn't exist",
+		},
+		"filters": {
+			host: func(h *fake.Host) {
+				h.Inject(fake.Fault{Operation: fake.HasFilter, Effect: fake.Fail, Reason: hypervisor.ErrUnsupported, Times: -1})
+			},
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Networks[0].Filter = &infrav1.NetworkFilter{Name: "clean-traffic"}
+			},
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
+			message: "Network filter clean-traffic of network default can't be read: looking up the network filter clean-traffic: not supported",
+		},
+		"a Linux bridge": {
+			host: func(h *fake.Host) { h.SetNetwork(hypervisor.Network{Name: "default", Active: true}) },
+			spec: func(s *infrav1.LibvirtHostSpec) {
+				s.Networks[0].Filter = &infrav1.NetworkFilter{Name: "clean-traffic"}
+			},
+			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
+			message: "isolated and filter of network default need a Linux bridge, and libvirt network default isn't on one",
+		},
 		"maintenance": {
 			spec: func(s *infrav1.LibvirtHostSpec) {
 				s.Maintenance = &infrav1.HostMaintenance{Mode: infrav1.MaintenanceCordon, Reason: "new disks"}
@@ -290,6 +326,24 @@ func TestInterfaces(t *testing.T) {
 		f.writes.forget(key.Name)
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
 	}).WithTimeout(soon).Should(ContainSubstring("can't be told: looking up the network interface br0: not allowed"))
+}
+
+// TestNetworksOfTenants: a host that can do what its networks ask for is Ready.
+func TestNetworksOfTenants(t *testing.T) {
+	f := newFixture(t, func(host *infrav1.LibvirtHost) {
+		filter := &infrav1.NetworkFilter{Name: "clean-traffic"}
+		host.Spec.Networks = []infrav1.HostNetwork{{Name: "blue", Bridge: "br0", VLAN: 42, MTU: 9000, Isolated: ptr.To(true), Filter: filter},
+			{Name: "nat", LibvirtNetwork: "default", Isolated: ptr.To(true), Filter: filter}}
+	})
+	f.host.SetFacts(hypervisor.Facts{LibvirtVersion: "11.0.0"})
+	f.eventuallyReady()
+	host := f.get()
+	host.Spec.Networks[0].Filter = &infrav1.NetworkFilter{Name: "tenants"}
+	f.Expect(f.Client.Update(t.Context(), host)).To(Succeed())
+	f.Expect(f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionFalse, infrav1.NetworksNotReadyReason)).To(
+		Equal("Network filter tenants of network blue doesn't exist"))
+	f.host.SetFilters("clean-traffic", "tenants")
+	f.eventuallyReady()
 }
 
 // TestCounts: what is promised is what placed machines were given or will be, and what others take. What a spec alone

@@ -132,6 +132,17 @@ func (s *scope) releaseClaims(ctx context.Context) (bool, error) {
 	return len(left) > 0, nil
 }
 
+// knownAddresses are the addresses that interfaces were given from pools, by their index.
+func (s *scope) knownAddresses() map[int][]netip.Addr {
+	known := map[int][]netip.Addr{}
+	for i, given := range s.claimed {
+		for _, address := range given {
+			known[i] = append(known[i], address.Addr())
+		}
+	}
+	return known
+}
+
 // laterMetric is the metric of the default routes of the second interface, the third has one more, and so
 // on: above what systemd-networkd and NetworkManager give to routes that they learn by DHCP, so that the
 // first interface leads out of the machine, whether it has DHCP or not.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"libvirt.org/go/libvirtxml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -133,6 +134,9 @@ func TestAddressesFromPools(t *testing.T) {
 			AddressesFromPools: []ipamv1.IPPoolReference{{APIGroup: "ipam.test", Kind: "Pool", Name: "v4"}}})
 		infra.Labels[clusterv1.WatchLabel] = "mine"
 	}, "a")
+	w.changeHost("a", func(h *infrav1.LibvirtHost) {
+		h.Spec.Networks[0].Filter, h.Spec.Networks[1].Filter = &infrav1.NetworkFilter{Name: "clean-traffic"}, &infrav1.NetworkFilter{Name: "clean-traffic"}
+	})
 	w.silent = true
 	w.ipam.silent = true
 	m := w.until(w.newManager(0), func() bool { return len(w.claims()) == 4 })
@@ -164,6 +168,13 @@ func TestAddressesFromPools(t *testing.T) {
 		ContainSubstring("- 198.51.100.1/24\n    - 2001:db8::2/64\n    - 203.0.113.3/25\n"),
 		ContainSubstring("nameservers:\n      addresses:\n      - 192.0.2.53\n    routes:\n    - to: 0.0.0.0/0\n      via: 198.51.100.254\n    - to: ::/0\n      via: 2001:db8::ffff\n"),
 		ContainSubstring("id1:\n    dhcp4: true\n"), ContainSubstring("metric: 1026\n      to: 0.0.0.0/0\n      via: 198.51.100.254\n")))
+
+	xml, _ := w.hosts["a"].DomainXML(w.uuid())
+	domain := &libvirtxml.Domain{}
+	w.Expect(domain.Unmarshal(xml)).To(Succeed())
+	w.Expect(domain.Devices.Interfaces[0].FilterRef).To(Equal(&libvirtxml.DomainInterfaceFilterRef{Filter: "clean-traffic", Parameters: []libvirtxml.DomainInterfaceFilterParam{
+		{Name: "IP", Value: "198.51.100.1"}, {Name: "IPV6", Value: "2001:db8::2"}, {Name: "IP", Value: "203.0.113.3"}}}))
+	w.Expect(domain.Devices.Interfaces[1].FilterRef).To(Equal(&libvirtxml.DomainInterfaceFilterRef{Filter: "clean-traffic"}), "with DHCP")
 
 	// What the second interface gets by DHCP comes later, and stays when the host doesn't say it any more.
 	w.mac, w.silent = strings.ToLower(macOf(w, 1)), false

@@ -55,7 +55,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Defi
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
 		AvailabilityZone: failureDomain, Host: host,
-		Networks: s.host.Spec.Networks, HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
+		Networks: s.host.Spec.Networks, Addresses: s.knownAddresses(), HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
 	}.Definition()
 }
 

@@ -19,12 +19,14 @@ import (
 // Procedures of libvirt's protocol that the daemon of these tests knows.
 const (
 	procOpen         = 1
+	procNetworkXML   = 43
 	procNetwork      = 46
 	procAuth         = 66
 	procPoolLookup   = 84
 	procVolumeLookup = 95
 	procVolumeXML    = 99
 	procVersion      = 157
+	procFilter       = 175
 	procDomains      = 273
 	procSubscribe    = 316
 )
@@ -71,6 +73,8 @@ func usual(procedure uint32) []byte {
 		return word(0, 9000000)
 	case procNetwork, procPoolLookup:
 		return slices.Concat(text("default"), make([]byte, 16))
+	case procNetworkXML:
+		return text("<network><bridge name='virbr0'/></network>")
 	case procVolumeLookup:
 		return slices.Concat(text("default"), text("v"), text("/v"))
 	case procVolumeXML:

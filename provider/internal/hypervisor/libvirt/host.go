@@ -8,6 +8,8 @@ package libvirt
 
 import (
 	"context"
+	"encoding/xml"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -101,7 +103,41 @@ func (h *host) Network(ctx context.Context, name string) (hypervisor.Network, er
 			return hypervisor.Network{}, err
 		}
 		active, err := client.NetworkIsActive(network)
-		return hypervisor.Network{Name: network.Name, Active: active == 1}, err
+		if err != nil {
+			return hypervisor.Network{}, err
+		}
+		onBridge, err := isOnLinuxBridge(client, network)
+		return hypervisor.Network{Name: network.Name, Active: active == 1, LinuxBridge: onBridge}, err
+	})
+}
+
+// isOnLinuxBridge reads what a network is made of (https://libvirt.org/formatnetwork.html): macvtap and devices that are
+// passed through have no bridge, and switches that aren't the kernel's have a virtual port.
+func isOnLinuxBridge(client *golibvirt.Libvirt, network golibvirt.Network) (bool, error) {
+	text, err := client.NetworkGetXMLDesc(network, 0)
+	if err != nil {
+		return false, err
+	}
+	var element struct {
+		Bridge struct {
+			Name string `xml:"name,attr"`
+		} `xml:"bridge"`
+		VirtualPort *struct{} `xml:"virtualport"`
+	}
+	if err := xml.Unmarshal([]byte(text), &element); err != nil {
+		return false, fmt.Errorf("%w: reading the XML of network %s: %w", errNonsense, network.Name, err)
+	}
+	return element.Bridge.Name != "" && element.VirtualPort == nil, nil
+}
+
+// HasFilter implements hypervisor.Hypervisor.
+func (h *host) HasFilter(ctx context.Context, name string) (bool, error) {
+	return get(ctx, h, "looking up the network filter", name, func(client *golibvirt.Libvirt) (bool, error) {
+		_, err := client.NwfilterLookupByName(name)
+		if code(err, golibvirt.ErrNoNwfilter) {
+			return false, nil
+		}
+		return err == nil, err
 	})
 }
 

@@ -200,6 +200,13 @@ func (c *connection) HasInterface(ctx context.Context, name string) (bool, error
 	})
 }
 
+// HasFilter implements hypervisor.Hypervisor.
+func (c *connection) HasFilter(ctx context.Context, name string) (bool, error) {
+	return do(ctx, c, "looking up the network filter", HasFilter, name, func() (bool, error) {
+		return slices.Contains(c.host.filters, name), nil
+	})
+}
+
 // Watch implements hypervisor.Hypervisor.
 func (c *connection) Watch(ctx context.Context) (hypervisor.Watch, error) {
 	return do(ctx, c, "watching the domains", NewWatch, "", func() (hypervisor.Watch, error) {

@@ -18,6 +18,7 @@ const (
 	Facts           Operation = "Facts"
 	Network         Operation = "Network"
 	HasInterface    Operation = "HasInterface"
+	HasFilter       Operation = "HasFilter"
 	PCIDevices      Operation = "PCIDevices"
 	NewWatch        Operation = "Watch"
 	Pools           Operation = "Pools"

@@ -23,6 +23,7 @@ type Host struct {
 	pools      map[string]hypervisor.Pool
 	networks   map[string]hypervisor.Network
 	interfaces []string
+	filters    []string
 	devices    []hypervisor.PCIDevice
 	volumes    map[hypervisor.VolumeRef]*volume
 	// files are those that somebody has put into pools since they were last refreshed, and unseen how much of each
@@ -62,7 +63,8 @@ type domain struct {
 }
 
 // NewHost returns a host with 16 CPUs, 64 GiB of memory of which 4 GiB are huge pages of each size, all
-// features, a pool of 1 TiB and a network, both called default, and the network interfaces lo, eth0 and br0.
+// features, a pool of 1 TiB and a network, both called default, the network interfaces lo, eth0 and br0, and the
+// network filter clean-traffic.
 func NewHost() *Host {
 	return &Host{
 		facts: hypervisor.Facts{
@@ -74,8 +76,9 @@ func NewHost() *Host {
 			},
 		},
 		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40}},
-		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true}},
+		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true, LinuxBridge: true}},
 		interfaces:  []string{"lo", "eth0", "br0"},
+		filters:     []string{"clean-traffic"},
 		volumes:     map[hypervisor.VolumeRef]*volume{},
 		files:       map[hypervisor.VolumeRef]*volume{},
 		unseen:      map[string]int64{},
@@ -242,6 +245,13 @@ func (h *Host) SetInterfaces(names ...string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.interfaces = names
+}
+
+// SetFilters says which network filters the host has.
+func (h *Host) SetFilters(names ...string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.filters = names
 }
 
 // SetState changes the state of a domain, as its guest, its user or a crash would. It panics when

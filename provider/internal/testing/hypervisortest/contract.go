@@ -126,7 +126,7 @@ func hostFacts(t *testing.T, f Fixture) {
 	if f.Network != "" {
 		network, err := host.Network(ctx, f.Network)
 		g.Expect(err).ToNot(gomega.HaveOccurred())
-		g.Expect(network).To(gomega.Equal(hypervisor.Network{Name: f.Network, Active: true}))
+		g.Expect(network).To(gomega.Equal(hypervisor.Network{Name: f.Network, Active: true, LinuxBridge: true}))
 	}
 }
 
