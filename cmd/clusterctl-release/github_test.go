@@ -133,7 +133,7 @@ func TestPublishFlags(t *testing.T) {
 	}
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--token-file", "token"), exitUsage, "token is empty")
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--token-file", "none"), exitFailed, "none", "no such file")
-	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--commit", "main"), exitUsage, `"main" is no commit`, "git rev-parse HEAD")
+	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--commit", "main"), exitUsage, `"main" isn't a commit`, "git rev-parse HEAD")
 	requireFailure(t, execute(t, "publish", "out/release", "--to", githubRepository, "--notes", "none.md"), exitFailed, "--notes", "none.md")
-	requireFailure(t, execute(t, "publish", "out/release", "--to", "https://example.com/x"), exitUsage, "is no place to publish to", "https://github.com/OWNER/REPO")
+	requireFailure(t, execute(t, "publish", "out/release", "--to", "https://example.com/x"), exitUsage, "isn't a place to publish to", "https://github.com/OWNER/REPO")
 }

@@ -24,7 +24,7 @@ func TestGraph(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{name: "a tree", dump: clusterDump, stdout: []string{"Owners in the namespace team of the dump", "Cluster team/a  → moved\n└─ DemoCluster team/a  → moved\n"}},
-		{name: "left behind is no failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: nothing links it to a Cluster"}},
+		{name: "left behind isn't a failure", dump: clusterDump + orphanDump, stdout: []string{"DemoDisk team/lost  × LEFT BEHIND: nothing links it to a Cluster"}},
 		{name: "SVG", dump: clusterDump + orphanDump, args: []string{"--format", "svg"}, stdout: []string{"<svg xmlns=", "× LEFT BEHIND: 1"}},
 		{name: "each object as text", dump: clusterDump + machines.String(), stdout: []string{"DemoMachine team/mxxxx  → moved"}},
 		{name: "collapsed as a picture", dump: clusterDump + machines.String(), args: []string{"--format", "svg"}, stdout: []string{"DemoMachine ×70"}},
@@ -32,9 +32,9 @@ func TestGraph(t *testing.T) {
 		{name: "one of the namespaces", dump: clusterDump + "---\n" + other, args: []string{"--namespace", "other"}, stdout: []string{"Cluster other/a"}},
 		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"name it with --namespace"}},
 		{name: "a Cluster that is paused", dump: strings.Replace(clusterDump, "spec:", "spec:\n  paused: true", 1), stdout: []string{"The move does not start now: Cluster team/a: it is paused"}},
-		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE: ", "this is no YAML", "Cluster team/a"}, stderr: []string{"the graph is incomplete"}},
-		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "png"}, status: exitUsage, stderr: []string{`--format: "png" is no format: use text, json, dot, mermaid, svg, html`}},
-		{name: "collapsed in no way", dump: clusterDump, args: []string{"--collapse", "all"}, status: exitUsage, stderr: []string{`--collapse: "all" is no way to collapse: use auto`}},
+		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE: ", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the graph is incomplete"}},
+		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "png"}, status: exitUsage, stderr: []string{`--format: "png" isn't a format: use text, json, dot, mermaid, svg, html`}},
+		{name: "collapsed in no way", dump: clusterDump, args: []string{"--collapse", "all"}, status: exitUsage, stderr: []string{`--collapse: "all" isn't a way to collapse: use auto`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "dump.yaml")

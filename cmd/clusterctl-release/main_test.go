@@ -26,7 +26,7 @@ func execute(t *testing.T, args ...string) outcome {
 	status := run(t.Context(), args, &stdout, &stderr)
 	for what, text := range map[string]string{"standard output": stdout.String(), "standard error": stderr.String()} {
 		if strings.ContainsRune(text, '\x1b') {
-			t.Errorf("%v: %s is no terminal and has an escape sequence: %q", args, what, text)
+			t.Errorf("%v: %s isn't a terminal and has an escape sequence: %q", args, what, text)
 		}
 	}
 	return outcome{status, stdout.String(), stderr.String()}
@@ -88,16 +88,16 @@ func TestUsageErrors(t *testing.T) {
 		{"build --version", []string{"flag needs an argument: --version"}},
 		{"build --version v0.1.0 config", []string{`"config"`}},
 		{"build --version 0.1.0", []string{`version "0.1.0" lacks the leading v`, "v0.1.0"}},
-		{"build --version v0.1", []string{`"v0.1" is no semantic version`, "vMAJOR.MINOR.PATCH"}},
-		{"build --version latest", []string{`"latest" is no semantic version`, "e.g. v0.1.0"}},
-		{"build --version v0.1.0/..", []string{"is no semantic version"}},
+		{"build --version v0.1", []string{`"v0.1" isn't a semantic version`, "vMAJOR.MINOR.PATCH"}},
+		{"build --version latest", []string{`"latest" isn't a semantic version`, "e.g. v0.1.0"}},
+		{"build --version v0.1.0/..", []string{"isn't a semantic version"}},
 		{"build --version v0.1.0 --image controller", []string{"--image controller", "NAME=REFERENCE"}},
 		{"build --version v0.1.0 --image a=b --image a=c", []string{"--image a is given twice"}},
 		{"build --version v0.1.0 --image other=registry.example.com/x", []string{"--image other=registry.example.com/x", `no container of infrastructure-demo has an image called "other"`}},
 		{"build --version v0.1.0 --provider infrastructure-x", []string{"no provider infrastructure-x in clusterctl-release.yaml", "it has infrastructure-demo"}},
 		{"publish --to repository", []string{"requires at least 1 arg", "Run 'clusterctl release publish --help'"}},
 		{"publish out/release", []string{`required flag(s) "to" not set`}},
-		{"publish out/release --to s3://bucket", []string{`"s3://bucket" is no place to publish to`, "overrides"}},
+		{"publish out/release --to s3://bucket", []string{`"s3://bucket" isn't a place to publish to`, "overrides"}},
 		{"fetch --output copy", []string{"requires at least 1 arg"}},
 		{"fetch out/release", []string{`required flag(s) "output" not set`}},
 		{"init a b", []string{"accepts at most 1 arg", "Run 'clusterctl release init --help'"}},

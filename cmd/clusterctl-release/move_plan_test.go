@@ -50,7 +50,7 @@ func TestMovePlan(t *testing.T) {
 		}},
 		{name: "an orphan", dump: clusterDump + orphanDump, status: exitFindings, stdout: []string{"LEFT BEHIND: 1", "DemoDisk team/lost: nothing links it to a Cluster"}},
 		{name: "a Cluster that is paused", dump: strings.Replace(clusterDump, "spec:", "spec:\n  paused: true", 1), status: exitFindings, stdout: []string{"The move does not start now:\n  Cluster team/a: it is paused"}},
-		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE", "this is no YAML", "Cluster team/a"}, stderr: []string{"the plan is incomplete"}},
+		{name: "incomplete", dump: clusterDump + "---\na: [\n", status: exitFailed, stdout: []string{"INCOMPLETE", "this isn't YAML", "Cluster team/a"}, stderr: []string{"the plan is incomplete"}},
 		{name: "namespaces mixed", dump: clusterDump + "---\n" + other, status: exitFailed, stderr: []string{"name it with --namespace: there are other (Clusters: 1, objects: 2), team (Clusters: 1, objects: 2)"}},
 		{name: "one of the namespaces", dump: clusterDump + "---\n" + other, args: []string{"--namespace", "other"}, status: exitFine, stdout: []string{"Cluster other/a"}},
 		{name: "a namespace that is not there", dump: clusterDump, args: []string{"--namespace", "nowhere"}, status: exitUsage, stderr: []string{"has nothing in the namespace nowhere: it has team"}},

@@ -92,7 +92,7 @@ func TestBuildRecordsSource(t *testing.T) {
 	commit := committed(t, dir)
 	build("", commit)
 	before := listing(t, version)
-	build("", commit) // out/release itself is no change
+	build("", commit) // out/release itself isn't a change
 	if after := listing(t, version); len(before) == 0 || len(before) != len(after) || before[release.SourceFile] != after[release.SourceFile] {
 		t.Errorf("built %v, then %v", before, after)
 	}
@@ -102,7 +102,7 @@ func TestBuildRecordsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	build("", commit) // the same files of the release, and another record
-	// What git ignores is no change, unless the build is made of it.
+	// What git ignores isn't a change, unless the build is made of it.
 	treetest.Write(t, dir, map[string]string{".git/info/exclude": "/note.txt\n/templates/cluster-template-ignored.yaml\n", "note.txt": ""})
 	build("", commit)
 	data, err := os.ReadFile(filepath.Join("templates", "cluster-template.yaml"))

@@ -241,7 +241,7 @@ func readValues(flags renderFlags) (map[string]string, error) {
 		}
 		for name, value := range given {
 			if value.Kind != yamlv3.ScalarNode {
-				return nil, fmt.Errorf("%s:%d: %s is no text: put its YAML in quotes", flags.values, value.Line, name)
+				return nil, fmt.Errorf("%s:%d: %s isn't text: put its YAML in quotes", flags.values, value.Line, name)
 			}
 			values[name] = value.Value // as it is written: a variable is a text
 		}

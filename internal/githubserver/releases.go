@@ -119,7 +119,7 @@ func (s *Server) edit(w http.ResponseWriter, one *Release, body []byte) {
 }
 
 // apply changes a release, which may be new, as a request wants it, or answers why not.
-// Source: GitHub docs, "Create a release", the body's parameters: a new one is no draft unless it is to be.
+// Source: GitHub docs, "Create a release", the body's parameters: a new one isn't a draft unless it is to be.
 func (s *Server) apply(w http.ResponseWriter, one *Release, want wanted, isNew bool) bool {
 	next := *one
 	set := func(to, from *string) {

@@ -137,7 +137,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request, list []any) {
 
 func reply(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	// Successful answers tell the limits too; that nothing is left is no refusal yet.
+	// Successful answers tell the limits too; that nothing is left isn't a refusal yet.
 	// Source: GitHub docs, "Rate limits for the REST API", "Checking the status of your rate limit".
 	w.Header().Set("X-RateLimit-Limit", "5000")
 	w.Header().Set("X-RateLimit-Remaining", "0")

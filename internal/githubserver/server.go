@@ -234,7 +234,7 @@ func (s *Server) access(w http.ResponseWriter, r *http.Request) access {
 	case token != "" && token == s.ReadToken:
 		return reading
 	case token != "":
-		// Source: GitHub docs, "Authenticating to the REST API", "Failed login limit": a 401 for what is no token.
+		// Source: GitHub docs, "Authenticating to the REST API", "Failed login limit": a 401 for what isn't a token.
 		fail(w, http.StatusUnauthorized, "Bad credentials")
 		return nothing
 	case s.Private:

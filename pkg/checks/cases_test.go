@@ -384,7 +384,7 @@ func change(t *testing.T, parent any, path []any, value any, remove bool) any {
 	case map[string]any:
 		step, ok := path[0].(string)
 		if !ok {
-			t.Fatalf("path: %v is no field's name", path[0])
+			t.Fatalf("path: %v isn't a field's name", path[0])
 		}
 		if _, there := parent[step]; remove && len(path) == 1 {
 			if !there {
@@ -426,7 +426,7 @@ func itemOf(t *testing.T, list []any, step any) int {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("path: %v is no index into a list of %d, and %d items hold it", step, len(list), len(found))
+		t.Fatalf("path: %v isn't an index into a list of %d, and %d items hold it", step, len(list), len(found))
 	}
 	return found[0]
 }

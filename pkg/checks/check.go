@@ -35,7 +35,7 @@ var severities = []Severity{Error, Warning, Note}
 // ParseSeverity returns the severity of a name. Any other name is an error that lists them.
 func ParseSeverity(name string) (Severity, error) {
 	if !slices.Contains(severities, Severity(name)) {
-		return "", fmt.Errorf("%q is no severity: use error, warning or note", name)
+		return "", fmt.Errorf("%q isn't a severity: use error, warning or note", name)
 	}
 	return Severity(name), nil
 }

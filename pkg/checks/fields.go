@@ -8,7 +8,7 @@ func mapAt(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// textAt returns the text at a path of field names, or "" where there is none or it is no text.
+// textAt returns the text at a path of field names, or "" where there is none or it isn't text.
 func textAt(m map[string]any, path ...string) string {
 	text, _ := mapAt(m, path[:len(path)-1]...)[path[len(path)-1]].(string)
 	return text

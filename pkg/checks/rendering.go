@@ -44,7 +44,7 @@ type template struct {
 type object struct {
 	unstructured.Unstructured
 	file string
-	// raw is the document before variables were replaced, or nil where it is no YAML then.
+	// raw is the document before variables were replaced, or nil where it isn't YAML then.
 	raw *manifest.Document
 	// index counts the file's objects from 1.
 	index int

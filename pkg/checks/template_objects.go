@@ -20,7 +20,7 @@ func isCore(o object, kind string) bool {
 }
 
 // published returns the value at a path before variables were replaced; nil where there is none, or
-// where the file is no YAML then.
+// where the file isn't YAML then.
 func (o object) published(path ...any) any {
 	if o.raw == nil {
 		return nil

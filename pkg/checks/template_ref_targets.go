@@ -31,7 +31,7 @@ var templateRefNamespace = Check{
 	},
 }
 
-// fixedName names an object in a namespace that is no variable, in the words of the published file.
+// fixedName names an object in a namespace that isn't a variable, in the words of the published file.
 // The kind is empty in references that name none.
 type fixedName struct {
 	kind, namespace, name string

@@ -23,7 +23,7 @@ var templateVariableSyntax = Check{
 				place.Line = line
 				report(Finding{Place: place,
 					Message: fmt.Sprintf("clusterctl can't read a variable here, and refuses the whole file: %v", err),
-					Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what is no variable"})
+					Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what isn't a variable"})
 			}
 		}
 	},

@@ -16,7 +16,7 @@ const sourceVariables = "clusterctl provider contract, Components YAML, Variable
 // variableUse is a variable on a line of the components.
 type variableUse struct {
 	name string
-	// fallback is what stands where the variable is not set; nil is no default, or an empty one.
+	// fallback is what stands where the variable is not set; nil isn't a default, or an empty one.
 	fallback *string
 	line     int
 	// emptyDefault says that a default is written, and is empty.
@@ -104,7 +104,7 @@ var variableSyntax = Check{
 			report(Finding{
 				Place:   s.placeOfLine(line),
 				Message: fmt.Sprintf("clusterctl can't read a variable here, and refuses the whole file: %v", err),
-				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what is no variable",
+				Fix:     "write ${NAME} or ${NAME:=default}, and $${...} for what isn't a variable",
 			})
 		}
 	},

@@ -60,7 +60,7 @@ func variablesOf(class unstructured.Unstructured) *apiextensionsv1.JSONSchemaPro
 		schema, _ := variable["schema"].(map[string]any)
 		props := apiextensionsv1.JSONSchemaProps{}
 		if data, err := json.Marshal(schema["openAPIV3Schema"]); err != nil || json.Unmarshal(data, &props) != nil {
-			props = apiextensionsv1.JSONSchemaProps{} // it is no schema: its name is compared
+			props = apiextensionsv1.JSONSchemaProps{} // it isn't a schema: its name is compared
 		}
 		all.Properties[name] = props
 		if required, _ := variable["required"].(bool); required {

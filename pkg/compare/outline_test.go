@@ -87,7 +87,7 @@ spec:
   versions: [%s]
 `
 
-// TestDefinitions: each field of a definition is compared, and a default of the API server is no change.
+// TestDefinitions: each field of a definition is compared, and a default of the API server isn't a change.
 func TestDefinitions(t *testing.T) {
 	const none, version = "{strategy: None}", "{name: v1, served: true, storage: true%s}"
 	webhook := func(path string) string {

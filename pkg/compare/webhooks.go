@@ -58,7 +58,7 @@ func versionsOf(rules []admissionv1.RuleWithOperations) []string {
 }
 
 // callsOf returns for what a webhook is called, rule by rule, and its failurePolicy; nothing where the
-// text is no webhook.
+// text isn't a webhook.
 func callsOf(text string) (calls []string, policy string) {
 	var webhook admissionv1.ValidatingWebhook
 	if err := json.Unmarshal([]byte(text), &webhook); err != nil {

@@ -161,7 +161,7 @@ func TestImages(t *testing.T) {
 		{name: "another name", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo", NewName: "quay.io/demo/manager"}}, want: "quay.io/demo/manager:v0.1.0"},
 		{name: "another tag", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo", NewTag: "v9"}}, want: "ghcr.io/example/demo:v9"},
 		{name: "a digest", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo", Digest: digest}}, want: "ghcr.io/example/demo@" + digest},
-		{name: "build metadata is no tag", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo"}}, version: "v0.1.0+build.1", want: "ghcr.io/example/demo:v0.1.0_build.1"},
+		{name: "build metadata isn't a tag", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo"}}, version: "v0.1.0+build.1", want: "ghcr.io/example/demo:v0.1.0_build.1"},
 		{name: "override", entries: []release.ImageConfig{{Name: "ghcr.io/example/demo"}}, overrides: map[string]string{"ghcr.io/example/demo": "localhost:5000/demo:dev"}, want: "localhost:5000/demo:dev"},
 		{name: "override without a tag", overrides: map[string]string{"ghcr.io/example/demo": "localhost:5000/demo"}, want: "localhost:5000/demo:v0.1.0"},
 		{name: "override of a digest", image: "ghcr.io/example/demo:main@" + digest, overrides: map[string]string{"ghcr.io/example/demo": "ghcr.io/example/demo:v1"}, want: "ghcr.io/example/demo:v1"},

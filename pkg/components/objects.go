@@ -22,7 +22,7 @@ func decode(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
 		}
 		object, ok := manifest.JSONValue(raw).(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("reading %s: it is no object", resource.CurId())
+			return nil, fmt.Errorf("reading %s: it isn't an object", resource.CurId())
 		}
 		objects = append(objects, unstructured.Unstructured{Object: object})
 	}

@@ -32,7 +32,7 @@ func Formats() []string {
 // ParseFormat returns an error that lists the formats if name is not one of them.
 func ParseFormat(name string) error {
 	if !slices.Contains(Formats(), name) {
-		return fmt.Errorf("%q is no format: use %s", name, strings.Join(Formats(), ", "))
+		return fmt.Errorf("%q isn't a format: use %s", name, strings.Join(Formats(), ", "))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func writeJSON(tables []Table, w io.Writer) error {
 	return encoder.Encode(map[string]any{"tables": all})
 }
 
-// json returns the row's JSON form. What an optional rule lacks is no problem.
+// json returns the row's JSON form. What an optional rule lacks isn't a problem.
 func (r Row) json() jsonRow {
 	j := jsonRow{ID: r.ID, Rule: r.Name, Mandatory: r.Mandatory, Note: r.Note, State: r.State, Detail: r.Detail}
 	if r.State == Missing && !r.Mandatory {

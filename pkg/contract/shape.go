@@ -21,7 +21,7 @@ const (
 type shape struct {
 	// kind is one of the types above.
 	kind string
-	// The limits are what Cluster API's own field takes; 0 is no limit.
+	// The limits are what Cluster API's own field takes; 0 isn't a limit.
 	maxLength, maximum, maxItems int64
 	// fields are those of an object.
 	fields []field

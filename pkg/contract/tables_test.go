@@ -31,7 +31,7 @@ func corpusTables(t *testing.T) map[string][]contract.Table {
 	return tables
 }
 
-// brokenInTheField are the rules that real providers break, each with why it is no mistake of the rule.
+// brokenInTheField are the rules that real providers break, each with why it isn't a mistake of the rule.
 // None of the providers that are held to v1beta1's rules breaks a mandatory one.
 var brokenInTheField = map[string]string{
 	// The kind is made by the provider's own control plane, which needs no template of it. The page

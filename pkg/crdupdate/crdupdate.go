@@ -99,7 +99,7 @@ func Patched(installed, next *apiextensionsv1.CustomResourceDefinition) (*apiext
 // is installed, are left out. So are the schemas of both: the API server has no rule for the schema of
 // an update that it does not have for a new definition.
 //
-// An error says that one of the two is no definition that an API server reads.
+// An error says that one of the two isn't a definition that an API server reads.
 func Refusals(installed, next *apiextensionsv1.CustomResourceDefinition) (field.ErrorList, error) {
 	installed, next = withoutSchemas(installed), withoutSchemas(next)
 	patched, err := Patched(installed, next)

@@ -215,7 +215,7 @@ type match struct {
 	values map[string]string
 }
 
-// patternPart is a piece of a path that is no literal text.
+// patternPart is a piece of a path that isn't a literal text.
 var patternPart = regexp.MustCompile(unknownMark + `[^` + unknownMark + `]*` + unknownMark + `|\*+|\?`)
 
 // patternOf returns a pattern of shell and unknown variables as a regular expression, without the

@@ -224,7 +224,7 @@ var evidenceCases = append(lookCases[:0:0], []struct {
 		doubts: []string{"left out, as they are in folders of samples: samples/one/cluster-template.yaml, samples/two/cluster-template.yaml"},
 	},
 	{
-		name: "what is made for tests and development is no release",
+		name: "what is made for tests and development isn't a release",
 		files: treetest.Clone(demo, map[string]string{
 			"templates/cluster-template.yaml":    cluster,
 			"templates/cluster-template-ha.yaml": cluster,

@@ -66,7 +66,7 @@ func identify(t *tree.Tree, dir string, result resmap.ResMap, file string) Provi
 	}
 	what := "no object has the label " + clusterv1.ProviderNameLabel
 	if label != "" {
-		what = fmt.Sprintf("the label %s is %q, which is no provider's label", clusterv1.ProviderNameLabel, label)
+		what = fmt.Sprintf("the label %s is %q, which isn't a provider's label", clusterv1.ProviderNameLabel, label)
 	}
 	p.Remarks = append(p.Remarks, fmt.Sprintf("Name and type are guessed: %s.", what))
 	return p

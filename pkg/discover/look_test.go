@@ -116,13 +116,13 @@ var lookCases = []struct {
 		remarks: []string{"Name and type are guessed"},
 	},
 	{
-		name: "a label that is no provider's",
+		name: "a label that isn't a provider's",
 		files: treetest.Clone(demo, map[string]string{
 			defaultPath + "kustomization.yaml": resources("manager.yaml", "crd.yaml") + "labels:\n- pairs: {cluster.x-k8s.io/provider: demo}\n",
 			defaultPath + "crd.yaml":           crd(infraGroup, "DemoMachine"),
 		}),
 		want:    []string{"infrastructure-demo from config/default with metadata.yaml, image registry.example.com/demo/controller"},
-		remarks: []string{`is "demo", which is no provider's label`},
+		remarks: []string{`is "demo", which isn't a provider's label`},
 	},
 	{
 		name: "core",

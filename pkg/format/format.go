@@ -31,7 +31,7 @@ func (l List[T]) Names() []string {
 // Parse returns an error that lists the formats if name is not one of them.
 func (l List[T]) Parse(name string) error {
 	if !slices.Contains(l.Names(), name) {
-		return fmt.Errorf("%q is no format: use %s", name, strings.Join(l.Names(), ", "))
+		return fmt.Errorf("%q isn't a format: use %s", name, strings.Join(l.Names(), ", "))
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := `"octal" is no format: use decimal, hex, full`
+	want := `"octal" isn't a format: use decimal, hex, full`
 	if err := all.Parse("octal"); err == nil || err.Error() != want {
 		t.Errorf("Parse: %v; want %s", err, want)
 	}

@@ -21,7 +21,7 @@ type Checkout struct {
 	// Commit is the full hash.
 	Commit string
 	// Repository is the URL of the remote origin, without credentials, or "" where there is no
-	// such remote or it is no server. An SSH address becomes the https URL of the same host and path.
+	// such remote or it isn't a server. An SSH address becomes the https URL of the same host and path.
 	Repository string
 	// MergeRef is the ref of a pull or merge request's merge, e.g. "refs/pull/12/merge", where the
 	// commit is such a merge; a server makes it for a pipeline, and no branch keeps it.
@@ -119,7 +119,7 @@ func IsMergeRef(ref string) bool { return mergeRef.MatchString(ref) }
 // scpLike matches git's short form of an SSH address, USER@HOST:PATH.
 var scpLike = regexp.MustCompile(`^(?:[^@/:]+@)?([A-Za-z0-9.-]+):/?([^/:].*)$`)
 
-// webURL returns the https URL of a remote without credentials, or "" where it is no server.
+// webURL returns the https URL of a remote without credentials, or "" where it isn't a server.
 func webURL(remote string) string {
 	if !strings.Contains(remote, "://") {
 		match := scpLike.FindStringSubmatch(remote)

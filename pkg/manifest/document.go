@@ -65,7 +65,7 @@ func Parse(file string, data []byte) ([]*Document, error) {
 		return nil, &SyntaxError{File: file, Document: 1, Beyond: true, Message: fmt.Sprintf("the file has %d bytes, and more than %d are not read", len(data), maxFileSize)}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return nil, &SyntaxError{File: file, Document: 1, Line: 1 + bytes.Count(data[:i], []byte("\n")), Message: "there is a NUL byte: this is no YAML"}
+		return nil, &SyntaxError{File: file, Document: 1, Line: 1 + bytes.Count(data[:i], []byte("\n")), Message: "there is a NUL byte: this isn't YAML"}
 	}
 	var documents []*Document
 	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
@@ -102,7 +102,7 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	}
 	node := root.Content[0]
 	if node.Kind != yamlv3.MappingNode {
-		return nil, refuse(node.Line, "the document is no object: it has no apiVersion and kind")
+		return nil, refuse(node.Line, "the document isn't an object: it has no apiVersion and kind")
 	}
 	left := budget{nodes: maxNodes, comparisons: maxComparisons}
 	if line, limit := left.exceeded(node, 0); line > 0 {
@@ -118,7 +118,7 @@ func newDocument(file string, index int, root *yamlv3.Node) (*Document, error) {
 	}
 	value, ok := JSONValue(object).(map[string]any)
 	if !ok {
-		return nil, refuse(node.Line, "the document is no object")
+		return nil, refuse(node.Line, "the document isn't an object")
 	}
 	return &Document{File: file, Index: index, Object: unstructured.Unstructured{Object: value}, node: node}, nil
 }

@@ -79,7 +79,7 @@ func TestAddTwice(t *testing.T) {
 	_, err := file.Add("v0.2.1", "v1beta2")
 	var changed *metadata.ContractChangedError
 	if !errors.As(err, &changed) || changed.Series.Contract != "v1beta1" || changed.Contract != "v1beta2" {
-		t.Fatalf("%v is no *ContractChangedError", err)
+		t.Fatalf("%v isn't a *ContractChangedError", err)
 	}
 	want := "metadata.yaml:7: series v0.2 has contract v1beta1, not v1beta2: the contract of a series is that of all its patch releases and stays as it is; release the change of contract as a new minor version"
 	if err.Error() != want {
@@ -93,7 +93,7 @@ func TestAddRefuses(t *testing.T) {
 	for contract, want := range map[string]string{
 		"v1beta3":  `adding a series for v0.2.0 to metadata.yaml: Cluster API has no contract "v1beta3": use one of v1beta1, v1beta2`,
 		"v1alpha4": `adding a series for v0.2.0 to metadata.yaml: clusterctl refuses providers of contract "v1alpha4": use one of v1beta1, v1beta2`,
-		"beta":     `adding a series for v0.2.0 to metadata.yaml: "beta" is no contract: a contract is the version of a Cluster API API without its group; use one of v1beta1, v1beta2`,
+		"beta":     `adding a series for v0.2.0 to metadata.yaml: "beta" isn't a contract: a contract is the version of a Cluster API API without its group; use one of v1beta1, v1beta2`,
 	} {
 		if _, err := file.Add("v0.2.0", contract); !errors.As(err, &unknown) || err.Error() != want {
 			t.Errorf("error is %v, expected %s", err, want)
@@ -117,7 +117,7 @@ func TestAddRefuses(t *testing.T) {
 	} {
 		_, err := parse(t, text).Add("v0.3.0", "v1beta1")
 		if !errors.As(err, &style) || !strings.Contains(err.Error(), "add it by hand, with major: 0, minor: 3 and contract: v1beta1") {
-			t.Errorf("%s: %v is no *StyleError", name, err)
+			t.Errorf("%s: %v isn't a *StyleError", name, err)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestNew(t *testing.T) {
 	var unknown *metadata.ContractError
 	for _, contract := range []string{"v2", "v1alpha4"} {
 		if _, err := metadata.New("metadata.yaml", "v0.1.0", contract); !errors.As(err, &unknown) {
-			t.Errorf("%s: %v is no *ContractError", contract, err)
+			t.Errorf("%s: %v isn't a *ContractError", contract, err)
 		}
 	}
 }

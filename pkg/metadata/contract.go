@@ -46,7 +46,7 @@ func (e *ContractError) Error() string {
 	case contractPattern.MatchString(e.Contract):
 		return fmt.Sprintf("Cluster API has no contract %q: %s", e.Contract, use)
 	default:
-		return fmt.Sprintf("%q is no contract: a contract is the version of a Cluster API API without its group; %s", e.Contract, use)
+		return fmt.Sprintf("%q isn't a contract: a contract is the version of a Cluster API API without its group; %s", e.Contract, use)
 	}
 }
 

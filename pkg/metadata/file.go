@@ -72,7 +72,7 @@ func (f *File) Metadata() *clusterctlv1.Metadata {
 
 // SeriesFor returns the series of a version by clusterctl's rule: the first in the file with the
 // same major and minor version, whatever the patch and the pre-release are. It is false where there
-// is none or the version is no semantic version.
+// is none or the version isn't a semantic version.
 func (f *File) SeriesFor(v string) (Series, bool) {
 	parsed, err := version.ParseSemantic(v)
 	if err != nil {

@@ -75,7 +75,7 @@ func (p *parser) warn(line int, fix, format string, args ...any) {
 // document returns the mapping at the root of the only document, or nil where there is none.
 func (p *parser) document(data []byte) *yaml.Node {
 	if !utf8.Valid(data) {
-		p.refuse(ProblemParse, 0, "save it as UTF-8", "the file is no UTF-8 text")
+		p.refuse(ProblemParse, 0, "save it as UTF-8", "the file isn't a UTF-8 text")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -116,7 +116,7 @@ func (p *parser) syntax(err error) {
 		message = strings.TrimPrefix(err.Error(), match[0])
 		line, _ = strconv.Atoi(match[1]) // only digits match
 	}
-	p.refuse(ProblemParse, line, "fix the YAML there or in a line beside it", "the file is no YAML: %s", message)
+	p.refuse(ProblemParse, line, "fix the YAML there or in a line beside it", "the file isn't YAML: %s", message)
 }
 
 // fields returns the values of a mapping by key and warns of keys that are given twice or not known.
@@ -172,7 +172,7 @@ func (p *parser) root(root *yaml.Node) {
 		p.refuse(ProblemSeriesPresent, list.line, "list each major.minor version that was released, with its contract", "releaseSeries is empty, and clusterctl takes no release without a series")
 		return
 	default:
-		p.refuse(ProblemParse, list.line, "write `- major: 0`, `minor: 1` and `contract: v1beta2` for each series", "releaseSeries is no list but %s", describe(list.value))
+		p.refuse(ProblemParse, list.line, "write `- major: 0`, `minor: 1` and `contract: v1beta2` for each series", "releaseSeries isn't a list but %s", describe(list.value))
 		return
 	}
 	p.file.list = list.value

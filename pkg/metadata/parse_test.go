@@ -17,7 +17,7 @@ func ids(t testing.TB, err error) []metadata.ProblemID {
 	}
 	var parseError *metadata.ParseError
 	if !errors.As(err, &parseError) {
-		t.Fatalf("%v is no *ParseError", err)
+		t.Fatalf("%v isn't a *ParseError", err)
 	}
 	var all []metadata.ProblemID
 	for _, p := range parseError.Problems {
@@ -70,7 +70,7 @@ func TestParseSaysWhereAndWhat(t *testing.T) {
 				"m.yaml:1: kind is \"Provider\", which clusterctl refuses: write `kind: Metadata`\n" +
 				"m.yaml:5: minor is \"a\": write a plain number such as `minor: 1`, without quotes",
 		},
-		"UTF-16": {"\xff\xfea\x00", "m.yaml: the file is no UTF-8 text: save it as UTF-8"},
+		"UTF-16": {"\xff\xfea\x00", "m.yaml: the file isn't a UTF-8 text: save it as UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := metadata.Parse("m.yaml", []byte(test.text))
@@ -84,7 +84,7 @@ func TestParseSaysWhereAndWhat(t *testing.T) {
 
 func TestSyntaxErrorNamesTheLine(t *testing.T) {
 	_, err := metadata.Parse("m.yaml", []byte(head+"releaseSeries:\n- major: 1\n   minor: 2\n"))
-	if err == nil || !strings.HasPrefix(err.Error(), "m.yaml:") || !strings.Contains(err.Error(), "the file is no YAML: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "m.yaml:") || !strings.Contains(err.Error(), "the file isn't YAML: ") {
 		t.Errorf("error is %v", err)
 	}
 	if got := ids(t, err); len(got) != 1 || got[0] != metadata.ProblemParse {
@@ -134,7 +134,7 @@ func TestContract(t *testing.T) {
 	_, err := file.Contract("v0.3.0-rc.0")
 	var missing *metadata.NoSeriesError
 	if !errors.As(err, &missing) {
-		t.Fatalf("%v is no *NoSeriesError", err)
+		t.Fatalf("%v isn't a *NoSeriesError", err)
 	}
 	want := "metadata.yaml has no release series for v0.3.0-rc.0, only for v0.1, v0.2: clusterctl refuses to install such a release, and every `clusterctl upgrade plan` that sees it fails: add the series, with the contract that the release's CRDs carry: clusterctl release metadata add --version v0.3.0-rc.0 --contract v1beta2"
 	if err.Error() != want {
@@ -154,6 +154,6 @@ func TestContract(t *testing.T) {
 		}
 	}
 	if _, err := file.Contract("v99999999999.0.0"); !errors.As(err, &missing) {
-		t.Errorf("%v is no *NoSeriesError", err)
+		t.Errorf("%v isn't a *NoSeriesError", err)
 	}
 }

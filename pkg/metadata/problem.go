@@ -10,7 +10,7 @@ type ProblemID string
 
 // The problems of a metadata.yaml.
 const (
-	// ProblemParse is text that is no metadata.yaml: its YAML, its fields or their types.
+	// ProblemParse is text that isn't a metadata.yaml: its YAML, its fields or their types.
 	ProblemParse ProblemID = "metadata-parse"
 	// ProblemAPIVersion is an apiVersion that is missing or not clusterctl's.
 	ProblemAPIVersion ProblemID = "metadata-api-version"

@@ -131,7 +131,7 @@ type part struct {
 	problems []Problem
 }
 
-// problem adds a problem at a line of a file; 0 is no line.
+// problem adds a problem at a line of a file; 0 isn't a line.
 func (p *part) problem(file string, line int, format string, args ...any) {
 	where := file
 	if line > 0 {

@@ -117,7 +117,7 @@ func TestDump(t *testing.T) {
 		{name: "a document in the line of its mark", files: map[string]string{"all.yaml": cluster + "--- " + jsonPort + "\n"}, want: both},
 		{
 			name: "a list that is none", files: map[string]string{"all.yaml": strings.Replace(list, "- apiVersion: infrastructure", "  apiVersion: infrastructure", 1)},
-			want: []string{"left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"}, problems: []string{"all.yaml:17: this is no YAML: mapping key \"apiVersion\" already defined"},
+			want: []string{"left DemoPort team/lost: nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"}, problems: []string{"all.yaml:17: this isn't YAML: mapping key \"apiVersion\" already defined"},
 		},
 		{name: "files in folders", files: map[string]string{"a/c.yml": cluster, "b/p.yaml": object("DemoPort", "p", "2", owned), "README.md": "no"}, want: both},
 		{name: "JSON", files: map[string]string{"c.json": jsonCluster, "Kind_team_p.yaml": jsonPort}, want: both},
@@ -136,7 +136,7 @@ func TestDump(t *testing.T) {
 		},
 		{
 			name: "truncated in a text", files: map[string]string{"all.yaml": list[:strings.Index(list, "- folded")]},
-			want: []string{"1 Cluster team/a"}, problems: []string{"all.yaml:32: the list ends without its kind", "this is no YAML: found unexpected end of stream; the object is left out"},
+			want: []string{"1 Cluster team/a"}, problems: []string{"all.yaml:32: the list ends without its kind", "this isn't YAML: found unexpected end of stream; the object is left out"},
 		},
 		{
 			name: "truncated JSON", files: map[string]string{"all.json": `{"apiVersion":"v1","kind":"List","items":[` + jsonCluster + "," + jsonPort[:50]},
@@ -144,11 +144,11 @@ func TestDump(t *testing.T) {
 		},
 		{
 			name: "broken JSON", files: map[string]string{"all.json": jsonCluster + "\n}" + jsonPort},
-			want: []string{"1 Cluster team/a"}, problems: []string{"all.json:2: this is no JSON: invalid character '}'"},
+			want: []string{"1 Cluster team/a"}, problems: []string{"all.json:2: this isn't JSON: invalid character '}'"},
 		},
 		{
 			name: "broken YAML in the middle", files: map[string]string{"all.yaml": cluster + "---\nkind: [\n---\n" + object("DemoPort", "p", "2", owned)},
-			want: both, problems: []string{"all.yaml:10: this is no YAML"},
+			want: both, problems: []string{"all.yaml:10: this isn't YAML"},
 		},
 		{
 			name: "no UIDs", files: map[string]string{"all.yaml": strings.ReplaceAll(cluster+"---\n"+object("DemoPort", "p", "2", owned), "uid: ", "uids: ")},
@@ -170,7 +170,7 @@ func TestDump(t *testing.T) {
 		},
 		{name: "the same twice", files: map[string]string{"a.yaml": cluster, "b.yaml": cluster}, want: []string{"1 Cluster team/a"}},
 		{name: "no objects", files: map[string]string{"a.yaml": cluster, "b.yaml": "a: b\n", "c.yaml": "# nothing\n", "d.yaml": "- a\n"}, want: []string{"1 Cluster team/a"}, problems: []string{
-			"b.yaml:1: this is no object of Kubernetes", "c.yaml: the file has no objects", "d.yaml:1: this is no YAML: the document is no object",
+			"b.yaml:1: this isn't an object of Kubernetes", "c.yaml: the file has no objects", "d.yaml:1: this isn't YAML: the document isn't an object",
 		}},
 		{
 			name: "a Cluster that is none", files: map[string]string{"a.yaml": strings.Replace(cluster, "paused: false", "paused: [1]", 1)},

@@ -117,7 +117,7 @@ func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterfac
 	}
 	l.world.Kinds = KindsOf(crds...)
 	if _, ok := l.world.Kinds[clusterKind]; !ok {
-		l.world.problem("", "the cluster has no CRD of Clusters with the label %s: it is no management cluster, or was not set up by clusterctl", clusterctlv1.ClusterctlLabel)
+		l.world.problem("", "the cluster has no CRD of Clusters with the label %s: it isn't a management cluster, or was not set up by clusterctl", clusterctlv1.ClusterctlLabel)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (g *Graph) Plan() *Plan {
 			}
 			p.Groups[n.group-1] = append(p.Groups[n.group-1], g.moved(n))
 		case n.Virtual:
-			// It is no object that was read: those that name it tell of it.
+			// It isn't an object that was read: those that name it tell of it.
 		case n.moves():
 			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.stuck(n), Linked: true})
 		case named[n] != nil:

@@ -53,7 +53,7 @@ func readJSON(file string, data []byte, whole bool) part {
 				offset = int64(len(data))
 				r.problem(file, r.line(offset), "the file is truncated: it ends within an object; what comes after is missing; dump it again")
 			} else {
-				r.problem(file, r.line(min(offset, int64(len(data)))), "this is no JSON: %v; what comes after is left out", err)
+				r.problem(file, r.line(min(offset, int64(len(data)))), "this isn't JSON: %v; what comes after is left out", err)
 			}
 			r.salvage(data[start:])
 			return r.part
@@ -105,7 +105,7 @@ func (r *jsonReader) salvage(data []byte) {
 func (r *jsonReader) value(raw json.RawMessage, line int) {
 	var o sparseJSON
 	if err := json.Unmarshal(raw, &o); err != nil {
-		r.problem(r.file, line, "this is no object of Kubernetes: %v", err)
+		r.problem(r.file, line, "this isn't an object of Kubernetes: %v", err)
 		return
 	}
 	switch {
@@ -115,7 +115,7 @@ func (r *jsonReader) value(raw json.RawMessage, line int) {
 		}
 		return
 	case o.APIVersion == "" || o.Kind == "" || o.Metadata.Name == "":
-		r.problem(r.file, line, "this is no object of Kubernetes: it has no apiVersion, kind or metadata.name")
+		r.problem(r.file, line, "this isn't an object of Kubernetes: it has no apiVersion, kind or metadata.name")
 		return
 	}
 	place := manifest.Place{File: r.file, Line: line}
@@ -131,7 +131,7 @@ func (r *jsonReader) value(raw json.RawMessage, line int) {
 	if r.whole {
 		u := &unstructured.Unstructured{}
 		if err := k8sjson.Unmarshal(raw, &u.Object); err != nil {
-			r.problem(r.file, line, "this is no object of Kubernetes: %v", err)
+			r.problem(r.file, line, "this isn't an object of Kubernetes: %v", err)
 			return
 		}
 		r.objects = append(r.objects, FromUnstructured(u, place))

@@ -142,7 +142,7 @@ func (r *yamlReader) items(c chunk) {
 		}
 		if !isItem(l) || indent >= 0 && l.indent < indent {
 			item(offset)
-			r.problem(r.file, number, "what comes next is no item of the list; dump it with `kubectl get -o yaml` or `-o json`")
+			r.problem(r.file, number, "what comes next isn't an item of the list; dump it with `kubectl get -o yaml` or `-o json`")
 			return
 		}
 		item(offset)
@@ -162,7 +162,7 @@ func (r *yamlReader) object(lines []line, at int, maySkim bool) {
 	if err != nil {
 		var syntax *manifest.SyntaxError
 		if errors.As(err, &syntax) {
-			r.problem(r.file, at+max(syntax.Line, 1), "this is no YAML: %s; the object is left out", syntax.Message)
+			r.problem(r.file, at+max(syntax.Line, 1), "this isn't YAML: %s; the object is left out", syntax.Message)
 		}
 		return
 	}
@@ -177,7 +177,7 @@ func (r *yamlReader) object(lines []line, at int, maySkim bool) {
 func (r *yamlReader) add(d *manifest.Document, place manifest.Place) {
 	o := FromUnstructured(&d.Object, place)
 	if o.APIVersion == "" || o.Kind == "" || o.Name == "" {
-		r.problem(r.file, place.Line, "this is no object of Kubernetes: it has no apiVersion, kind or metadata.name; a truncated file ends like this, too")
+		r.problem(r.file, place.Line, "this isn't an object of Kubernetes: it has no apiVersion, kind or metadata.name; a truncated file ends like this, too")
 		return
 	}
 	if o.GroupKind() != crdKind {

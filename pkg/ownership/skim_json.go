@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// errJSON says that a text is no JSON, as far as it was looked at.
+// errJSON says that a text isn't JSON, as far as it was looked at.
 var errJSON = errors.New("the JSON is broken or truncated")
 
 // skimJSON writes a value of JSON with the fields to keep of it, or of the items of a list, and returns

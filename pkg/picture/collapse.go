@@ -31,7 +31,7 @@ func ParseCollapse(name Collapse) error {
 	if slices.Contains(Collapses(), name) {
 		return nil
 	}
-	return fmt.Errorf("%q is no way to collapse: use %s, %s, %s or %s", name, Auto, None, Siblings, Kinds)
+	return fmt.Errorf("%q isn't a way to collapse: use %s, %s, %s or %s", name, Auto, None, Siblings, Kinds)
 }
 
 // readable is how many boxes a person reads.

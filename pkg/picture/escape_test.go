@@ -36,12 +36,12 @@ func FuzzEscaping(f *testing.F) {
 			}
 			for _, line := range strings.Split(strings.TrimSuffix(drawn(t, p, "dot"), "\n"), "\n") {
 				if !dotOutline.MatchString(line) || strings.Contains(entity.ReplaceAllString(line, ""), "&") {
-					t.Errorf("this is no line of DOT: %q", line)
+					t.Errorf("this isn't a line of DOT: %q", line)
 				}
 			}
 			for _, line := range strings.Split(strings.TrimSuffix(drawn(t, p, "mermaid"), "\n"), "\n") {
 				if !mermaidOutline.MatchString(line) {
-					t.Errorf("this is no line of mermaid: %q", line)
+					t.Errorf("this isn't a line of mermaid: %q", line)
 				}
 			}
 			for _, format := range Formats() {

@@ -324,7 +324,7 @@ func parsed(t *testing.T, text string) element {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	var root element
 	if err := decoder.Decode(&root); err != nil {
-		t.Fatalf("the SVG is no XML: %v\n%s", err, text)
+		t.Fatalf("the SVG isn't XML: %v\n%s", err, text)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) && err != nil {
 		t.Fatalf("behind the SVG there is more: %v", err)

@@ -129,7 +129,7 @@ func Check(ctx context.Context, text []byte, version string, files []release.Fil
 	lenient := protojson.UnmarshalOptions{DiscardUnknown: true} // as the specification wants it
 	s := &intoto.Statement{}
 	if err := lenient.Unmarshal(payload, s); err != nil || s.Validate() != nil || s.Type != intoto.StatementTypeUri || s.PredicateType != predicateType {
-		return Claim{}, fmt.Errorf("%s is no in-toto statement of SLSA provenance", File)
+		return Claim{}, fmt.Errorf("%s isn't an in-toto statement of SLSA provenance", File)
 	}
 	predicate, err := protojson.Marshal(s.Predicate)
 	if err != nil {
@@ -137,7 +137,7 @@ func Check(ctx context.Context, text []byte, version string, files []release.Fil
 	}
 	p := &slsa.Provenance{}
 	if err := lenient.Unmarshal(predicate, p); err != nil {
-		return Claim{}, fmt.Errorf("%s is no in-toto statement of SLSA provenance: %w", File, err)
+		return Claim{}, fmt.Errorf("%s isn't an in-toto statement of SLSA provenance: %w", File, err)
 	}
 	definition := p.GetBuildDefinition()
 	if said := definition.GetExternalParameters().GetFields()["version"].GetStringValue(); said != version {
@@ -164,7 +164,7 @@ func Check(ctx context.Context, text []byte, version string, files []release.Fil
 func open(ctx context.Context, text []byte, keyFile string) ([]byte, error) {
 	var e dsse.Envelope
 	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, fmt.Errorf("%s is no JSON: %w", File, err)
+		return nil, fmt.Errorf("%s isn't JSON: %w", File, err)
 	}
 	if keyFile != "" {
 		if err := verify(ctx, &e, keyFile); err != nil {

@@ -247,7 +247,7 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// TestKeys: what is no key that can be used is said to be none, without showing it.
+// TestKeys: what isn't a key that can be used is said to be none, without showing it.
 func TestKeys(t *testing.T) {
 	const secret = "TopSecretBytes"
 	text := filepath.Join(t.TempDir(), "text")
@@ -262,7 +262,7 @@ func TestKeys(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"text":       {text, "not in the PEM format"},
 		"not there":  {text + "x", "no such file"},
-		"broken":     {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: []byte(secret)}), "no private key that can be read"},
+		"broken":     {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: []byte(secret)}), "isn't a private key that can be read"},
 		"public":     {writePEM(t, public(t, key)), "is a PUBLIC KEY, and a PRIVATE KEY is needed"},
 		"mislabeled": {writePEM(t, &pem.Block{Type: "PRIVATE KEY", Bytes: public(t, key).Bytes}), "is a public key"},
 		"encrypted":  {writePEM(t, &pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte(secret)}), "openssl pkey -in"},

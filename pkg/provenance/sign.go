@@ -125,7 +125,7 @@ func readKey(file, kind string) (*signerverifier.SSLibKey, error) {
 		return nil, fmt.Errorf("the key in %s is neither Ed25519 nor ECDSA: %s", file, keyAdvice)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the key in %s is no %s that can be read: %s", file, strings.ToLower(kind), keyAdvice)
+		return nil, fmt.Errorf("the key in %s isn't a %s that can be read: %s", file, strings.ToLower(kind), keyAdvice)
 	}
 	return key, nil
 }

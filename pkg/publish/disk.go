@@ -201,7 +201,7 @@ func writeOneFile(d disk, path string, data []byte) error {
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
 		if !info.Mode().IsRegular() {
-			return fmt.Errorf("writing %s: it is there and is no plain file", path)
+			return fmt.Errorf("writing %s: it is there and isn't a plain file", path)
 		}
 		target, mode = resolved, info.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):

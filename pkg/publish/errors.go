@@ -22,7 +22,7 @@ type TargetError struct {
 }
 
 func (e *TargetError) Error() string {
-	return fmt.Sprintf("%q is no place to %s: use %s", e.Text, e.Purpose, strings.Join(e.Forms, ", or "))
+	return fmt.Sprintf("%q isn't a place to %s: use %s", e.Text, e.Purpose, strings.Join(e.Forms, ", or "))
 }
 
 // ConflictError says that other bytes are published for a version already.

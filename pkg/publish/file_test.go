@@ -31,7 +31,7 @@ func TestWriteFile(t *testing.T) {
 	if found["fresh"] != "-rw-r--r-- by fresh" || found["kept"] != "-rw------- by linked" || !strings.HasPrefix(found["linked"], "L") {
 		t.Errorf("found %q", found)
 	}
-	if err := WriteFile(dir, nil); err == nil || !strings.Contains(err.Error(), "no plain file") {
+	if err := WriteFile(dir, nil); err == nil || !strings.Contains(err.Error(), "isn't a plain file") {
 		t.Errorf("over a folder: %v", err)
 	}
 	if err := WriteFile(filepath.Join(dir, "missing", "file"), nil); !errors.Is(err, os.ErrNotExist) {

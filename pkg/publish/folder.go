@@ -340,7 +340,7 @@ func (f *folder) makeRoot() (made []string, err error) {
 		info, err := os.Stat(path)
 		if err == nil {
 			if !info.IsDir() {
-				return nil, fmt.Errorf("%s is no folder: choose another, or move it away", path)
+				return nil, fmt.Errorf("%s isn't a folder: choose another, or move it away", path)
 			}
 			break
 		}

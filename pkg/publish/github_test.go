@@ -271,17 +271,17 @@ func TestGitHubErrors(t *testing.T) {
 	}
 }
 
-// TestGitHubURLs: what is no repository, and the hosts that a token is sent to.
+// TestGitHubURLs: what isn't a repository, and the hosts that a token is sent to.
 func TestGitHubURLs(t *testing.T) {
 	token := newGitHubWorld(t).token
 	for text, want := range map[string]string{
-		"https://github.com/acme":               "is no GitHub repository",
+		"https://github.com/acme":               "isn't a GitHub repository",
 		"https://github.com/acme/capl/releases": "is more than a repository",
 		"https://me:pw@github.com/acme/capl":    "has a user or password in it",
-		"https://github.com/acme/capl?x=y":      "is no GitHub repository",
-		"https://github.com/acme/ca%20pl":       "is no GitHub repository",
-		"https://github.example.com/acme/capl":  "is no place to publish to",
-		"http://github.com/acme/capl":           "is no place to publish to",
+		"https://github.com/acme/capl?x=y":      "isn't a GitHub repository",
+		"https://github.com/acme/ca%20pl":       "isn't a GitHub repository",
+		"https://github.example.com/acme/capl":  "isn't a place to publish to",
+		"http://github.com/acme/capl":           "isn't a place to publish to",
 	} {
 		_, err := Open(text, Options{TokenFile: token})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {

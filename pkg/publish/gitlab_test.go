@@ -281,12 +281,12 @@ func TestGitLabJobToken(t *testing.T) {
 
 func TestGitLabURLs(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://gitlab.example.com/api/v4/projects/42/packages/generic":          "is no package on GitLab",
-		"https://gitlab.example.com/api/v4/projects/acme/capl/packages/generic/x": "is no package on GitLab",
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic":          "isn't a package on GitLab",
+		"https://gitlab.example.com/api/v4/projects/acme/capl/packages/generic/x": "isn't a package on GitLab",
 		"https://gitlab.example.com/api/v4/projects/42/packages/generic/x/v1/f":   "is more than a repository",
 		"https://a:pw@gitlab.example.com/api/v4/projects/42/packages/generic/x":   "has a user or password in it",
-		"http://gitlab.example.com/api/v4/projects/42/packages/generic/x":         "is no place to publish to",
-		"https://gitlab.example.com/api/v4/projects/42/packages/generic/a%20b":    "is no package on GitLab",
+		"http://gitlab.example.com/api/v4/projects/42/packages/generic/x":         "isn't a place to publish to",
+		"https://gitlab.example.com/api/v4/projects/42/packages/generic/a%20b":    "isn't a package on GitLab",
 	} {
 		_, err := Open(text, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {

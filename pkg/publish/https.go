@@ -74,5 +74,5 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) 
 }
 
 func notHTTPS(text string) error {
-	return fmt.Errorf("%q is no release: from a web server the components of a local repository are read, https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, such as .../infrastructure-demo/v0.1.0/infrastructure-components.yaml (a GitHub Enterprise server is known by GITHUB_SERVER_URL)", text)
+	return fmt.Errorf("%q isn't a release: from a web server the components of a local repository are read, https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, such as .../infrastructure-demo/v0.1.0/infrastructure-components.yaml (a GitHub Enterprise server is known by GITHUB_SERVER_URL)", text)
 }

@@ -71,15 +71,15 @@ func TestHTTPSErrors(t *testing.T) {
 	opts := webServer(t, t.TempDir())
 	base := "https://" + webHost + "/capi/infrastructure-libvirt/"
 	for location, want := range map[string]string{
-		"https://" + webHost:                                                      "is no release: from a web server",
-		base + "v0.1.0":                                                           "is no release: from a web server",
-		base + "v0.1.0/bootstrap-components.yaml":                                 "is no release: from a web server",
-		base + "v0.1.0/infrastructure-components.yaml?x=y":                        "is no release: from a web server",
+		"https://" + webHost:                                                      "isn't a release: from a web server",
+		base + "v0.1.0":                                                           "isn't a release: from a web server",
+		base + "v0.1.0/bootstrap-components.yaml":                                 "isn't a release: from a web server",
+		base + "v0.1.0/infrastructure-components.yaml?x=y":                        "isn't a release: from a web server",
 		base + "latest/infrastructure-components.yaml":                            "does not say which version is the latest",
 		base + "0.1.0/infrastructure-components.yaml":                             "lacks the leading v",
 		"https://me:pw@" + webHost + "/a/v1/infrastructure-components.yaml":       "has a user or password in it",
 		"https://github.example.com/acme/capl/releases/v0.1.0/components.yaml":    "GITHUB_SERVER_URL",
-		"http://" + webHost + "/capi/infrastructure-libvirt/v0.1.0/metadata.yaml": "is no place to read releases from",
+		"http://" + webHost + "/capi/infrastructure-libvirt/v0.1.0/metadata.yaml": "isn't a place to read releases from",
 	} {
 		_, err := ReadWith(t.Context(), location, opts)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {

@@ -42,7 +42,7 @@ func localPath(text string) (string, error) {
 			return "", fmt.Errorf("the URL of a local repository: %w: escape what is special in URLs, or give the path", err)
 		}
 		if parsed.Host != "" && parsed.Host != "localhost" || !strings.HasPrefix(parsed.Path, "/") {
-			return "", fmt.Errorf("%q is no URL of a local folder: write file:///PATH with an absolute path", text)
+			return "", fmt.Errorf("%q isn't a URL of a local folder: write file:///PATH with an absolute path", text)
 		}
 		if parsed.RawQuery != "" || parsed.Fragment != "" {
 			return "", fmt.Errorf("%q has a query or fragment: write ? as %%3F and # as %%23, or give the path", text)
@@ -60,8 +60,8 @@ func localPath(text string) (string, error) {
 // takes, or as a path that begins with the name of a host.
 var serverLike = regexp.MustCompile(`^([A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:.+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(:[0-9]+)?/.+)$`)
 
-// looksLikeServer says whether a text that is no URL most likely means a server, and no folder: it has
-// the form of one, and its first part is no folder that exists.
+// looksLikeServer says whether a text that isn't a URL most likely means a server, and no folder: it has
+// the form of one, and its first part isn't a folder that exists.
 func looksLikeServer(text string) bool {
 	if !serverLike.MatchString(text) {
 		return false
@@ -173,7 +173,7 @@ func (f *folder) readBack(ctx context.Context, releases []*release.Release, over
 	return nil
 }
 
-// Previous implements Publisher. What overrides a version is no release that users upgrade from: there only
+// Previous implements Publisher. What overrides a version isn't a release that users upgrade from: there only
 // one that is named is looked at.
 func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
 	from := history{versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil }}
@@ -224,7 +224,7 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return release.ReadRoot(path)
 	}
-	// What is no folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
+	// What isn't a folder may be clusterctl's URL: .../<label>/<version or latest>/<file>.
 	version, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	label := filepath.Dir(filepath.Dir(path))
 	provider, err := release.ParseLabel(filepath.Base(label))

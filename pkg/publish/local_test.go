@@ -181,7 +181,7 @@ func TestPublishRefusesWhatClusterctlCannotUse(t *testing.T) {
 		{"no components", []*release.Release{without("infrastructure-components.yaml")}, "has no file infrastructure-components.yaml"},
 		{"no metadata", []*release.Release{without("metadata.yaml")}, "has no file metadata.yaml"},
 		{"bad version", []*release.Release{{Provider: libvirt, Version: "0.1.0", Files: good.Files}}, "leading v"},
-		{"path as name", []*release.Release{{Provider: libvirt, Version: "v0.1.0", Files: []release.File{{Name: "../x"}}}}, "no file name"},
+		{"path as name", []*release.Release{{Provider: libvirt, Version: "v0.1.0", Files: []release.File{{Name: "../x"}}}}, "isn't a file name"},
 		{"twice", []*release.Release{good, someRelease(libvirt, "v0.1.0", "other")}, "given twice, with other bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -214,16 +214,16 @@ func TestPublishRefusesPlaces(t *testing.T) {
 	}
 	before := tree(t, dir)
 	for root, want := range map[string]string{
-		"file":             "is no folder",
+		"file":             "isn't a folder",
 		"file/below":       "not a directory",
 		"loop":             "too many levels of symbolic links",
 		"nowhere":          "link to something that does not exist",
 		"nowhere/below":    "link to something that does not exist",
 		"v0.1.0":           "name of a version",
 		"infrastructure-x": "is a provider's folder",
-		"taken":            "is no folder",
-		"nested":           "folder is no plain file",
-		"linked":           "is no folder",
+		"taken":            "isn't a folder",
+		"nested":           "folder isn't a plain file",
+		"linked":           "isn't a folder",
 	} {
 		t.Run(root, func(t *testing.T) {
 			_, err := open(t, filepath.Join(dir, root), Options{}).Publish(t.Context(), []*release.Release{someRelease(libvirt, "v0.1.0", "")})
@@ -359,7 +359,7 @@ func TestWriteFolder(t *testing.T) {
 	}
 }
 
-// TestOpenLooksLikeServer opens what is meant for a server and is no URL, and folders of like names.
+// TestOpenLooksLikeServer opens what is meant for a server and isn't a URL, and folders of like names.
 func TestOpenLooksLikeServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.MkdirAll("releases.example.com", 0o750); err != nil {

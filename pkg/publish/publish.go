@@ -181,7 +181,7 @@ func Open(to string, opts Options) (Publisher, error) {
 				return nil, err
 			}
 			if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
-				return nil, fmt.Errorf("%q is no commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
+				return nil, fmt.Errorf("%q isn't a commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
 			}
 			return t.open(to, opts)
 		}

@@ -178,7 +178,7 @@ func TestSourcesOfOneVersion(t *testing.T) {
 	if _, warnings, err := (Options{}).checkSources([]*release.Release{first, second, later}); err != nil || len(warnings) > 0 {
 		t.Errorf("one commit for each version: %v, %v", warnings, err)
 	}
-	if _, err := Open(gitlabURL, Options{Commit: "main"}); err == nil || !strings.Contains(err.Error(), "is no commit") {
+	if _, err := Open(gitlabURL, Options{Commit: "main"}); err == nil || !strings.Contains(err.Error(), "isn't a commit") {
 		t.Errorf("a branch for Options.Commit: %v", err)
 	}
 	second.Record(other)

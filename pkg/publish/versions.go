@@ -28,7 +28,7 @@ func (f *folder) check() error {
 		return advise(fmt.Errorf("looking at the repository: %w", err))
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder: a local repository is a folder", f.root)
+		return fmt.Errorf("%s isn't a folder: a local repository is a folder", f.root)
 	}
 	names, err := readFolderIfAny(f.root)
 	if err != nil {
@@ -55,7 +55,7 @@ func (f *folder) published(r *release.Release) (*release.Release, error) {
 			return nil, advise(fmt.Errorf("looking for %s: %w", r, err))
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("%s: %s is no folder (%s): move it away", r, path, info.Mode().Type())
+			return nil, fmt.Errorf("%s: %s isn't a folder (%s): move it away", r, path, info.Mode().Type())
 		}
 	}
 	there, err := release.ReadVersion(place)

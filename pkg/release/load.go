@@ -283,7 +283,7 @@ func (c *Config) validate(name string, document *yamlv3.Node) []error {
 				checkPath(asset.Path, append(location, "path")...)
 				checkPath(asset.Kustomize, append(location, "kustomize")...)
 				if _, err := path.Match(asset.Path, ""); err != nil {
-					report(fmt.Sprintf("%q is no pattern: %v", asset.Path, err), append(location, "path")...)
+					report(fmt.Sprintf("%q isn't a pattern: %v", asset.Path, err), append(location, "path")...)
 				}
 				if asset.Kustomize != "" && asset.As == "" {
 					report("needs 'as', the name of the file that the kustomization gives", location...)

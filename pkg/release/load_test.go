@@ -69,8 +69,8 @@ func TestParseRefuses(t *testing.T) {
 		{"name", replace("name: demo", "name: Demo"), []string{"f.yaml:4:9: providers[0].name: 'Demo' does not match pattern"}},
 		{"both path and kustomize", replace("    as: cluster-template-ha.yaml", "    path: x\n    as: cluster-template-ha.yaml"), []string{"f.yaml:12:5: providers[0].templates[1]: needs either path"}},
 		{"kustomize without as", replace("    as: cluster-template-ha.yaml\n", ""), []string{"f.yaml:12:5: providers[0].templates[1]: needs 'as'"}},
-		{"template name", replace("as: cluster-template-ha.yaml", "as: ha.yaml"), []string{`f.yaml:13:9: providers[0].templates[1].as: "ha.yaml" is no name for a cluster template`}},
-		{"class name", replace("as: clusterclass-demo.yaml", "as: demo.yaml"), []string{`f.yaml:16:9: providers[0].clusterClasses[0].as: "demo.yaml" is no name for a ClusterClass`}},
+		{"template name", replace("as: cluster-template-ha.yaml", "as: ha.yaml"), []string{`f.yaml:13:9: providers[0].templates[1].as: "ha.yaml" isn't a name for a cluster template`}},
+		{"class name", replace("as: clusterclass-demo.yaml", "as: demo.yaml"), []string{`f.yaml:16:9: providers[0].clusterClasses[0].as: "demo.yaml" isn't a name for a ClusterClass`}},
 		{"path out of the tree", replace("config/default", "../config"), []string{`f.yaml:6:14: providers[0].kustomize: "../config" leads out of the tree`}},
 		{"absolute path", replace("config/default", "/config"), []string{`f.yaml:6:14: providers[0].kustomize: "/config" leads out of the tree`}},
 		{"the core provider's name", replace("name: demo", "name: cluster-api"), []string{"f.yaml:4:9: providers[0].name: provider \"cluster-api\" of type InfrastructureProvider"}},
@@ -81,7 +81,7 @@ func TestParseRefuses(t *testing.T) {
 		{"empty", "", []string{"the file is empty"}},
 		{"a list", "- a\n", []string{"f.yaml:1:1: is of type array and should be of type object"}},
 		{"digest and tag", replace("    newName: ghcr.io/example/demo", "    newTag: v1\n    digest: sha256:"+strings.Repeat("0", 64)), []string{"f.yaml:8:5: providers[0].images[0]: has both newTag and digest"}},
-		{"bad pattern", replace("cluster-template*.yaml", "[.yaml"), []string{"providers[0].templates[0].path: \"templates/[.yaml\" is no pattern"}},
+		{"bad pattern", replace("cluster-template*.yaml", "[.yaml"), []string{"providers[0].templates[0].path: \"templates/[.yaml\" isn't a pattern"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Parse("f.yaml", []byte(tc.text))
@@ -90,7 +90,7 @@ func TestParseRefuses(t *testing.T) {
 			}
 			var typed *ConfigError
 			if !errors.As(err, &typed) {
-				t.Errorf("error is no ConfigError: %T", err)
+				t.Errorf("error isn't a ConfigError: %T", err)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
@@ -159,7 +159,7 @@ func TestParseVersion(t *testing.T) {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for bad, want := range map[string]string{"0.1.0": "write v0.1.0", "v1": "no semantic version", "": "no semantic version", "v1.2.3.4": "no semantic version", "latest": "no semantic version", "v01.2.3": "no semantic version"} {
+	for bad, want := range map[string]string{"0.1.0": "write v0.1.0", "v1": "isn't a semantic version", "": "isn't a semantic version", "v1.2.3.4": "isn't a semantic version", "latest": "isn't a semantic version", "v01.2.3": "isn't a semantic version"} {
 		if _, err := ParseVersion(bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error is %v, want %q", bad, err, want)
 		}

@@ -29,7 +29,7 @@ func Flavor(name string) (string, error) {
 	}
 	flavor, hasFlavor := strings.CutPrefix(stem, clusterTemplateStem+"-")
 	if !ok || !hasFlavor || flavor == "" {
-		return "", fmt.Errorf("%q is no name for a cluster template: clusterctl finds cluster-template.yaml and cluster-template-FLAVOR.yaml only", name)
+		return "", fmt.Errorf("%q isn't a name for a cluster template: clusterctl finds cluster-template.yaml and cluster-template-FLAVOR.yaml only", name)
 	}
 	return flavor, nil
 }
@@ -54,7 +54,7 @@ func ClusterClassName(name string) (string, error) {
 	class, hasPrefix := strings.CutPrefix(name, clusterClassPrefix)
 	class, hasSuffix := strings.CutSuffix(class, yamlExtension)
 	if !hasPrefix || !hasSuffix || class == "" {
-		return "", fmt.Errorf("%q is no name for a ClusterClass definition: clusterctl finds clusterclass-NAME.yaml only", name)
+		return "", fmt.Errorf("%q isn't a name for a ClusterClass definition: clusterctl finds clusterclass-NAME.yaml only", name)
 	}
 	return class, nil
 }

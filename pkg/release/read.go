@@ -104,7 +104,7 @@ func readVersion(dir string) (*Release, error) {
 			return nil, fmt.Errorf("reading the release in %s: %w", dir, err)
 		}
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("reading the release in %s: %s is no plain file: a provider repository has no folders below the version", dir, entry.Name())
+			return nil, fmt.Errorf("reading the release in %s: %s isn't a plain file: a provider repository has no folders below the version", dir, entry.Name())
 		}
 		if role := (&Release{Provider: provider}).Role(entry.Name()); role != RoleOther && info.Size() > MaxFileSize {
 			return nil, fmt.Errorf("reading the release in %s: %s has %d bytes, and a release's %s of more than %d is not read", dir, entry.Name(), info.Size(), role, MaxFileSize)

@@ -49,7 +49,7 @@ type Release struct {
 	Source *Source
 }
 
-// New returns a release with its files in order. It is an error if the version is no semantic
+// New returns a release with its files in order. It is an error if the version isn't a semantic
 // version with a leading v, if a name is not that of a plain file, or if two files share a name.
 func New(provider Provider, version string, files []File) (*Release, error) {
 	if err := provider.Validate(); err != nil {
@@ -62,7 +62,7 @@ func New(provider Provider, version string, files []File) (*Release, error) {
 	slices.SortFunc(sorted, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	for i, f := range sorted {
 		if f.Name == "" || f.Name == "." || f.Name == ".." || strings.ContainsAny(f.Name, `/\`) {
-			return nil, fmt.Errorf("%s %s: %q is no file name: a provider repository has no folders below the version", provider.Label(), version, f.Name)
+			return nil, fmt.Errorf("%s %s: %q isn't a file name: a provider repository has no folders below the version", provider.Label(), version, f.Name)
 		}
 		if i > 0 && sorted[i-1].Name == f.Name {
 			return nil, fmt.Errorf("%s %s: two files are called %q", provider.Label(), version, f.Name)
@@ -140,7 +140,7 @@ func (r *Release) Differences(other *Release) []Difference {
 func ParseVersion(s string) (*version.Version, error) {
 	v, err := version.ParseSemantic(s)
 	if err != nil {
-		return nil, fmt.Errorf("version %q is no semantic version: write it as vMAJOR.MINOR.PATCH, e.g. v0.1.0 or v0.1.0-rc.0", s)
+		return nil, fmt.Errorf("version %q isn't a semantic version: write it as vMAJOR.MINOR.PATCH, e.g. v0.1.0 or v0.1.0-rc.0", s)
 	}
 	if !strings.HasPrefix(s, "v") {
 		return nil, fmt.Errorf("version %q lacks the leading v: write v%s", s, s)

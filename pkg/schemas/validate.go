@@ -216,7 +216,7 @@ func prune(original map[string]any, content map[string]any, schema *structuralsc
 }
 
 // withoutEffects leaves out what a wrong type elsewhere brings with it: fields that are unknown because their
-// parent has another type, and the problem of the whole object that comes with a number which is no integer.
+// parent has another type, and the problem of the whole object that comes with a number which isn't an integer.
 func withoutEffects(problems []Problem) []Problem {
 	cause := func(p Problem) int {
 		return slices.IndexFunc(problems, func(other Problem) bool {

@@ -103,10 +103,10 @@ func requireUnread(provider release.Provider, name string) error {
 
 // CheckSyntax reports a template that clusterctl can't process whatever the values of its
 // variables: variables that its own processor does not parse, and, in a file without variables,
-// text that is no YAML. source names the file in the error, which has the line.
+// text that isn't YAML. source names the file in the error, which has the line.
 func CheckSyntax(source string, data []byte) error {
 	if line, err := VariableError(data); err != nil {
-		return fmt.Errorf("%s:%d: a variable is not written as clusterctl reads it: %w (write $${...} for what is no variable)", source, line, err)
+		return fmt.Errorf("%s:%d: a variable is not written as clusterctl reads it: %w (write $${...} for what isn't a variable)", source, line, err)
 	}
 	variables, err := NewProcessor().GetVariables(data)
 	if err != nil {
@@ -122,7 +122,7 @@ func CheckSyntax(source string, data []byte) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: document %d is no YAML: %s", source, document, strings.TrimPrefix(err.Error(), "yaml: "))
+			return fmt.Errorf("%s: document %d isn't YAML: %s", source, document, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 	}
 }

@@ -84,12 +84,12 @@ func TestCollect(t *testing.T) {
 		{
 			name:     "a template's name is not of the contract",
 			provider: provider(assets{{Path: "templates/my-cluster.yaml"}}, nil, nil),
-			says:     []string{"templates/my-cluster.yaml", `"my-cluster.yaml" is no name for a cluster template`, "cluster-template-FLAVOR.yaml", "rename it", "'as' in clusterctl-release.yaml"},
+			says:     []string{"templates/my-cluster.yaml", `"my-cluster.yaml" isn't a name for a cluster template`, "cluster-template-FLAVOR.yaml", "rename it", "'as' in clusterctl-release.yaml"},
 		},
 		{
 			name:     "a class's name is not of the contract",
 			provider: provider(nil, assets{{Path: "templates/my-cluster.yaml"}}, nil),
-			says:     []string{"templates/my-cluster.yaml", "no name for a ClusterClass definition", "clusterclass-NAME.yaml", "'as'"},
+			says:     []string{"templates/my-cluster.yaml", "isn't a name for a ClusterClass definition", "clusterclass-NAME.yaml", "'as'"},
 		},
 		{
 			name:     "a pattern with one name",
@@ -139,7 +139,7 @@ func TestCollect(t *testing.T) {
 		{
 			name:     "no YAML",
 			provider: provider(assets{{Path: "templates/broken/*.yaml"}}, nil, nil),
-			says:     []string{"templates/broken/cluster-template.yaml", "document 2 is no YAML", "line"},
+			says:     []string{"templates/broken/cluster-template.yaml", "document 2 isn't YAML", "line"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

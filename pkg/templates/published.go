@@ -50,9 +50,9 @@ const (
 	maxTries = 100
 )
 
-// Publish reads a template with a word in place of each variable. Where that is no YAML, the variables
+// Publish reads a template with a word in place of each variable. Where that isn't YAML, the variables
 // that no word can take the place of have their defaults instead, or are left out. The error is that
-// of a file that is no YAML then either.
+// of a file that isn't YAML then either.
 func Publish(f release.File) (*Published, error) {
 	p := newProcessor()
 	variables, err := variablesOf(f, p)

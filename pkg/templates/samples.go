@@ -33,7 +33,7 @@ type Samples struct {
 	Variables []Variable
 	// MadeUp are the variables whose values nobody gave, in order. What clusterctl sets is not among them.
 	MadeUp []string
-	// Published is the template before its variables are replaced, or nil where that is no YAML.
+	// Published is the template before its variables are replaced, or nil where that isn't YAML.
 	Published *Published
 	// Blocks are the variables among MadeUp that stand for more than single values.
 	Blocks []Block

@@ -49,7 +49,7 @@ type Store struct {
 func open(text string, opts store.Options) (store.Store, store.At, error) {
 	parts := form.FindStringSubmatch(text)
 	if parts == nil {
-		return nil, store.At{}, fmt.Errorf("%q is no package on Gitea: write https://HOST/api/packages/OWNER/generic/NAME", text)
+		return nil, store.At{}, fmt.Errorf("%q isn't a package on Gitea: write https://HOST/api/packages/OWNER/generic/NAME", text)
 	}
 	u, err := url.Parse(parts[1])
 	if err != nil {

@@ -73,7 +73,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	}
 	path := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(path) < 2 || u.RawQuery != "" || u.Fragment != "" || !nameForm.MatchString(path[0]) || !nameForm.MatchString(path[1]) {
-		return nil, store.At{}, fmt.Errorf("%q is no GitHub repository: write https://%s/OWNER/REPO", text, u.Host)
+		return nil, store.At{}, fmt.Errorf("%q isn't a GitHub repository: write https://%s/OWNER/REPO", text, u.Host)
 	}
 	server, err := newServer(u.Host)
 	if err != nil {
@@ -360,7 +360,7 @@ func newServer(host string) (server, error) {
 	}
 	var err error
 	if at.api, err = url.Parse(strings.TrimSuffix(api, "/") + "/"); err != nil || at.api.Host == "" {
-		return server{}, fmt.Errorf("GITHUB_API_URL is %q, which is no URL: set it to that of the API, e.g. https://api.github.com", api)
+		return server{}, fmt.Errorf("GITHUB_API_URL is %q, which isn't a URL: set it to that of the API, e.g. https://api.github.com", api)
 	}
 	if at.api.Scheme != "https" && !transport.IsLoopback(at.api.Hostname()) {
 		return server{}, fmt.Errorf("GITHUB_API_URL is %q: set it to an https URL, as a token is sent there", api)

@@ -72,7 +72,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if u.User != nil {
 		return nil, store.At{}, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for Options.TokenFile")
 	}
-	form := fmt.Errorf("%q is no package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
+	form := fmt.Errorf("%q isn't a package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), projectsPath), "/"), "/")
 	if len(parts) < 4 || parts[1] != "packages" || parts[2] != "generic" || !packageName.MatchString(parts[3]) || u.RawQuery != "" || u.Fragment != "" {
 		return nil, store.At{}, form

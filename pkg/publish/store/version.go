@@ -274,7 +274,7 @@ func ClusterctlClient(ctx context.Context, newClient NewRepository, url, variabl
 }
 
 // ReadToken returns the secret of a file, or of the first variable that is set, or "" where there
-// is neither. What is no token, such as one with a line break in it, is an error that does not show it.
+// is neither. What isn't a token, such as one with a line break in it, is an error that does not show it.
 func ReadToken(file string, variables ...string) (string, error) {
 	token, from := "", ""
 	if file != "" {

@@ -45,7 +45,7 @@ func TestParseNetwork(t *testing.T) {
 		{"two addresses of IPv4", only("addresses: [10.90.2.200/24, 10.90.2.201/24], " + route), nil, "10.90.2.201/24 is a second address"},
 		{"no gateway", only("addresses: [10.90.2.200/24]"), nil, "no address of IPv4 with a gateway"},
 		{"a gateway elsewhere", only("addresses: [10.90.3.200/24], " + route), nil, "no address of IPv4 with a gateway"},
-		{"a gateway that is no address", only("addresses: [10.90.2.200/24], routes: [{to: 0.0.0.0/0, via: there}]"), nil, "there"},
+		{"a gateway that isn't an address", only("addresses: [10.90.2.200/24], routes: [{to: 0.0.0.0/0, via: there}]"), nil, "there"},
 		{"a route on the link", only("addresses: [10.90.2.200/24], routes: [{to: 0.0.0.0/0, via: 10.90.2.1, on-link: true}]"), nil, "field on-link not found"},
 		{"a route of IPv6", only("addresses: ['fd00::2/64'], routes: [{to: '::/0', via: 'fd00::1'}]"), nil, "only one is known"},
 	}

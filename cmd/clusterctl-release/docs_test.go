@@ -1,0 +1,103 @@
+package main
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// repository is the root of this repository from here.
+const repository = "../.."
+
+// TestReadmeTour runs the commands of the tour in README.md and compares what they print with what stands there. Long
+// lines are folded there, and "..." stands for any number of lines.
+func TestReadmeTour(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tour, _ := strings.Cut(string(readme), "## Your provider in 60 seconds")
+	_, tour, _ = strings.Cut(tour, "```console\n")
+	tour, _, _ = strings.Cut(tour, "```")
+	steps := strings.Split("\n"+tour, "\n$ clusterctl release ")[1:]
+	if len(steps) < 6 {
+		t.Fatalf("found %d commands", len(steps))
+	}
+	dir := inDemo(t)
+	remove(t, "clusterctl-release.yaml")
+	committed(t, dir)
+	home := t.TempDir()
+	for _, step := range steps {
+		command, want, _ := strings.Cut(step, "\n")
+		got := execute(t, strings.Fields(strings.ReplaceAll(command, "~", home))...)
+		text := strings.ReplaceAll(regexp.MustCompile(`(?m)^note: .*\n`).ReplaceAllString(got.stderr, "")+got.stdout, home, "/home/me")
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(strings.Fields(want), " ")), `\.\.\.`, ".*")
+		if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.Join(strings.Fields(text), " ")) {
+			t.Errorf("%s prints\n%s\nand README.md has\n%s", command, text, want)
+		}
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+)
+
+// slugs returns the anchors that GitHub gives to the headings of a page.
+func slugs(page string) map[string]bool {
+	found := map[string]bool{}
+	for _, match := range heading.FindAllStringSubmatch(page, -1) {
+		text := link.ReplaceAllString(strings.ToLower(match[1]), "")
+		found[strings.ReplaceAll(notSlug.ReplaceAllString(text, ""), " ", "-")] = true
+	}
+	return found
+}
+
+// TestLinks: links between the pages of this repository lead to files and headings that exist.
+func TestLinks(t *testing.T) {
+	pages := map[string]string{}
+	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "out" || entry.Name() == ".git"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".md":
+			text, err := os.ReadFile(path)
+			pages[filepath.Clean(path)] = fence.ReplaceAllString(string(text), "")
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := 0
+	for path, text := range pages {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			target, err := url.Parse(match[1])
+			if err != nil || target.Scheme != "" {
+				continue
+			}
+			links++
+			file := path
+			if target.Path != "" {
+				file = filepath.Join(filepath.Dir(path), target.Path)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: the link %s leads nowhere: %v", path, match[1], err)
+			} else if page, ok := pages[file]; ok && target.Fragment != "" && !slugs(page)[target.Fragment] {
+				t.Errorf("%s: the link %s leads to a heading that %s doesn't have", path, match[1], file)
+			}
+		}
+	}
+	if links < 100 {
+		t.Errorf("found %d links only", links)
+	}
+}
