@@ -120,15 +120,16 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.volume)",message="set either url (with checksum) or volume, and not both"
 // +kubebuilder:validation:XValidation:rule="has(self.url) == has(self.checksum)",message="url and checksum go together: set both, or use volume"
 type ImageSpec struct {
-	// url to download the image from, with http or https. Each host downloads it once. At most 2048 characters.
+	// url to download the image from, with http or https. It may serve the image as it is, or compressed with gzip,
+	// xz or zstd. Each host gets it once. At most 2048 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=10
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s]*)?$`
 	URL string `json:"url,omitempty"`
 
-	// checksum of what url serves: sha256: or sha512:, then the sum in lower case hexadecimal.
-	// An image that doesn't have it is never used.
+	// checksum of what url serves: sha256: or sha512:, then the sum in lower case hexadecimal. If that is compressed,
+	// it is the checksum of the compressed file. An image that doesn't have it is never used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=135

@@ -61,7 +61,8 @@ type Volumes interface {
 	// copying, and when the host stops, half a copy may stay: mark the volume as good only after success.
 	CloneVolume(ctx context.Context, spec VolumeSpec, source VolumeRef) (Volume, error)
 	// UploadVolume writes content to the beginning of a volume. It is an error when content ends
-	// before size bytes or goes on after them, and the volume's content is then undefined. When the
+	// before size bytes or goes on after them, and the volume's content is then undefined. With
+	// UnknownSize all that content has is written, and the capacity of a raw volume grows with it. When the
 	// context ends while content is being waited for, content may be read once more afterwards. The host
 	// verifies nothing: hash content on its way, and mark the volume as good only after success.
 	UploadVolume(ctx context.Context, ref VolumeRef, content io.Reader, size int64) error

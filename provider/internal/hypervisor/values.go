@@ -121,6 +121,9 @@ type Volume struct {
 	BackingPath string
 }
 
+// UnknownSize is the size of content whose end alone says how long it is.
+const UnknownSize = -1
+
 // VolumeSpec says what a new volume is to be like.
 type VolumeSpec struct {
 	VolumeRef

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 const (
@@ -23,11 +25,13 @@ const (
 	maxRedirects = 10
 	// connectTimeout is how long a server has to take a connection, and as long again to answer.
 	connectTimeout = 30 * time.Second
+	// receiveBytes is how much is read at once from a server.
+	receiveBytes = 64 << 10
 )
 
 // newClient returns the client that images are downloaded with. It goes through the proxies that the
 // environment names, unpacks nothing on the way, and has no limit for the whole: images are as large
-// as they are. What must not last is silence (see download.Read).
+// as they are. What must not last is silence (see received.Read).
 func newClient(sources Sources) *http.Client {
 	return &http.Client{
 		Transport: discreet{sources: sources, Transport: &http.Transport{
@@ -68,7 +72,7 @@ func shownURL(text string) string {
 	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
 }
 
-// download is an image on its way from a server. It counts and hashes what is read of it.
+// download is an image on its way from a server. It counts and hashes what the server sends, and gives what is in it.
 type download struct {
 	ctx    context.Context
 	body   io.ReadCloser
@@ -82,10 +86,17 @@ type download struct {
 	now               func() time.Time
 	hash              hash.Hash
 	want              string
-	// size is what the server says that the image has, in bytes, and capacity the size of the disk in it.
-	size, capacity int64
-	done           *atomic.Int64
-	header         []byte
+	// size is what the server says that it sends, in bytes. done of them were read.
+	size int64
+	done *atomic.Int64
+	// content is what is sent, decompressed if compressed says so, and contentBytes is how much of it was read.
+	content      *bufio.Reader
+	compressed   bool
+	contentBytes int64
+	// fits says whether so much may be read.
+	fits func(size int64) error
+	// capacity is the size of the disk in the image. That of a compressed raw image is known when all was read.
+	capacity int64
 }
 
 // open asks a server for an image, and looks at how it begins. done counts the bytes that are read.
@@ -97,7 +108,8 @@ func open(ctx context.Context, client *http.Client, wish Wish, limits Options, d
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &download{ctx: ctx, cancel: cancel, idle: limits.IdleTimeout, minRate: limits.MinRate, now: time.Now, hash: sum, want: want, done: done}
 	d.watch = time.AfterFunc(d.idle, func() { cancel(fmt.Errorf("the server was silent for %s", d.idle)) })
-	if err := d.ask(ctx, client, wish, limits.MaxBytes); err != nil {
+	d.fits = func(size int64) error { return checkSize(size, limits.MaxBytes) }
+	if err := d.ask(ctx, client, wish); err != nil {
 		err = d.plain(err)
 		d.Close()
 		return nil, err
@@ -117,7 +129,7 @@ func newHash(checksum string) (hash.Hash, string, error) {
 	return nil, "", fmt.Errorf("the checksum %q is neither sha256: nor sha512: with the sum in hexadecimal", checksum)
 }
 
-func (d *download) ask(ctx context.Context, client *http.Client, wish Wish, maxBytes int64) error {
+func (d *download) ask(ctx context.Context, client *http.Client, wish Wish) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, wish.URL, nil)
 	if err != nil {
 		return errors.New("the URL can't be read")
@@ -136,26 +148,58 @@ func (d *download) ask(ctx context.Context, client *http.Client, wish Wish, maxB
 		return errors.New("the server doesn't say how large it is (Content-Length), which has to be known before it can be stored")
 	case d.size == 0:
 		return fmt.Errorf("%w: it is empty", ErrNotAnImage)
-	case d.size > maxBytes:
-		unit := bytesize.UnitFor(d.size, maxBytes)
-		return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, unit.Up(d.size), unit.Down(maxBytes))
 	}
-	header := make([]byte, min(headerBytes, d.size))
-	if _, err := io.ReadFull(d, header); err != nil {
+	if err := d.fits(d.size); err != nil {
+		return err
+	}
+	d.content, d.compressed, err = decompress(bufio.NewReaderSize(received{d}, receiveBytes))
+	if err != nil {
+		return err
+	}
+	header, err := d.content.Peek(headerBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading how it begins: %w", err)
 	}
-	d.header = header
-	d.capacity, err = diskSize(wish.format(), header, d.size)
+	size := d.size
+	if d.compressed {
+		size = int64(len(header)) // so much is known of it
+	}
+	d.capacity, err = diskSize(wish.format(), header, size)
 	return err
 }
 
-// Read implements io.Reader. Only while it waits for the server does the time of its silence count.
-func (d *download) Read(out []byte) (int, error) {
-	if len(d.header) > 0 {
-		n := copy(out, d.header)
-		d.header = d.header[n:]
-		return n, nil
+// checkSize refuses images that are too large.
+func checkSize(size, maxBytes int64) error {
+	if size <= maxBytes {
+		return nil
 	}
+	unit := bytesize.UnitFor(size, maxBytes)
+	return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, unit.Up(size), unit.Down(maxBytes))
+}
+
+// Read implements io.Reader. It reads what is in the image, decompressed.
+func (d *download) Read(out []byte) (int, error) {
+	n, err := d.content.Read(out)
+	d.contentBytes += int64(n)
+	if tooLarge := d.fits(d.contentBytes); tooLarge != nil {
+		return 0, tooLarge
+	}
+	return n, err
+}
+
+// length is how much can be read, or hypervisor.UnknownSize.
+func (d *download) length() int64 {
+	if d.compressed {
+		return hypervisor.UnknownSize
+	}
+	return d.size
+}
+
+// received is what the server sends.
+type received struct{ *download }
+
+// Read implements io.Reader. Only while it waits for the server does the time of its silence count.
+func (d received) Read(out []byte) (int, error) {
 	began := d.now()
 	d.watch.Reset(d.idle)
 	n, err := d.body.Read(out)

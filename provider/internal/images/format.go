@@ -17,20 +17,8 @@ const (
 
 var qcow2Magic = []byte("QFI\xfb")
 
-// packed are the first bytes of what images are often packed with.
-var packed = []struct {
-	magic []byte
-	name  string
-}{
-	{[]byte("\x1f\x8b"), "gzip"},
-	{[]byte("\xfd7zXZ\x00"), "xz"},
-	{[]byte("\x28\xb5\x2f\xfd"), "zstd"},
-	{[]byte("BZh"), "bzip2"},
-	{[]byte("PK\x03\x04"), "zip"},
-}
-
 // diskSize returns the size of the disk that is in an image, from the image's first bytes and its
-// size. The error is ErrNotAnImage when it can't be used: one that is of another format, or that
+// size, both as they are when it is decompressed. The error is ErrNotAnImage when it can't be used: one that is of another format, or that
 // refers to other files, which would be files of the host.
 //
 // The header is that of https://gitlab.com/qemu-project/qemu/-/blob/master/docs/interop/qcow2.rst.
@@ -38,10 +26,8 @@ func diskSize(format hypervisor.VolumeFormat, header []byte, size int64) (int64,
 	refuse := func(why string, values ...any) (int64, error) {
 		return 0, fmt.Errorf("%w: "+why, append([]any{ErrNotAnImage}, values...)...)
 	}
-	for _, packing := range packed {
-		if bytes.HasPrefix(header, packing.magic) {
-			return refuse("it is packed with %s: serve it unpacked, with the checksum of what is unpacked", packing.name)
-		}
+	if name, _ := compressionOf(header); name != "" {
+		return refuse("it is compressed with %s: compress it once, with gzip, xz or zstd", name)
 	}
 	isQCOW2 := bytes.HasPrefix(header, qcow2Magic)
 	if format != hypervisor.FormatQCOW2 {

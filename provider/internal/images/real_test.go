@@ -1,6 +1,7 @@
 package images
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,34 +10,73 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// TestCollectOnARealHost: a real libvirt makes overlays of an image in another pool, says of domains what
-// is below their disks, and refuses an overlay of an image that is gone.
-func TestCollectOnARealHost(t *testing.T) {
-	const uuid = "11111111-1111-4111-8111-111111111111"
+// onARealHost returns a real libvirt, a connection to it, and a store that brings images to it.
+func onARealHost(t *testing.T) (*libvirtd.Daemon, hypervisor.Hypervisor, *fixture) {
+	t.Helper()
 	libvirtd.Need(t)
 	daemon, err := libvirtd.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(daemon.Stop)
-	g := NewWithT(t)
-	g.Expect(daemon.AddPool("fast")).To(Succeed())
-	folder := t.TempDir()
-	file := filepath.Join(folder, "image.qcow2")
-	out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-f", "qcow2", file, "16M").CombinedOutput()
-	g.Expect(err).ToNot(HaveOccurred(), string(out))
-	content, err := os.ReadFile(file)
-	g.Expect(err).ToNot(HaveOccurred())
-	host, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
-	g.Expect(err).ToNot(HaveOccurred())
-	defer func() { _ = host.Close() }()
 	f := newFixture(t, newHosts(), Options{})
+	host, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
+	f.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(func() { _ = host.Close() })
 	f.hosts = func(string) (hypervisor.Hypervisor, error) { return host, nil }
+	return daemon, host, f
+}
+
+// emptyDisk is a qcow2 image of 16 MiB that qemu-img has made.
+func emptyDisk(t *testing.T) []byte {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "image.qcow2")
+	out, err := exec.CommandContext(t.Context(), "qemu-img", "create", "-f", "qcow2", file, "16M").CombinedOutput()
+	NewWithT(t).Expect(err).ToNot(HaveOccurred(), string(out))
+	content, err := os.ReadFile(file)
+	NewWithT(t).Expect(err).ToNot(HaveOccurred())
+	return content
+}
+
+// TestCompressedImagesOnARealHost: a real libvirt takes content whose size nobody knows before its end, and has it whole.
+func TestCompressedImagesOnARealHost(t *testing.T) {
+	_, host, f := onARealHost(t)
+	disk := emptyDisk(t)
+	for name, tc := range map[string]struct {
+		served, content []byte
+		format          infrav1.ImageFormat
+		capacity        int64
+	}{
+		"gzip":    {served: gzipped(t, disk), content: disk, capacity: 16 << 20},
+		"zstd":    {served: zstandard(t, disk), content: disk, capacity: 16 << 20},
+		"xz, raw": {served: sample(t, "image.raw.xz"), content: rawImage(), format: infrav1.ImageFormatRaw, capacity: int64(len(rawImage()))},
+	} {
+		wish := wishFor(serve(t, serving(tc.served)).URL, tc.served)
+		wish.Format = tc.format
+		image := f.eventually(wish, machine(1))
+		stored, err := os.ReadFile(image.Path)
+		f.Expect(err).ToNot(HaveOccurred())
+		f.Expect(bytes.Equal(stored, tc.content)).To(BeTrue(), "%s: %d bytes of %d", name, len(stored), len(tc.content))
+		volume, err := host.Volume(t.Context(), image.VolumeRef)
+		f.Expect(err).ToNot(HaveOccurred())
+		f.Expect([]int64{image.CapacityBytes, volume.CapacityBytes}).To(HaveEach(tc.capacity), name)
+	}
+}
+
+// TestCollectOnARealHost: a real libvirt makes overlays of an image in another pool, says of domains what
+// is below their disks, and refuses an overlay of an image that is gone.
+func TestCollectOnARealHost(t *testing.T) {
+	const uuid = "11111111-1111-4111-8111-111111111111"
+	daemon, host, f := onARealHost(t)
+	g := f.WithT
+	g.Expect(daemon.AddPool("fast")).To(Succeed())
+	content := emptyDisk(t)
 	wish := wishFor(serve(t, serving(content)).URL, content)
 	image := f.eventually(wish, machine(1))
 	collect := func() Collected {
@@ -58,7 +98,7 @@ func TestCollectOnARealHost(t *testing.T) {
 	// A copy of the overlay that libvirt knows as no volume, and somebody's domain that runs with it.
 	theirs := filepath.Join(daemon.PoolFolder(), "theirs")
 	command := fmt.Sprintf("cp --preserve=ownership %s %s", made.Path, theirs)
-	out, err = exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
 	g.Expect(err).ToNot(HaveOccurred(), string(out))
 	g.Expect(host.DeleteVolume(t.Context(), made.VolumeRef)).To(Succeed())
 	g.Expect(host.DefineDomain(t.Context(), hypervisor.Definition{UUID: uuid, Name: "d", XML: "<domain type='qemu'><name>d</name><uuid>" + uuid +

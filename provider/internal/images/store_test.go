@@ -192,8 +192,8 @@ func TestServersThatFail(t *testing.T) {
 		{name: "empty", is: ErrNotAnImage, message: "it is empty", serve: serving(nil)},
 		{name: "a page", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("<html>" + strings.Repeat("Welcome! ", 100)))},
 		{name: "tiny", is: ErrNotAnImage, message: "this isn't", serve: serving([]byte("x"))},
-		{name: "packed", is: ErrNotAnImage, message: "packed with gzip", serve: serving([]byte("\x1f\x8b" + strings.Repeat("x", 200)))},
-		{name: "packed on the way", is: ErrNotAnImage, message: "header Content-Encoding", serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "compressed, it seems", is: ErrNotAnImage, message: "decompressing it with gzip", serve: serving([]byte("\x1f\x8b" + strings.Repeat("x", 200)))},
+		{name: "compressed on the way", is: ErrNotAnImage, message: "header Content-Encoding", serve: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			serving(good)(w, r)
 		}},

@@ -74,7 +74,10 @@ func (t *task) transfer(ctx context.Context) error {
 	}
 	defer source.Close()
 	t.total.Store(source.size)
-	if err := checkRoom(ctx, host, t.wish.Pool, source.size); err != nil {
+	if source.fits, err = room(ctx, host, t.wish.Pool, t.store.options.MaxBytes); err != nil {
+		return err
+	}
+	if err := source.fits(source.size); err != nil {
 		return err
 	}
 	image, err := t.fill(ctx, host, source)
@@ -89,17 +92,17 @@ func (t *task) transfer(ctx context.Context) error {
 	return nil
 }
 
-// checkRoom finds out before a long upload what would else come out at its end.
-func checkRoom(ctx context.Context, host volumes, name string, size int64) error {
+// room returns what says whether an image of some size may go into a pool. It finds out before a long upload what would
+// else come out at its end; and what is compressed can't take more of a pool than is free when its upload begins.
+func room(ctx context.Context, host volumes, name string, maxBytes int64) (fits func(size int64) error, err error) {
 	pool, err := inTime(ctx, func(ctx context.Context) (hypervisor.Pool, error) { return host.Pool(ctx, name) })
-	if err != nil {
-		return err
-	}
-	if pool.AvailableBytes < size {
+	return func(size int64) error {
+		if pool.AvailableBytes >= size {
+			return checkSize(size, maxBytes)
+		}
 		return &hypervisor.Error{Operation: "storing the image in pool", Object: name, Reason: hypervisor.ErrNoSpace,
 			Cause: fmt.Errorf("the image is larger than the %s that are free", bytesize.UnitFor(pool.AvailableBytes).Down(pool.AvailableBytes))}
-	}
-	return nil
+	}, err
 }
 
 // fill makes the content of this attempt and uploads to it. The image names what may have been made,
@@ -116,8 +119,11 @@ func (t *task) fill(ctx context.Context, host volumes, source *download) (Image,
 		return image, err
 	}
 	image.Path = made.Path
-	if err := host.UploadVolume(ctx, image.VolumeRef, source, source.size); err != nil {
+	if err := host.UploadVolume(ctx, image.VolumeRef, source, source.length()); err != nil {
 		return image, err
+	}
+	if source.compressed && image.Format == hypervisor.FormatRaw {
+		image.CapacityBytes = source.contentBytes
 	}
 	return image, source.verify()
 }

@@ -45,7 +45,7 @@ var (
 		Name: "caplv_image_transfers_total", Help: "Attempts to bring an image to the host that have ended: succeeded or failed.",
 	}, []string{hostLabel, resultLabel}))
 	transferredBytes = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "caplv_image_transferred_bytes_total", Help: "Bytes of images that were uploaded to the host.",
+		Name: "caplv_image_transferred_bytes_total", Help: "Bytes of images that were downloaded for the host.",
 	}, []string{hostLabel}))
 	noFit = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caplv_placement_no_fit_total", Help: "Attempts to place a machine that found no host, by each reason for which a host did not fit.",

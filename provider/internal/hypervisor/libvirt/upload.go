@@ -23,7 +23,8 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	if err != nil {
 		return failure(doing, ref.String(), err)
 	}
-	if size < 0 || volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes {
+	length := max(size, 0) // with 0 libvirt takes all that comes
+	if size < hypervisor.UnknownSize || volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes {
 		// libvirt would take it without an error, and write as much as fits.
 		return invalid(fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes))
 	}
@@ -39,7 +40,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	done := make(chan error, 1)
 	go func() {
 		_, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (struct{}, error) {
-			return struct{}{}, client.StorageVolUpload(volumeOf(ref), upload, 0, uint64(size), 0) //nolint:gosec // not negative: see above
+			return struct{}{}, client.StorageVolUpload(volumeOf(ref), upload, 0, uint64(length), 0) //nolint:gosec // not negative
 		})
 		done <- err
 	}()
@@ -68,8 +69,8 @@ var (
 	errTooShort = errors.New("it is shorter")
 )
 
-// exactly reads content of an exact size for the library, and reports to failed when it isn't, or
-// can't be read.
+// exactly reads content of an exact size for the library, or of any with hypervisor.UnknownSize, and reports to failed
+// when it isn't, or can't be read.
 type exactly struct {
 	content    io.Reader
 	left, size int64
@@ -92,6 +93,13 @@ func (e *exactly) Read(out []byte) (int, error) {
 			return 0, e.fail(err)
 		}
 		return 0, io.EOF
+	}
+	if e.size == hypervisor.UnknownSize {
+		n, err := e.content.Read(out)
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = e.fail(err)
+		}
+		return n, err
 	}
 	if int64(len(out)) > e.left {
 		out = out[:e.left]

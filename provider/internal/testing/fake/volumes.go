@@ -129,9 +129,18 @@ func (h *Host) fill(v *volume, content []byte) {
 
 // UploadVolume implements hypervisor.Volumes.
 func (c *connection) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) error {
-	read, readErr := io.ReadAll(io.LimitReader(content, size+1))
+	if size != hypervisor.UnknownSize {
+		content = io.LimitReader(content, size+1)
+	}
+	read, readErr := io.ReadAll(content)
 	return run(ctx, c, "uploading to the volume", UploadVolume, ref.String(), func() error {
 		volume, there := c.host.volumes[ref]
+		if size == hypervisor.UnknownSize && there && readErr == nil {
+			size = int64(len(read))
+			if volume.Format == hypervisor.FormatRaw {
+				volume.CapacityBytes = max(volume.CapacityBytes, size)
+			}
+		}
 		switch {
 		case !there:
 			return refuse(hypervisor.ErrNotFound, "")

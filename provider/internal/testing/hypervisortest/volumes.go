@@ -124,11 +124,29 @@ func uploads(t *testing.T, f Fixture) {
 	g.Expect(err).To(failsWith(hypervisor.ErrOther))
 	g.Expect(err).To(gomega.MatchError(broken))
 
+	err = host.UploadVolume(ctx, ref, io.MultiReader(bytes.NewReader(content[:size/2]), failingReader{broken}), hypervisor.UnknownSize)
+	g.Expect(err).To(failsWith(hypervisor.ErrOther))
+	g.Expect(err).To(gomega.MatchError(broken))
+
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), size)).To(gomega.Succeed(), "after all of these")
 	volume, err := host.Volume(ctx, ref)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	g.Expect(volume.AllocatedBytes).To(gomega.BeNumerically(">=", size))
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
+
+	small := hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: 1}
+	_, err = host.CreateVolume(ctx, small)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), hypervisor.UnknownSize)).To(gomega.Succeed())
+	volume, err = host.Volume(ctx, ref)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size), "a raw volume grows with what is uploaded")
+	small.Name = "copied"
+	volume, err = host.CloneVolume(ctx, small, ref)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size))
+	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
+	g.Expect(host.DeleteVolume(ctx, small.VolumeRef)).To(gomega.Succeed())
 }
 
 type failingReader struct{ err error }
