@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,7 +18,7 @@ import (
 )
 
 // docs are the pages about the provider.
-var docs = []string{"addresses.md", "hosts.md", "images-and-hardware.md", "in-place-updates.md", "machine-pools.md", "operations.md"}
+var docs = []string{"addresses.md", "hosts.md", "images-and-hardware.md", "in-place-updates.md", "load-balancers.md", "machine-pools.md", "operations.md", "troubleshooting.md"}
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
 var ofOthers = []string{
@@ -109,4 +110,35 @@ func words(g *WithT) map[string]bool {
 		})).To(Succeed())
 	}
 	return known
+}
+
+// TestTroubleshooting: docs/troubleshooting.md has all reasons of conditions, and quotes clusterctl as its code has it.
+func TestTroubleshooting(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile(filepath.Join("..", "docs", "troubleshooting.md"))
+	g.Expect(err).ToNot(HaveOccurred())
+	conditions, err := os.ReadFile(filepath.Join("api", "v1alpha1", "conditions.go"))
+	g.Expect(err).ToNot(HaveOccurred())
+	reasons := regexp.MustCompile(`Reason\s+= (?:"(\w+)"|clusterv1\.(\w+)Reason)`).FindAllStringSubmatch(string(conditions), -1)
+	g.Expect(len(reasons)).To(BeNumerically(">", 70))
+	for _, reason := range reasons {
+		g.Expect(string(page)).To(ContainSubstring("`%s`", reason[1]+reason[2]))
+	}
+
+	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+	g.Expect(err).ToNot(HaveOccurred())
+	var code strings.Builder
+	g.Expect(filepath.WalkDir(filepath.Join(strings.TrimSpace(string(folder)), "cmd", "clusterctl", "client"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		code.Write(content)
+		return err
+	})).To(Succeed())
+	messages := regexp.MustCompile(`(?m)^\| "([^"]+)" \|`).FindAllStringSubmatch(string(page), -1)
+	g.Expect(len(messages)).To(BeNumerically(">", 5))
+	for _, message := range messages {
+		g.Expect(strings.Contains(code.String(), message[1])).To(BeTrue(), "clusterctl says %q", message[1])
+	}
 }
