@@ -1,9 +1,5 @@
 // Command testbed is for developers: it builds what the testbed is made of, and keeps one running to
-// play with.
-//
-//	testbed build    build the pinned tools and the guests' images that aren't in the cache yet
-//	testbed up       start a management cluster with the provider and three libvirt hosts
-//	testbed down     take all of it away
+// play with. docs/testbed.md is for its users.
 package main
 
 import (
@@ -12,24 +8,55 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
-
-var commands = map[string]func() error{"build": build, "up": up, "down": down}
 
 func main() {
 	if sandbox.Started() || len(os.Args) == 2 && os.Args[1] == serveCommand {
 		os.Exit(sandbox.Main(prepareToServe, serve))
 	}
-	if len(os.Args) != 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: testbed build|up|down")
-		os.Exit(2)
-	}
-	if err := commands[os.Args[1]](); err != nil {
+	if err := newCommand().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "testbed:", err)
 		os.Exit(1)
 	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{Use: "testbed", Short: "A management cluster of processes with libvirt hosts, to play with", SilenceUsage: true, SilenceErrors: true}
+	root.CompletionOptions.DisableDefaultCmd = true
+	var wanted secondOptions
+	upCommand := &cobra.Command{
+		Use: "up", Short: "Start a management cluster with the provider and three libvirt hosts", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return up(wanted) },
+	}
+	upCommand.Flags().BoolVar(&wanted.Start, "second", false, "start a second management cluster too, for clusterctl move; also where a testbed runs already")
+	upCommand.Flags().BoolVar(&wanted.ShareHosts, "share-hosts", false, "have the second management cluster use the hosts before anything is moved there (implies --second)")
+	var follow bool
+	logsCommand := &cobra.Command{
+		Use: "logs [COMPONENT]", Short: "List what has a log, or show the log of a component, or of all whose names contain COMPONENT", Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return logs(os.Stdout, args, follow) },
+	}
+	logsCommand.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
+	root.AddCommand(
+		&cobra.Command{
+			Use: "build", Short: "Build the pinned tools and the guests' images that aren't in the cache yet", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return build() },
+		},
+		upCommand,
+		&cobra.Command{
+			Use: "down", Short: "Take all of it away", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return down() },
+		},
+		logsCommand,
+		&cobra.Command{
+			Use: "virsh HOST [ARGS...]", Short: "Run virsh, connected to the libvirtd of a host", DisableFlagParsing: true, // flags are virsh's
+			RunE: func(_ *cobra.Command, args []string) error { return virsh(args) },
+		},
+	)
+	return root
 }
 
 // build builds for the tests too, which say themselves where they can't run.

@@ -18,28 +18,34 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
 	"github.com/clusterctl-release/clusterctl-release/internal/unready"
 )
 
 // serveCommand runs the testbed. It is what `up` starts.
 const serveCommand = "serve"
 
-// serverVariable has the address by which the API server is reached from outside of the sandbox.
-const serverVariable = "TESTBED_SERVER"
+// doors are how many management clusters can be reached from outside of the sandbox, and serverVariables have the
+// addresses at which.
+const doors = 2
 
-// prepareToServe runs outside of the sandbox, and opens the door to it.
+var serverVariables = [doors]string{"TESTBED_SERVER", "TESTBED_SECOND_SERVER"}
+
+// prepareToServe runs outside of the sandbox, and opens the doors to it.
 func prepareToServe() error {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	file, err := listener.(*net.TCPListener).File()
-	if err != nil {
-		return err
-	}
-	sandbox.Inherit(file)
-	if err := os.Setenv(serverVariable, listener.Addr().String()); err != nil {
-		return err
+	for _, variable := range serverVariables {
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		file, err := listener.(*net.TCPListener).File()
+		if err != nil {
+			return err
+		}
+		sandbox.Inherit(file)
+		if err := os.Setenv(variable, listener.Addr().String()); err != nil {
+			return err
+		}
 	}
 	waiter, err := newWaiter()
 	if err != nil {
@@ -76,74 +82,134 @@ func serve() int {
 	return 0
 }
 
+// server is a testbed with its files in a folder outside of the sandbox.
+type server struct {
+	dir    string
+	waiter unready.Waiter
+	bed    *testbed.Testbed
+	hosts  *testbed.Hosts
+	player *workload.Player
+}
+
 func runTestbed() (err error) {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
-	listener, err := net.FileListener(sandbox.Inherited(0))
-	if err != nil {
-		return fmt.Errorf("taking over the door to the API server: %w", err)
-	}
-	dir, err := folder()
-	if err != nil {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	s := &server{}
+	if s.dir, err = folder(); err != nil {
 		return err
 	}
+	if s.waiter, err = newWaiter(); err != nil {
+		return err
+	}
+	s.waiter.Limit = 10 * time.Minute // nothing is built any more
 	variables, err := testbed.GuestVariables()
 	if err != nil {
 		return err
 	}
-	waiter, err := newWaiter()
+	s.bed, err = testbed.Start(ctx, testbed.Options{Variables: variables, Shared: s.dir, Server: "https://" + os.Getenv(serverVariables[0])})
 	if err != nil {
 		return err
 	}
-	waiter.Limit = 10 * time.Minute // nothing is built any more
-	bed, err := testbed.Start(ctx, testbed.Options{Variables: variables, Shared: dir, Server: "https://" + os.Getenv(serverVariable)})
-	if err != nil {
+	defer func() { err = errors.Join(err, s.bed.Stop()) }()
+	if err := s.startFirst(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bed.Stop()) }()
-	go forward(listener, net.JoinHostPort(bed.Network.Gateway().String(), "6443"))
-	waiter.Show = func(ctx context.Context) string {
-		return unready.List(ctx, bed.Client, appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	}
-	if err := waiter.For(ctx, "Cluster API and the provider to be installed", func(ctx context.Context) error { return bed.Init(ctx) }); err != nil {
+	if err := replace(filepath.Join(s.dir, readyFile), fmt.Appendf(nil, instructions, s.dir)); err != nil {
 		return err
 	}
-	if err := bed.ServeGuest(ctx); err != nil {
-		return err
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-asked:
 	}
-	waiter.Show = nil
-	var hosts *testbed.Hosts
-	err = waiter.For(ctx, "the libvirt hosts to start", func(ctx context.Context) (err error) {
-		hosts, err = bed.StartHosts(ctx, testbed.DefaultHosts)
-		return err
-	})
-	if err != nil {
-		return err
+	second, startErr := s.startSecond(ctx)
+	if second != nil {
+		defer func() { err = errors.Join(err, second.Stop()) }()
 	}
-	if err := hosts.Register(ctx); err != nil {
-		return err
-	}
-	if _, err := bed.PlayWorkloads(ctx, hosts.All); err != nil {
-		return err
-	}
-	libvirtHost := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "LibvirtHost"}
-	waiter.Show = func(ctx context.Context) string { return unready.List(ctx, bed.Client, libvirtHost) }
-	err = waiter.For(ctx, "the LibvirtHosts to be ready", func(ctx context.Context) error {
-		return unready.Until(ctx, bed.Client, len(testbed.DefaultHosts), libvirtHost)
-	})
-	if err != nil {
-		return err
-	}
-	told := fmt.Sprintf(instructions, dir)
-	ready := filepath.Join(dir, readyFile)
-	if err := os.WriteFile(ready+".new", []byte(told), 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(ready+".new", ready); err != nil {
-		return err
+	if startErr != nil { // the first one goes on
+		fmt.Fprintln(os.Stderr, "testbed: starting the second management cluster:", startErr)
+		if err := replace(filepath.Join(s.dir, secondFolder, failedFile), []byte(startErr.Error())); err != nil {
+			return err
+		}
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// startFirst installs the provider and starts the hosts.
+func (s *server) startFirst(ctx context.Context) error {
+	if err := s.install(ctx, s.bed, 0); err != nil {
+		return err
+	}
+	if err := s.bed.ServeGuest(ctx); err != nil {
+		return err
+	}
+	err := s.waiter.For(ctx, "the libvirt hosts to start", func(ctx context.Context) (err error) {
+		s.hosts, err = s.bed.StartHosts(ctx, testbed.DefaultHosts)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if s.player, err = s.bed.PlayWorkloads(ctx, s.hosts.All); err != nil {
+		return err
+	}
+	return s.register(ctx, s.bed)
+}
+
+// startSecond starts the second management cluster with the provider, and registers the hosts there if asked to. Where
+// it returns one, that has to be stopped, also after an error.
+func (s *server) startSecond(ctx context.Context) (*testbed.Testbed, error) {
+	own := filepath.Join(s.dir, secondFolder)
+	wanted, err := readSecondOptions(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	second, err := testbed.Start(ctx, testbed.Options{Beside: s.bed, Shared: own, Server: "https://" + os.Getenv(serverVariables[1])})
+	if err != nil {
+		return second, err
+	}
+	if err := s.install(ctx, second, 1); err != nil {
+		return second, err
+	}
+	if err := second.JoinWorkloads(ctx, s.player); err != nil {
+		return second, err
+	}
+	if wanted.ShareHosts {
+		if err := s.register(ctx, second); err != nil {
+			return second, err
+		}
+	}
+	return second, replace(filepath.Join(own, readyFile), fmt.Appendf(nil, secondInstructions, s.dir))
+}
+
+// install opens a door to a management cluster and installs Cluster API and the provider there.
+func (s *server) install(ctx context.Context, bed *testbed.Testbed, door int) error {
+	listener, err := net.FileListener(sandbox.Inherited(door))
+	if err != nil {
+		return fmt.Errorf("taking over the door to the API server: %w", err)
+	}
+	go forward(listener, net.JoinHostPort(bed.ControlPlane.Address().String(), "6443"))
+	waiter := s.waiter
+	waiter.Show = func(ctx context.Context) string {
+		return unready.List(ctx, bed.Client, appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	}
+	return waiter.For(ctx, "Cluster API and the provider to be installed", func(ctx context.Context) error { return bed.Init(ctx) })
+}
+
+// register makes the hosts known to the provider of a management cluster, and waits until they are ready there.
+func (s *server) register(ctx context.Context, bed *testbed.Testbed) error {
+	if err := s.hosts.RegisterIn(ctx, bed); err != nil {
+		return err
+	}
+	libvirtHost := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "LibvirtHost"}
+	waiter := s.waiter
+	waiter.Show = func(ctx context.Context) string { return unready.List(ctx, bed.Client, libvirtHost) }
+	return waiter.For(ctx, "the LibvirtHosts to be ready", func(ctx context.Context) error {
+		return unready.Until(ctx, bed.Client, len(testbed.DefaultHosts), libvirtHost)
+	})
 }
 
 const instructions = `The testbed is ready: Cluster API, the provider, and three libvirt hosts in two failure domains.
@@ -153,8 +219,17 @@ const instructions = `The testbed is ready: Cluster API, the provider, and three
   clusterctl --config %[1]s/repository/clusterctl.yaml generate cluster demo --infrastructure libvirt \
     --kubernetes-version v1.36.3 --control-plane-machine-count 1 --worker-machine-count 3 | kubectl apply -f -
   kubectl get machines -w
+  bin/testbed logs
+  bin/testbed virsh host-a1 list --all
 
-hack/tools/tool clusterctl prints the path of a clusterctl. make testbed-down takes all of it away.
+hack/tools/tool clusterctl prints the path of a clusterctl. docs/testbed.md says more. make testbed-down takes all of it
+away.
+`
+
+const secondInstructions = `The second management cluster is ready: Cluster API and the provider.
+
+  clusterctl --kubeconfig %[1]s/kubeconfig move --to-kubeconfig %[1]s/second/kubeconfig
+  kubectl --kubeconfig %[1]s/second/kubeconfig get machines
 `
 
 // forward passes connections from outside on to the API server.

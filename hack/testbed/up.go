@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,11 +23,30 @@ const (
 	lockFile    = "lock" // locked as long as it runs; has the process
 	logFile     = "log"
 	readyFile   = "ready"   // has what to tell the user
+	failedFile  = "failed"  // says why it won't be ready
 	waitingFile = "waiting" // says what it waits for
+	wantedFile  = "wanted"  // has the secondOptions, in the folder of the second management cluster
 )
+
+// secondFolder is where a testbed's folder has the files of the second management cluster.
+const secondFolder = "second"
+
+// secondOptions say what second management cluster to start.
+type secondOptions struct {
+	// Start one.
+	Start bool `json:"-"`
+	// ShareHosts has it use the hosts from the beginning.
+	ShareHosts bool `json:"shareHosts"`
+}
+
+// folderVariable names a folder for a testbed's files.
+const folderVariable = "TESTBED_FOLDER"
 
 // folder is where a checkout's testbed has its files.
 func folder() (string, error) {
+	if folder := os.Getenv(folderVariable); folder != "" {
+		return filepath.Abs(folder)
+	}
 	root, err := pinned.FindRoot()
 	if err != nil {
 		return "", err
@@ -33,8 +54,9 @@ func folder() (string, error) {
 	return filepath.Abs(filepath.Join(root, "out", "testbed"))
 }
 
-// up starts a testbed in the background and waits until it is ready.
-func up() error {
+// up starts a testbed in the background, or a second management cluster in one that runs, or both, and waits until they
+// are ready.
+func up(second secondOptions) error {
 	if err := sandbox.Usable(); err != nil {
 		return err
 	}
@@ -42,16 +64,44 @@ func up() error {
 	if err != nil {
 		return err
 	}
+	second.Start = second.Start || second.ShareHosts
 	lock, err := takeLock(dir, false)
 	if err != nil {
 		return err
 	}
-	if lock == nil {
-		return fmt.Errorf("a testbed of this checkout runs already: see %s, or take it away with make testbed-down", filepath.Join(dir, readyFile))
+	if lock == nil && !second.Start {
+		return fmt.Errorf("a testbed runs already: see %s, or take it away with make testbed-down", filepath.Join(dir, readyFile))
 	}
-	// What an earlier one left, for it may have been killed.
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, readyFile)), os.RemoveAll(filepath.Join(dir, waitingFile)), os.RemoveAll(filepath.Join(dir, "repository"))); err != nil {
+	started := lock != nil
+	if started {
+		if err := start(dir, lock); err != nil {
+			return err
+		}
+	}
+	told, err := await(dir, dir)
+	if err != nil {
 		return err
+	}
+	if started {
+		fmt.Print(told)
+	}
+	if !second.Start {
+		return nil
+	}
+	if told, err = upSecond(dir, second); err == nil {
+		fmt.Print(told)
+	}
+	return err
+}
+
+// start starts a testbed that goes on when this process ends, and keeps the lock.
+func start(dir string, lock *os.File) error {
+	defer func() { _ = lock.Close() }()
+	// What an earlier one left, for it may have been killed.
+	for _, left := range []string{readyFile, waitingFile, secondFolder, "repository"} {
+		if err := os.RemoveAll(filepath.Join(dir, left)); err != nil {
+			return err
+		}
 	}
 	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
@@ -70,26 +120,81 @@ func up() error {
 	if err := lock.Truncate(0); err != nil {
 		return err
 	}
-	if _, err := lock.WriteString(strconv.Itoa(command.Process.Pid)); err != nil {
-		return err
+	_, err = lock.WriteString(strconv.Itoa(command.Process.Pid))
+	go func() { _ = command.Wait() }()
+	return err
+}
+
+// upSecond has the testbed that runs start its second management cluster, where it hasn't, and waits for that.
+func upSecond(dir string, second secondOptions) (string, error) {
+	own := filepath.Join(dir, secondFolder)
+	if _, err := os.Stat(filepath.Join(own, readyFile)); err == nil {
+		there, err := readSecondOptions(dir)
+		if err == nil && second.ShareHosts && !there.ShareHosts {
+			err = errors.New("the second management cluster was started without the hosts: move a cluster there, or start anew with make testbed-down and --share-hosts")
+		}
+		if err != nil {
+			return "", err
+		}
+		return await(dir, own)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	shown := 0
+	wanted, err := json.Marshal(second)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.MkdirAll(own, 0o755), replace(filepath.Join(own, wantedFile), wanted)); err != nil {
+		return "", err
+	}
+	process, err := running(dir)
+	if err != nil {
+		return "", err
+	}
+	if process != 0 { // otherwise await says that it has ended
+		if err := syscall.Kill(process, syscall.SIGUSR1); err != nil {
+			return "", fmt.Errorf("asking the testbed, process %d, for a second management cluster: %w", process, err)
+		}
+	}
+	return await(dir, own)
+}
+
+// readSecondOptions reads with what options the second management cluster is started.
+func readSecondOptions(dir string) (options secondOptions, err error) {
+	content, err := os.ReadFile(filepath.Join(dir, secondFolder, wantedFile))
+	if err != nil {
+		return options, err
+	}
+	return options, json.Unmarshal(content, &options)
+}
+
+// await waits until the folder of a management cluster says that it is ready, and returns what to tell the user. It
+// shows what the testbed waits for meanwhile.
+func await(dir, own string) (string, error) {
+	waiting, err := os.OpenFile(filepath.Join(dir, waitingFile), os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = waiting.Close() }()
+	if _, err := waiting.Seek(0, io.SeekEnd); err != nil {
+		return "", err
+	}
 	for {
-		if waiting, err := os.ReadFile(filepath.Join(dir, waitingFile)); err == nil && len(waiting) > shown {
-			_, _ = os.Stderr.Write(waiting[shown:])
-			shown = len(waiting)
+		if _, err := io.Copy(os.Stderr, waiting); err != nil {
+			return "", err
 		}
-		if told, err := os.ReadFile(filepath.Join(dir, readyFile)); err == nil {
-			_, err := os.Stdout.Write(told)
-			return err
+		if told, err := os.ReadFile(filepath.Join(own, readyFile)); err == nil {
+			return string(told), nil
 		}
-		select {
-		case err := <-ended:
-			return fmt.Errorf("it did not start: %w\n%s", err, tail(log.Name()))
-		case <-time.After(200 * time.Millisecond):
+		if why, err := os.ReadFile(filepath.Join(own, failedFile)); err == nil {
+			return "", fmt.Errorf("it did not start: %s", why)
 		}
+		process, err := running(dir)
+		if err != nil {
+			return "", err
+		}
+		if process == 0 {
+			return "", fmt.Errorf("the testbed has ended:\n%s", tail(filepath.Join(dir, logFile)))
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 
@@ -102,37 +207,61 @@ func tail(file string) []byte {
 	return bytes.TrimSpace(content[max(0, len(content)-most):])
 }
 
+// replace writes a file that others wait for, as a whole.
+func replace(file string, content []byte) error {
+	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
 // down ends the testbed, if one runs, and removes its files.
 func down() error {
 	dir, err := folder()
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	lock, err := takeLock(dir, false)
+	process, err := running(dir)
 	if err != nil {
 		return err
 	}
-	if lock == nil {
-		content, err := os.ReadFile(filepath.Join(dir, lockFile))
-		if err != nil {
-			return err
-		}
-		process, err := strconv.Atoi(strings.TrimSpace(string(content)))
-		if err != nil {
-			return fmt.Errorf("%s should have the number of a process: %w", filepath.Join(dir, lockFile), err)
-		}
+	if process != 0 {
 		if err := syscall.Kill(process, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("ending the testbed, process %d: %w", process, err)
 		}
-		if lock, err = takeLock(dir, true); err != nil {
-			return err
-		}
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	lock, err := takeLock(dir, true)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = lock.Close() }()
 	return os.RemoveAll(dir)
+}
+
+// running is the process of the testbed with its files in a folder, or 0 where none runs.
+func running(dir string) (int, error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	lock, err := takeLock(dir, false)
+	if err != nil {
+		return 0, err
+	}
+	if lock != nil {
+		return 0, lock.Close()
+	}
+	content, err := os.ReadFile(filepath.Join(dir, lockFile))
+	if err != nil {
+		return 0, err
+	}
+	process, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return 0, fmt.Errorf("%s should have the number of a process: %w", filepath.Join(dir, lockFile), err)
+	}
+	return process, nil
 }
 
 // takeLock locks a testbed's folder, which it makes where it isn't there. It returns nil where another

@@ -114,19 +114,22 @@ func (h *Hosts) stop() error {
 
 // Register makes the hosts known to the provider, which has to be installed: a LibvirtHost each, and
 // one LibvirtClusterIdentity for those that all namespaces may use.
-func (h *Hosts) Register(ctx context.Context) error {
-	if err := h.testbed.CreateIdentity(ctx, Identity, h.credentials); err != nil {
+func (h *Hosts) Register(ctx context.Context) error { return h.RegisterIn(ctx, h.testbed) }
+
+// RegisterIn is Register in another management cluster, which uses the hosts too.
+func (h *Hosts) RegisterIn(ctx context.Context, t *Testbed) error {
+	if err := t.CreateIdentity(ctx, Identity, h.credentials); err != nil {
 		return fmt.Errorf("making the credentials of the hosts: %w", err)
 	}
 	for i, spec := range h.specs {
 		identity := Identity
 		if spec.Namespace != "" {
 			identity = spec.Name
-			if err := h.testbed.CreateIdentity(ctx, identity, h.credentials, spec.Namespace); err != nil {
+			if err := t.CreateIdentity(ctx, identity, h.credentials, spec.Namespace); err != nil {
 				return fmt.Errorf("making the credentials of the host %s: %w", spec.Name, err)
 			}
 		}
-		if err := h.testbed.CreateHost(ctx, spec, h.All[i].URI(), identity); err != nil {
+		if err := t.CreateHost(ctx, spec, h.All[i].URI(), identity); err != nil {
 			return err
 		}
 	}

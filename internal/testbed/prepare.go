@@ -129,12 +129,12 @@ func load() (prepared, error) {
 	if err := json.Unmarshal([]byte(os.Getenv(preparedVariable)), &p); err != nil {
 		return p, fmt.Errorf("reading what was prepared for the testbed: %w: the program has to start with sandbox.Main and testbed.Prepare", err)
 	}
-	return p, noteSources()
+	return p, NoteSources()
 }
 
-// noteSources opens every folder that Prepare builds from. `go test` repeats an old result unless it
+// NoteSources opens every folder that Prepare builds from. `go test` repeats an old result unless it
 // has seen the test open something that changed since, and it doesn't see what Prepare does.
-func noteSources() error {
+func NoteSources() error {
 	root, err := pinned.FindRoot()
 	if err != nil {
 		return err

@@ -98,8 +98,8 @@ type Options struct {
 	// Server is the URL of the API server for such clients. None for its own.
 	Server string
 	// Beside is a testbed that runs. The new one has an API server, a node and files of its own, and
-	// shares its network, with all hosts, and clusterctl's repository. Shared and Variables are those
-	// of the other then.
+	// shares its network, with all hosts, and clusterctl's repository. Variables are those of the other
+	// then, and Shared gets the kubeconfig only.
 	Beside *Testbed
 }
 

@@ -153,10 +153,13 @@ func Inherited(index int) *os.File {
 	return os.NewFile(uintptr(3+index), "inherited")
 }
 
+// passedOn are the signals that the program in the sandbox gets when the process outside does.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1}
+
 // wait passes signals on to a process until it ends, and returns its exit status.
 func wait(command *exec.Cmd) (int, error) {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	signal.Notify(signals, passedOn...)
 	defer signal.Stop(signals)
 	go func() {
 		for received := range signals {
@@ -191,7 +194,7 @@ func beInit() (int, error) {
 		return 1, fmt.Errorf("starting in the sandbox: %w", err)
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	signal.Notify(signals, passedOn...)
 	go func() {
 		for received := range signals {
 			_ = program.Process.Signal(received)

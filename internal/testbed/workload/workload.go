@@ -223,7 +223,7 @@ func (m *management) start(ctx context.Context, key types.NamespacedName, into *
 		return err
 	}
 	running, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(m.Dir, string(object.UID)), Etcd: m.Etcd, APIServer: m.APIServer,
+		Dir: filepath.Join(m.Dir, key.Namespace+"_"+key.Name+"_"+string(object.UID)), Etcd: m.Etcd, APIServer: m.APIServer,
 		Address: address, Port: int(object.Spec.ControlPlaneEndpoint.Port), CA: ca,
 	})
 	if err != nil {

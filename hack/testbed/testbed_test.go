@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
+)
+
+const patience = 10 * time.Minute
+
+// The tests are in a sandbox themselves, so that no testbed of theirs is left behind.
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.Main(func() error {
+		_, err := testbed.Tools(context.Background(), &testbed.Progress{})
+		return errors.Join(err, testbed.PrepareGuest(), testbed.PrepareBalancer())
+	}, m.Run))
+}
+
+// user is somebody who plays with a testbed.
+type user struct {
+	// testbed and clusterctl are the programs, and dir is the testbed's folder.
+	testbed, clusterctl, dir string
+}
+
+func newUser(ctx context.Context, t *testing.T, g *WithT) *user {
+	t.Helper()
+	g.Expect(testbed.NoteSources()).To(Succeed())
+	tools, err := testbed.Tools(ctx, &testbed.Progress{})
+	g.Expect(err).ToNot(HaveOccurred())
+	folder, err := os.MkdirTemp("/tmp", "testbed-") // the testbed's own sandbox has another /run
+	g.Expect(err).ToNot(HaveOccurred())
+	t.Cleanup(func() { g.Expect(os.RemoveAll(folder)).To(Succeed()) })
+	u := &user{testbed: filepath.Join(folder, "testbed"), clusterctl: tools["clusterctl"], dir: filepath.Join(folder, "bed")}
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", u.testbed, ".").CombinedOutput()
+	g.Expect(err).ToNot(HaveOccurred(), string(out))
+	return u
+}
+
+// run runs a program with a standard input and returns its standard output and what it says besides.
+func (u *user) run(ctx context.Context, stdin, program string, args ...string) (stdout, stderr string, err error) {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = append(os.Environ(), "TESTBED_STAGE=", folderVariable+"="+u.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	command.Stdin = strings.NewReader(stdin)
+	var out, said strings.Builder
+	command.Stdout, command.Stderr = &out, &said
+	err = command.Run()
+	return out.String(), said.String(), err
+}
+
+// output is what a program writes that has to succeed.
+func (u *user) output(ctx context.Context, g Gomega, program string, args ...string) string {
+	stdout, stderr, err := u.run(ctx, "", program, args...)
+	g.Expect(err).ToNot(HaveOccurred(), "%v: %s%s", args, stdout, stderr)
+	return stdout
+}
+
+// management is a management cluster, from outside of the sandbox.
+func (u *user) management(g *WithT, folder ...string) (*rest.Config, client.Client) {
+	config, err := clientcmd.BuildConfigFromFlags("", u.kubeconfig(folder...))
+	g.Expect(err).ToNot(HaveOccurred())
+	c, err := client.New(config, client.Options{})
+	g.Expect(err).ToNot(HaveOccurred())
+	return config, c
+}
+
+func (u *user) kubeconfig(folder ...string) string {
+	return filepath.Join(append(append([]string{u.dir}, folder...), "kubeconfig")...)
+}
+
+// TestTestbed: a testbed shows its logs and its hosts, a cluster of the flavor haproxy runs there as the templates are,
+// and clusterctl moves it to the second management cluster, and nothing of it is started or made again.
+func TestTestbed(t *testing.T) {
+	g := NewWithT(t)
+	ctx := t.Context()
+	u := newUser(ctx, t, g)
+	for _, command := range []string{"logs", "virsh"} {
+		_, stderr, err := u.run(ctx, "", u.testbed, command)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(stderr).To(Equal("testbed: no testbed runs: start one with make testbed-up\n"))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			stdout, stderr, err := u.run(context.WithoutCancel(ctx), "", u.testbed, "logs", "p") // up, pods, hosts
+			t.Log(stdout[max(0, len(stdout)-100_000):], stderr, err)
+		}
+	})
+	g.Expect(u.output(ctx, g, u.testbed, "up")).To(ContainSubstring(u.kubeconfig()))
+	_, stderr, err := u.run(ctx, "", u.testbed, "up")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stderr).To(ContainSubstring("a testbed runs already"))
+	u.readsLogs(ctx, g)
+	u.talksToHosts(ctx, g)
+
+	_, first := u.management(g)
+	manifest := u.output(ctx, g, u.clusterctl, "generate", "cluster", "demo", "--config="+filepath.Join(u.dir, "repository", "clusterctl.yaml"), "--kubeconfig="+u.kubeconfig(),
+		"--infrastructure=libvirt", "--flavor=haproxy", "--target-namespace=default", "--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count=1")
+	objects, err := utilyaml.ToUnstructured([]byte(manifest))
+	g.Expect(err).ToNot(HaveOccurred())
+	for i := range objects {
+		g.Expect(first.Create(ctx, &objects[i])).To(Succeed())
+	}
+	machines := whole(ctx, g, first)
+	domains := u.domains(ctx, g)
+	g.Expect(u.output(ctx, g, u.testbed, "logs")).To(MatchRegexp(`\nhosts/host-[ab][12]/default\.demo-lb\.[0-9a-f]+\n`))
+
+	g.Expect(u.output(ctx, g, u.testbed, "up", "--share-hosts")).To(ContainSubstring("clusterctl --kubeconfig " + u.kubeconfig() + " move"))
+	u.output(ctx, g, u.testbed, "up", "--second") // it is there, which is fine
+	_, second := u.management(g, secondFolder)
+	g.Expect(list(ctx, g, second, libvirtHosts)).To(HaveLen(len(testbed.DefaultHosts)))
+	g.Expect(u.output(ctx, g, u.testbed, "logs")).To(ContainSubstring("\nsecond/kube-apiserver\n"))
+	u.output(ctx, g, u.clusterctl, "move", "--kubeconfig="+u.kubeconfig(), "--to-kubeconfig="+u.kubeconfig(secondFolder))
+	g.Expect(whole(ctx, g, second)).To(Equal(machines))
+	g.Expect(u.domains(ctx, g)).To(Equal(domains), "with their numbers, which change when they are started again")
+	g.Expect(list(ctx, g, first, libvirtMachines)).To(BeEmpty())
+
+	cluster := newObject("cluster.x-k8s.io/v1beta2", "Cluster")
+	cluster.SetNamespace("default")
+	cluster.SetName("demo")
+	g.Expect(second.Delete(ctx, cluster)).To(Succeed())
+	g.Eventually(func() error { return second.Get(ctx, client.ObjectKeyFromObject(cluster), cluster) }).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "not found"))
+	for host, there := range u.domains(ctx, g) {
+		g.Expect(there).ToNot(ContainSubstring("default."), host)
+	}
+	u.output(ctx, g, u.testbed, "down")
+	g.Expect(u.dir).ToNot(BeAnExistingFile())
+}
+
+// readsLogs: all that runs has a log, by its name or a part of that, and kubectl logs shows those of pods.
+func (u *user) readsLogs(ctx context.Context, g *WithT) {
+	names := strings.Fields(u.output(ctx, g, u.testbed, "logs"))
+	g.Expect(names).To(ContainElements("up", "testbed", "etcd", "kube-apiserver", "kube-controller-manager", "hosts/host-a1/libvirtd", "hosts/host-b1/libvirtd"))
+	g.Expect(names).To(ContainElement(MatchRegexp("^pods/caplv-system/caplv-controller-manager-[a-z0-9-]+/manager$")))
+	const starts = "Starting manager"
+	g.Expect(u.output(ctx, g, u.testbed, "logs", "caplv-system")).To(ContainSubstring(starts))
+	_, stderr, err := u.run(ctx, "", u.testbed, "logs", "nobody")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stderr).To(Equal("testbed: nothing called nobody has a log: testbed logs lists what has\n"))
+	waiting, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _, err = u.run(waiting, "", u.testbed, "logs", "-f", "kube-apiserver")
+	g.Expect(err).To(MatchError(ContainSubstring("killed")), "it goes on until it is ended")
+
+	config, first := u.management(g)
+	clients, err := kubernetes.NewForConfig(config)
+	g.Expect(err).ToNot(HaveOccurred())
+	var pods corev1.PodList
+	g.Expect(first.List(ctx, &pods, client.InNamespace("caplv-system"))).To(Succeed())
+	g.Expect(pods.Items).To(HaveLen(1))
+	content, err := clients.CoreV1().Pods("caplv-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(string(content)).To(ContainSubstring(starts))
+}
+
+// talksToHosts: virsh gets its arguments and its input, and its status is passed on.
+func (u *user) talksToHosts(ctx context.Context, g *WithT) {
+	g.Expect(u.output(ctx, g, u.testbed, "virsh", "host-b1", "net-list", "--name")).To(Equal("default\n\n"))
+	stdout, _, err := u.run(ctx, "pool-info default\n", u.testbed, "virsh", "host-a1")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(stdout).To(ContainSubstring("State:          running"))
+	_, stderr, err := u.run(ctx, "", u.testbed, "virsh", "host-a1", "domstate", "nobody")
+	var exit *exec.ExitError
+	g.Expect(errors.As(err, &exit)).To(BeTrue())
+	g.Expect(exit.ExitCode()).To(Equal(1))
+	g.Expect(stderr).To(ContainSubstring("failed to get domain 'nobody'"))
+	_, stderr, err = u.run(ctx, "", u.testbed, "virsh", "host-c1", "list")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(stderr).To(Equal("testbed: usage: testbed virsh HOST [ARGS...], with one of the hosts host-a1, host-a2, host-b1\n"))
+}
+
+// domains are those of all hosts, with the numbers that they have since they were started last, and their UUIDs.
+func (u *user) domains(ctx context.Context, g *WithT) map[string]string {
+	all := map[string]string{}
+	for _, host := range testbed.DefaultHosts {
+		for _, list := range [][]string{{"list", "--all"}, {"list", "--all", "--uuid"}} {
+			all[host.Name] += strings.TrimSpace(u.output(ctx, g, u.testbed, append([]string{"virsh", host.Name}, list...)...))
+		}
+	}
+	return all
+}
+
+const (
+	machines        = "Machine"
+	libvirtMachines = "LibvirtMachine"
+	libvirtHosts    = "LibvirtHost"
+)
+
+var groups = map[string]string{
+	machines: "cluster.x-k8s.io/v1beta2", libvirtMachines: "infrastructure.cluster.x-k8s.io/v1alpha1", libvirtHosts: "infrastructure.cluster.x-k8s.io/v1alpha1",
+}
+
+func newObject(group, kind string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(group)
+	object.SetKind(kind)
+	return object
+}
+
+func list(ctx context.Context, g Gomega, c client.Client, kind string) []unstructured.Unstructured {
+	all := &unstructured.UnstructuredList{}
+	all.SetAPIVersion(groups[kind])
+	all.SetKind(kind + "List")
+	g.Expect(c.List(ctx, all, client.InNamespace("default"))).To(Succeed())
+	return all.Items
+}
+
+// whole waits until demo has all that was asked for: a load balancer and two machines with nodes. It returns the specs
+// of their LibvirtMachines by name.
+func whole(ctx context.Context, g *WithT, c client.Client) map[string]any {
+	specs := map[string]any{}
+	g.Eventually(func(g Gomega) {
+		clear(specs)
+		for _, object := range list(ctx, g, c, libvirtMachines) {
+			conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+			g.Expect(err).ToNot(HaveOccurred())
+			g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Ready"), HaveKeyWithValue("status", "True"))), object.GetName())
+			specs[object.GetName()] = object.Object["spec"]
+		}
+		g.Expect(specs).To(And(HaveLen(3), HaveKey("demo-lb")))
+		owned := list(ctx, g, c, machines)
+		g.Expect(owned).To(HaveLen(2))
+		for _, object := range owned {
+			node, _, err := unstructured.NestedString(object.Object, "status", "nodeRef", "name")
+			g.Expect(err).ToNot(HaveOccurred())
+			g.Expect(node).To(Equal(object.GetName()))
+		}
+	}).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+	return specs
+}
