@@ -13,32 +13,50 @@ import (
 // repository is the root of this repository from here.
 const repository = "../.."
 
-// TestReadmeTour runs the commands of the tour in README.md and compares what they print with what stands there. Long
-// lines are folded there, and "..." stands for any number of lines.
-func TestReadmeTour(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(repository, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+// TestTours runs the commands of pages, one after the other in the demo provider's tree, and compares what they print with
+// what stands there. Long lines are folded there, and "..." stands for any text.
+func TestTours(t *testing.T) {
+	for _, page := range []struct {
+		path  string
+		steps int
+	}{{"README.md", 6}, {"docs/tutorial-release.md", 10}} {
+		t.Run(page.path, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(repository, page.path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := inDemo(t)
+			remove(t, "clusterctl-release.yaml")
+			committed(t, dir)
+			home := t.TempDir()
+			steps := 0
+			for _, block := range console.FindAllStringSubmatch(string(text), -1) {
+				for _, step := range strings.Split("\n"+block[1], "\n$ clusterctl release ")[1:] {
+					steps++
+					runStep(t, step, home)
+				}
+			}
+			if steps != page.steps {
+				t.Errorf("ran %d commands, want %d", steps, page.steps)
+			}
+		})
 	}
-	_, tour, _ := strings.Cut(string(readme), "## Your provider in 60 seconds")
-	_, tour, _ = strings.Cut(tour, "```console\n")
-	tour, _, _ = strings.Cut(tour, "```")
-	steps := strings.Split("\n"+tour, "\n$ clusterctl release ")[1:]
-	if len(steps) < 6 {
-		t.Fatalf("found %d commands", len(steps))
-	}
-	dir := inDemo(t)
-	remove(t, "clusterctl-release.yaml")
-	committed(t, dir)
-	home := t.TempDir()
-	for _, step := range steps {
-		command, want, _ := strings.Cut(step, "\n")
-		got := execute(t, strings.Fields(strings.ReplaceAll(command, "~", home))...)
-		text := strings.ReplaceAll(regexp.MustCompile(`(?m)^note: .*\n`).ReplaceAllString(got.stderr, "")+got.stdout, home, "/home/me")
-		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(strings.Fields(want), " ")), `\.\.\.`, ".*")
-		if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.Join(strings.Fields(text), " ")) {
-			t.Errorf("%s prints\n%s\nand README.md has\n%s", command, text, want)
-		}
+}
+
+var (
+	console = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
+	notes   = regexp.MustCompile(`(?m)^note: .*\n|^.* has made-up values .*\n`)
+)
+
+// runStep runs a command, which what it prints follows in the next lines, and compares that.
+func runStep(t *testing.T, step, home string) {
+	t.Helper()
+	command, want, _ := strings.Cut(step, "\n")
+	got := execute(t, strings.Fields(strings.ReplaceAll(command, "~", home))...)
+	text := strings.ReplaceAll(notes.ReplaceAllString(got.stderr+got.stdout, ""), home, "/home/me")
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(strings.Fields(want), " ")), `\.\.\.`, ".*")
+	if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.Join(strings.Fields(text), " ")) {
+		t.Errorf("%s prints\n%s\nand the page has\n%s", command, text, want)
 	}
 }
 
