@@ -119,3 +119,38 @@ func TestLinks(t *testing.T) {
 		t.Errorf("found %d links only", links)
 	}
 }
+
+// TestMap: the folders in the map of CONTRIBUTING.md exist, and it has every package of pkg.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "## Where things are\n\n```\n")
+	tree, _, _ := strings.Cut(after, "```")
+	listed := map[string]bool{}
+	for line := range strings.Lines(tree) {
+		folders, _, _ := strings.Cut(line, "  ")
+		parent := ""
+		for i, folder := range strings.Split(folders, ", ") {
+			if i == 0 {
+				parent = filepath.Dir(strings.TrimSuffix(folder, "/"))
+			} else {
+				folder = filepath.Join(parent, folder)
+			}
+			listed[filepath.Clean(folder)] = true
+			if info, err := os.Stat(filepath.Join(repository, folder)); err != nil || !info.IsDir() {
+				t.Errorf("there is no folder %s: %v", folder, err)
+			}
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(repository, "pkg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !listed["pkg/"+entry.Name()] {
+			t.Errorf("the map lacks pkg/%s", entry.Name())
+		}
+	}
+}
