@@ -185,6 +185,11 @@ type HostNetwork struct {
 	// addresses. Needs a Linux bridge or a libvirtNetwork on one. Nothing is filtered when left out.
 	// +optional
 	Filter *NetworkFilter `json:"filter,omitempty"`
+
+	// allowedNamespaces are those of the namespaces that may use the host whose machines can be on the network. All
+	// of them when left out.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 }
 
 // BridgeType says what kind of switch a bridge is.

@@ -16,10 +16,34 @@ import (
 // when it is empty, else those that its list or its selector selects. The error says that the
 // selector can't be read.
 func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
-	allowed := identity.Spec.AllowedNamespaces
-	switch {
-	case allowed == nil:
+	if identity.Spec.AllowedNamespaces == nil {
 		return false, nil
+	}
+	allowed, err := allows(identity.Spec.AllowedNamespaces, namespace)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.allowedNamespaces.selector of LibvirtClusterIdentity %s: %w", identity.Name, err)
+	}
+	return allowed, nil
+}
+
+// Networks returns the networks of a host that machines of a namespace can be on. One with a selector that can't be read,
+// which the webhook refuses, is for the namespaces of its list.
+func Networks(host *infrav1.LibvirtHost, namespace *corev1.Namespace) []infrav1.HostNetwork {
+	var networks []infrav1.HostNetwork
+	for _, network := range host.Spec.Networks {
+		allowed := network.AllowedNamespaces == nil
+		if !allowed {
+			allowed, _ = allows(network.AllowedNamespaces, namespace)
+		}
+		if allowed {
+			networks = append(networks, network)
+		}
+	}
+	return networks
+}
+
+func allows(allowed *infrav1.AllowedNamespaces, namespace *corev1.Namespace) (bool, error) {
+	switch {
 	case len(allowed.List) == 0 && allowed.Selector == nil:
 		return true, nil
 	case slices.Contains(allowed.List, namespace.Name):
@@ -29,7 +53,7 @@ func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namesp
 	}
 	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
 	if err != nil {
-		return false, fmt.Errorf("reading spec.allowedNamespaces.selector of LibvirtClusterIdentity %s: %w", identity.Name, err)
+		return false, err
 	}
 	return selector.Matches(labels.Set(namespace.Labels)), nil
 }

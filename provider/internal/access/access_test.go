@@ -46,6 +46,23 @@ func TestHost(t *testing.T) {
 	}
 }
 
+func TestNetworks(t *testing.T) {
+	g := NewWithT(t)
+	host := &infrav1.LibvirtHost{Spec: infrav1.LibvirtHostSpec{Networks: []infrav1.HostNetwork{
+		{Name: "all"}, {Name: "any", AllowedNamespaces: &infrav1.AllowedNamespaces{}},
+		{Name: "listed", AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"green-1"}}},
+		{Name: "not-listed", AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"green"}}},
+		{Name: "selected", AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "green"}}}},
+		{Name: "not-selected", AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}}},
+		{Name: "unreadable", AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}},
+	}}}
+	var names []string
+	for _, network := range access.Networks(host, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "green-1", Labels: map[string]string{"team": "green"}}}) {
+		names = append(names, network.Name)
+	}
+	g.Expect(names).To(Equal([]string{"all", "any", "listed", "selected"}))
+}
+
 func TestSelectorThatCantBeRead(t *testing.T) {
 	g := NewWithT(t)
 	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}}

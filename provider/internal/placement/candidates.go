@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +56,9 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 		host.Selected = selector.Matches(k8slabels.Set(object.Labels))
 		if ref := object.Spec.IdentityRef; ref != nil {
 			host.Quota = quotas[ref.Name]
+		}
+		if slices.ContainsFunc(object.Spec.Networks, func(n infrav1.HostNetwork) bool { return n.AllowedNamespaces != nil }) {
+			host.Networks = namesOf(access.Networks(object, namespace))
 		}
 		host.NamespaceAllowed = access.Host(object, identities, namespace)
 		if host.NamespaceAllowed { // the others are not to be named

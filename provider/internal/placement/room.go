@@ -16,7 +16,7 @@ import (
 // counted for each machine and not as somebody else's.
 type Bound map[string]bool
 
-// HostOf returns a LibvirtHost as it was last seen. What depends on the cluster, Selected and NamespaceAllowed, is left for
+// HostOf returns a LibvirtHost as it was last seen, with all its networks. What depends on the cluster or namespace is left for
 // the caller.
 //
 // Take the snapshot first and list the machines of bound afterwards: a domain is made after its
@@ -38,11 +38,17 @@ func HostOf(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, bound Bound) Hos
 	for _, feature := range snapshot.Facts.Features {
 		out.Features = append(out.Features, string(feature))
 	}
-	for _, network := range host.Spec.Networks {
-		out.Networks = append(out.Networks, network.Name)
-	}
+	out.Networks = namesOf(host.Spec.Networks)
 	out.ImageVolumes = snapshot.Images(host.Spec.StoragePools.Images)
 	return out
+}
+
+func namesOf(networks []infrav1.HostNetwork) []string {
+	var names []string
+	for _, network := range networks {
+		names = append(names, network.Name)
+	}
+	return names
 }
 
 // isConnecting says whether nothing is known of a host so far: the first try to connect to it since the

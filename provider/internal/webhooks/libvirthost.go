@@ -51,6 +51,11 @@ func hostSpecErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.Error
 		}
 		seen[pool] = true
 	}
+	for i, network := range spec.Networks {
+		if network.AllowedNamespaces != nil {
+			errs = append(errs, selectorErrors(network.AllowedNamespaces.Selector, path.Child("networks").Index(i).Child("allowedNamespaces", "selector"))...)
+		}
+	}
 	return errs
 }
 

@@ -51,6 +51,13 @@ func TestLibvirtHost(t *testing.T) {
 			refused: "spec.dedicatedCPUs: Invalid value: \"15-4\": \"15-4\" isn't a set of CPUs such as 4-15,20"},
 		{name: "a pool twice", change: func(h *infrav1.LibvirtHost) { h.Spec.StoragePools.Disks = []string{"a", "b", "a"} },
 			refused: "spec.storagePools.disks[2]: Duplicate value: \"a\""},
+		{name: "networks of tenants", change: func(h *infrav1.LibvirtHost) {
+			h.Spec.Networks = []infrav1.HostNetwork{{Name: "blue", AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"blue"}}}, {Name: "green"}}
+		}},
+		{name: "a selector of a network that can't be", change: func(h *infrav1.LibvirtHost) {
+			h.Spec.Networks = []infrav1.HostNetwork{{Name: "blue"}, {Name: "green", AllowedNamespaces: &infrav1.AllowedNamespaces{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}}}
+		}, refused: "spec.networks[1].allowedNamespaces.selector.matchLabels"},
 	}
 	testCreations(t, libvirtHostValidator(), host, changes)
 	testChanges(t, libvirtHostValidator(), host, changes)

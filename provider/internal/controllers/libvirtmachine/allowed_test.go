@@ -132,3 +132,40 @@ func TestLabelsChangeLater(t *testing.T) {
 		})
 	}
 }
+
+// TestNetworksOfOthers: a machine isn't placed for a network that its namespace may not use, also on a host that somebody
+// has named, and gets no domain with one that it may no longer use.
+func TestNetworksOfOthers(t *testing.T) {
+	ofBlue := func(w *world) {
+		w.changeHost("a", func(h *infrav1.LibvirtHost) {
+			h.Spec.Networks[0].AllowedNamespaces = &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "blue"}}}
+		})
+	}
+	t.Run("unbound", func(t *testing.T) {
+		w := newWorld(t, nil, "a")
+		ofBlue(w)
+		m := w.newManager(0)
+		w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: lacks network default"))
+		w.label("blue")
+		w.until(m, w.isProvisioned)
+	})
+	t.Run("bound by hand", func(t *testing.T) {
+		w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+			infra.Spec.HostName, infra.Spec.ProviderID = "a", infrav1.ProviderIDPrefix+"5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b51"
+		}, "a")
+		ofBlue(w)
+		w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: lacks network default"))
+		w.Expect(w.left()).To(BeEmpty())
+	})
+	t.Run("bound by right", func(t *testing.T) {
+		w := newWorld(t, nil, "a")
+		m := w.until(w.newManager(0), func() bool {
+			return conditions.IsTrue(w.infra(), infrav1.HostBoundCondition) && w.infra().Spec.HostName != ""
+		})
+		ofBlue(w)
+		w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason)).To(
+			Equal(`spec: interfaces[0].network: the host has no network "default"`))
+		_, domains := w.hosts["a"].Left()
+		w.Expect(domains).To(BeEmpty())
+	})
+}

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -26,7 +29,11 @@ func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
 
 // define defines the domain with what was chosen for it alone.
 func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing) (verdict, error) {
-	definition, err := s.definition(chosen)
+	namespace := &corev1.Namespace{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, fmt.Errorf("reading the namespace: %w", err))
+	}
+	definition, err := s.definition(chosen, access.Networks(s.host, namespace))
 	if err != nil {
 		// To try again won't help: the spec, or the host's, has to change.
 		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, "spec: %s", err.Error())
@@ -44,7 +51,7 @@ func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing)
 	return goOn, nil
 }
 
-func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Definition, error) {
+func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infrav1.HostNetwork) (hypervisor.Definition, error) {
 	cpus := exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts)
 	if len(cpus.Dedicated) > 0 && cpus.Shared == "" && !exclusive.Dedicated(&s.infra.Spec) {
 		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host, and none is left for machines without cpu.dedicated", s.host.Name)
@@ -55,7 +62,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing) (hypervisor.Defi
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
 		AvailabilityZone: failureDomain, Host: host,
-		Networks: s.host.Spec.Networks, Addresses: s.knownAddresses(), HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
+		Networks: networks, Addresses: s.knownAddresses(), HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
 	}.Definition()
 }
 
