@@ -144,6 +144,36 @@ func TestTestbed(t *testing.T) {
 	g.Expect(u.dir).ToNot(BeAnExistingFile())
 }
 
+// TestHostsAreSharedFromTheBeginning: a second management cluster that runs doesn't get the hosts later.
+func TestHostsAreSharedFromTheBeginning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wanted string
+		asked  secondOptions
+		err    string
+	}{
+		"it has them":              {`{"shareHosts":true}`, secondOptions{ShareHosts: true}, ""},
+		"it has them, not asked":   {`{"shareHosts":true}`, secondOptions{}, ""},
+		"it lacks them":            {`{"shareHosts":false}`, secondOptions{ShareHosts: true}, "was started without the hosts"},
+		"it lacks them, not asked": {`{"shareHosts":false}`, secondOptions{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := t.TempDir()
+			g.Expect(os.Mkdir(filepath.Join(dir, secondFolder), 0o755)).To(Succeed())
+			for file, content := range map[string]string{wantedFile: tc.wanted, readyFile: "it is ready"} {
+				g.Expect(os.WriteFile(filepath.Join(dir, secondFolder, file), []byte(content), 0o644)).To(Succeed())
+			}
+			told, err := upSecond(dir, tc.asked)
+			if tc.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+				return
+			}
+			g.Expect(err).ToNot(HaveOccurred())
+			g.Expect(told).To(Equal("it is ready"))
+		})
+	}
+}
+
 // readsLogs: all that runs has a log, by its name or a part of that, and kubectl logs shows those of pods.
 func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	names := strings.Fields(u.output(ctx, g, u.testbed, "logs"))
