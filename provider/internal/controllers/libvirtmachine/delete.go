@@ -12,10 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
@@ -161,9 +160,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 	if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 		return err
 	}
-	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
-		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
-	}
+	s.refresh(ctx)
 	return nil
 }
 

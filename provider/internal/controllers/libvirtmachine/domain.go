@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
-	"time"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -66,23 +68,15 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infra
 	}.Definition()
 }
 
-// startDomain starts the domain, unless it has stopped several times soon after that.
-func (s *scope) startDomain(ctx context.Context) (verdict, error) {
-	if at, stops := s.starts.next(s.key(), s.infra.UID, time.Now()); time.Now().Before(at) {
-		return s.backOff(at, stops)
+// knownAddresses are the addresses that interfaces were given from pools, by their index.
+func (s *scope) knownAddresses() map[int][]netip.Addr {
+	known := map[int][]netip.Addr{}
+	for i, given := range s.claimed {
+		for _, address := range given {
+			known[i] = append(known[i], address.Addr())
+		}
 	}
-	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
-		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
-	}
-	s.starts.add(s.key(), s.infra.UID, time.Now())
-	log := ctrl.LoggerFrom(ctx)
-	log.Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
-	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
-		log.Info("What is known of the domain may be old for a while", "err", err)
-	}
-	s.domain = &hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning}
-	s.setInstance()
-	return goOn, nil
+	return known
 }
 
 // nameTaken says that another domain has the name of the machine's.
@@ -91,4 +85,132 @@ func (s *scope) nameTaken() (verdict, error) {
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
 		"Host %s has another domain with the name %s, or with the UUID of spec.providerID, which is left alone: rename or undefine it there, or delete the Machine",
 		s.host.Name, s.domainName())
+}
+
+// cpuRequest is the name of the request for CPUs that the machine has to itself.
+const cpuRequest = "cpu.dedicated"
+
+// deviceRequest, with its name in the spec behind it, is the name of a request for devices.
+const deviceRequest = "hostDevices "
+
+// exclusiveTries is how many times a choice is made in one reconcile, when other managers make theirs.
+const exclusiveTries = 3
+
+// exclusiveRequests lists what of the host the machine is to have to itself.
+func (s *scope) exclusiveRequests() []exclusive.Request {
+	var requests []exclusive.Request
+	if exclusive.Dedicated(&s.infra.Spec) {
+		request := exclusive.Request{Name: cpuRequest, Count: int(s.infra.Spec.CPUs)}
+		for _, cpu := range exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts).Dedicated {
+			request.From = append(request.From, exclusive.CPU(cpu))
+		}
+		requests = append(requests, request)
+	}
+	for _, spec := range s.infra.Spec.HostDevices {
+		request := exclusive.Request{Name: deviceRequest + spec.Name, Count: int(spec.Count)}
+		for _, device := range exclusive.LentOf(&s.host.Spec, s.snapshot.Devices) {
+			if device.Problem == "" && device.VendorID == spec.VendorID && device.ProductID == spec.ProductID {
+				request.From = append(request.From, exclusive.Device(device.Address))
+			}
+		}
+		requests = append(requests, request)
+	}
+	return requests
+}
+
+// hostDevices are the addresses of the devices among what was chosen, by the names of spec.hostDevices.
+func hostDevices(chosen map[string][]exclusive.Thing) map[string][]string {
+	devices := map[string][]string{}
+	for request, things := range chosen {
+		if name, is := strings.CutPrefix(request, deviceRequest); is {
+			for _, thing := range things {
+				devices[name] = append(devices[name], thing.Name)
+			}
+		}
+	}
+	return devices
+}
+
+// dedicatedCPUs are the numbers of the CPUs among what was chosen.
+func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
+	var numbers []int
+	for _, thing := range chosen[cpuRequest] {
+		if number, err := strconv.Atoi(thing.Name); err == nil { // it was made of a number
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// ensureExclusive defines the domain of a machine that has something of the host to itself, in the steps that
+// the package exclusive tells of. It goes on only when no other domain has anything of it.
+//
+// In this manager one machine at a time chooses on a host, so that machines which are made together don't
+// take the same and then have to choose again; the others don't wait for it, they come again.
+func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
+	end, begun := s.Scheduler.Choosing(s.host.Name)
+	if !begun {
+		s.lookAgain(conflictDelay)
+		return stop, nil
+	}
+	defer end()
+	domains, err := s.connection.ListDomains(ctx)
+	if err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	for range exclusiveTries {
+		if s.isActive(domains) {
+			return goOn, nil // the snapshot doesn't know it so far; what it runs with was seen to be its own
+		}
+		chosen, err := exclusive.Choose(s.uuid, requests, domains)
+		var notFree *exclusive.NotFreeError
+		if errors.As(err, &notFree) {
+			return s.notFree(ctx, notFree, domains)
+		}
+		if err != nil {
+			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+		}
+		if verdict, err := s.define(ctx, chosen); err != nil || verdict == stop {
+			return verdict, err
+		}
+		if domains, err = s.connection.ListDomains(ctx); err != nil {
+			return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+		}
+		rivals := exclusive.Rivals(s.uuid, domains)
+		if len(rivals) == 0 {
+			ctrl.LoggerFrom(ctx).Info("Chose what the machine has to itself", "LibvirtHost", s.host.Name, "chosen", chosen)
+			return goOn, nil
+		}
+		if !exclusive.Yields(s.uuid, rivals) {
+			break // they give way; who doesn't, because nobody makes it any more, keeps what it has: see Choose
+		}
+	}
+	s.lookAgain(conflictDelay)
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
+		"Another machine was given the same CPUs or devices of host %s at the same moment: one of the two chooses again", s.host.Name)
+}
+
+// isActive says whether the machine's own domain is active.
+func (s *scope) isActive(domains []hypervisor.Domain) bool {
+	for _, domain := range domains {
+		if domain.UUID == s.uuid {
+			return domain.State.Active()
+		}
+	}
+	return false
+}
+
+// notFree says that the host has too little of something. A definition that is in the way of others then
+// goes: it wasn't started, and there is nothing in it that isn't made again.
+func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domains []hypervisor.Domain) (verdict, error) {
+	s.lookAgain(noFitDelay)
+	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
+		s.lookAgain(conflictDelay)
+		if exclusive.Yields(s.uuid, rivals) {
+			if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+				return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+			}
+		}
+	}
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason, "spec.%s on host %s", why.Error(), s.host.Name)
 }

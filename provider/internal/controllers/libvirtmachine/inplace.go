@@ -3,10 +3,10 @@ package libvirtmachine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -222,18 +222,10 @@ func (s *scope) updateStarted() time.Time {
 // checkUpdate asks the API server itself whether the machine is still to be changed, and into this: the
 // cache lags behind, and what is shut down or changed by mistake is somebody's.
 func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
-	now := &infrav1.LibvirtMachine{}
-	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
-		return stop, fmt.Errorf("reading the machine once more: %w", err)
-	}
-	_, started := isChanging(now)
-	if now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero() || now.Generation != s.infra.Generation || !started {
-		ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
-		s.written = true
-		s.lookAgain(conflictDelay)
-		return stop, nil
-	}
-	return goOn, nil
+	return s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
+		_, started := isChanging(now)
+		return started && now.Generation == s.infra.Generation
+	})
 }
 
 // shutDown asks the guest to shut down, or takes the power from it when its time is over, and returns
@@ -271,10 +263,103 @@ func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]h
 	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
 		return err
 	}
-	log := ctrl.LoggerFrom(ctx)
-	log.Info("Changed the machine in place and started it", "LibvirtHost", s.host.Name, "cpus", s.infra.Spec.CPUs, "memory", s.infra.Spec.Memory.String())
-	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
-		log.Info("What is known of the domain may be old for a while", "err", err)
-	}
+	ctrl.LoggerFrom(ctx).Info("Changed the machine in place and started it", "LibvirtHost", s.host.Name, "cpus", s.infra.Spec.CPUs, "memory", s.infra.Spec.Memory.String())
+	s.refresh(ctx)
 	return nil
+}
+
+// extent is what a machine has on its host of what can be changed in place.
+type extent struct {
+	hypervisor.Size
+	// disks are the capacities of its disks, in bytes, by their names in the spec. That of the root disk
+	// has none. One that isn't known isn't there.
+	disks map[string]int64
+}
+
+// rounding is how much more memory than it was given a domain may have: QEMU wants whole blocks.
+var rounding = map[infrav1.Architecture]int64{infrav1.ArchitecturePpc64le: 256 << 20}
+
+const otherRounding = 1 << 20
+
+// hasSize says whether the domain has the CPUs and the memory of a spec.
+func (e extent) hasSize(spec *infrav1.LibvirtMachineSpec) bool {
+	block, known := rounding[spec.CPU.Architecture]
+	if !known {
+		block = otherRounding
+	}
+	more := e.MemoryBytes - spec.Memory.Value()
+	return e.CPUs == spec.CPUs && more >= 0 && more < block
+}
+
+// missing are the disks that are smaller than a spec wants them.
+func (e extent) missing(spec *infrav1.LibvirtMachineSpec) []string {
+	var small []string
+	for name, wanted := range diskSizes(spec) {
+		if has, known := e.disks[name]; known && has < wanted.Value() {
+			small = append(small, name)
+		}
+	}
+	return small
+}
+
+// covers says whether the machine has what a spec asks for.
+func (e extent) covers(spec *infrav1.LibvirtMachineSpec) bool {
+	return e.hasSize(spec) && len(e.missing(spec)) == 0
+}
+
+// needs is how much room the machine takes as it is.
+func (e extent) needs(spec *infrav1.LibvirtMachineSpec) placement.Resources {
+	return placement.NeedsWith(spec, e.CPUs, e.MemoryBytes, e.disks)
+}
+
+// diskSizes are the sizes that a spec has for disks, by their names, to be read or changed.
+func diskSizes(spec *infrav1.LibvirtMachineSpec) map[string]*resource.Quantity {
+	sizes := map[string]*resource.Quantity{"": &spec.RootDisk.Size}
+	for i := range spec.ExtraDisks {
+		sizes[spec.ExtraDisks[i].Name] = &spec.ExtraDisks[i].Size
+	}
+	return sizes
+}
+
+// extentOf asks the host what the machine has.
+func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent, map[string]hypervisor.VolumeRef, error) {
+	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes}, disks: map[string]int64{}}
+	refs := map[string]hypervisor.VolumeRef{}
+	for _, ref := range domain.Disks {
+		name, own := hypervisor.DiskName(s.volumePrefix(), ref)
+		if !own {
+			continue
+		}
+		volume, err := s.connection.Volume(ctx, ref)
+		if err != nil {
+			return has, nil, err
+		}
+		has.disks[name], refs[name] = volume.CapacityBytes, ref
+	}
+	return has, refs, nil
+}
+
+// isChanging says whether a machine may have other than its spec asks for, because it is being changed.
+func isChanging(infra *infrav1.LibvirtMachine) (asked, started bool) {
+	_, asked = infra.Annotations[clusterv1.UpdateInProgressAnnotation]
+	_, started = infra.Annotations[infrav1.UpdateStartedAnnotation]
+	return asked, started
+}
+
+// growRunning makes the disks of a running domain as large as its spec asks for, and returns false where
+// the host can't do that: then it is done while nothing runs, as everything else is.
+func (s *scope) growRunning(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) (bool, error) {
+	log := ctrl.LoggerFrom(ctx)
+	for _, name := range has.missing(&s.infra.Spec) {
+		err := s.connection.GrowDisk(ctx, s.uuid, refs[name], diskSizes(&s.infra.Spec)[name].Value())
+		if errors.Is(err, hypervisor.ErrUnsupported) {
+			log.Info("The disk can't grow while the guest runs: it has to shut down", "LibvirtHost", s.host.Name, "err", err)
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		log.Info("Made a disk of the running machine larger", "LibvirtHost", s.host.Name, "volume", refs[name].String())
+	}
+	return true, nil
 }

@@ -1,10 +1,13 @@
 package libvirtmachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -16,6 +19,37 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
+
+// reachHost finds the host that the machine is bound to, and the connection to it.
+func (s *scope) reachHost(ctx context.Context) (verdict, error) {
+	if err := s.readHost(ctx); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.set(infrav1.InstanceReadyCondition, metav1.ConditionUnknown, infrav1.HostNotFoundReason, "Its LibvirtHost doesn't exist")
+			s.infra.Status.InstanceState = infrav1.InstanceUnknown
+			return s.waitFor(infrav1.HostBoundCondition, infrav1.HostNotFoundReason, "There is no LibvirtHost %s: create it again", s.infra.Spec.HostName)
+		}
+		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
+	}
+	s.setTrue(infrav1.HostBoundCondition, infrav1.HostBoundReason)
+	s.infra.Status.FailureDomain = cmp.Or(s.host.Spec.FailureDomain, s.host.Name)
+	connection, err := s.Hosts.Hypervisor(s.host.Name)
+	if err != nil {
+		s.infra.Status.InstanceState = infrav1.InstanceUnknown
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	s.connection = connection
+	s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
+	return goOn, nil
+}
+
+func (s *scope) readHost(ctx context.Context) error {
+	host := &infrav1.LibvirtHost{}
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Spec.HostName}, host); err != nil {
+		return fmt.Errorf("reading LibvirtHost %s: %w", s.infra.Spec.HostName, err)
+	}
+	s.host = host
+	return nil
+}
 
 // isProvisioned says whether the machine was provisioned. Cluster API writes the provider ID into the
 // Machine's spec only then, and a move takes it along, which it doesn't the LibvirtMachine's status.
@@ -119,16 +153,12 @@ func (s *scope) setInstance() {
 // checkForCertain asks the API server itself whether the machine is still to be made: the cache lags
 // behind, and a machine that was provisioned or is being deleted must not be made.
 func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
-	now := &infrav1.LibvirtMachine{}
-	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
-		return stop, fmt.Errorf("reading the machine once more: %w", err)
-	}
-	if now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero() || ptr.Deref(now.Status.Initialization.Provisioned, false) ||
-		now.Spec.ProviderID != s.infra.Spec.ProviderID || now.Spec.HostName != s.infra.Spec.HostName {
-		ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
-		s.written = true
-		s.lookAgain(conflictDelay)
-		return stop, nil
+	verdict, err := s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
+		return !ptr.Deref(now.Status.Initialization.Provisioned, false) &&
+			now.Spec.ProviderID == s.infra.Spec.ProviderID && now.Spec.HostName == s.infra.Spec.HostName
+	})
+	if err != nil || verdict == stop {
+		return verdict, err
 	}
 	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		s.lookAgain(conflictDelay) // its domain has stopped since the machine was taken for one that is made
@@ -136,4 +166,36 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 	}
 	s.making = true
 	return goOn, nil
+}
+
+// runningFor is for how long the domain has run. Very long when that isn't known.
+func (s *scope) runningFor() time.Duration {
+	running := conditions.Get(s.infra, infrav1.InstanceReadyCondition)
+	if running == nil || running.Status != metav1.ConditionTrue {
+		return 2 * addressInterval
+	}
+	return time.Since(running.LastTransitionTime.Time)
+}
+
+// checkUnchanged asks the API server itself whether the machine exists, isn't being deleted, and is as it is expected to
+// be. Otherwise it waits for the cache.
+func (s *scope) checkUnchanged(ctx context.Context, isExpected func(now *infrav1.LibvirtMachine) bool) (verdict, error) {
+	now := &infrav1.LibvirtMachine{}
+	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
+		return stop, fmt.Errorf("reading the machine once more: %w", err)
+	}
+	if now.UID == s.infra.UID && now.DeletionTimestamp.IsZero() && isExpected(now) {
+		return goOn, nil
+	}
+	ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
+	s.written = true
+	s.lookAgain(conflictDelay)
+	return stop, nil
+}
+
+// refresh has the host's snapshot show the domain, which was just changed.
+func (s *scope) refresh(ctx context.Context) {
+	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
+		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
+	}
 }

@@ -1,16 +1,16 @@
 package libvirtmachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
@@ -135,48 +135,6 @@ func (s *scope) lookAgain(after time.Duration) {
 
 func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.infra) }
 
-// set sets a condition.
-func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string, values ...any) {
-	if len(values) > 0 {
-		message = fmt.Sprintf(message, values...)
-	}
-	conditions.Set(s.infra, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
-}
-
-func (s *scope) setTrue(condition, reason string) {
-	s.set(condition, metav1.ConditionTrue, reason, "")
-}
-
-// waitFor says in a condition what is waited for, and stops. Something brings the object here when it
-// has happened.
-func (s *scope) waitFor(condition, reason, message string, values ...any) (verdict, error) {
-	s.set(condition, metav1.ConditionFalse, reason, message, values...)
-	return stop, nil
-}
-
-// failed says in a condition what has failed, and returns an error so that it is tried again. A host
-// that can't be reached is no error of the machine's: it is tried again when the host is back.
-func (s *scope) failed(condition, reason string, err error) (verdict, error) {
-	if errors.Is(err, hypervisor.ErrUnreachable) {
-		return s.unreachable(condition, err)
-	}
-	if errors.Is(err, hypervisor.ErrNoSpace) && s.host != nil {
-		reason, err = infrav1.NoRoomReason, s.noRoom(err)
-	}
-	s.set(condition, metav1.ConditionFalse, reason, "%s", err.Error())
-	return stop, err
-}
-
-// unreachable says that what a condition is about can't be seen.
-func (s *scope) unreachable(condition string, err error) (verdict, error) {
-	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
-	s.lookAgain(unreachableDelay)
-	return stop, nil
-}
-
-// unreachableDelay is how long to wait at most for a host to come back. The fleet says it sooner.
-const unreachableDelay = time.Minute
-
 // noRoom remembers that the machine's host is full, so that others go elsewhere, has it look at its storage pools
 // again, and says it.
 func (s *scope) noRoom(err error) error {
@@ -185,4 +143,61 @@ func (s *scope) noRoom(err error) error {
 		s.Hosts.RefreshPool(s.host.Name, pool)
 	}
 	return fmt.Errorf("the host %s has no room: %w", s.host.Name, err)
+}
+
+// Everything on a host is named from the UUID in spec.providerID, which is written before anything is
+// made, and from the machine's namespace and name: a controller that begins anew finds what was made, and
+// nothing that is another machine's.
+
+// domainName is the name of the domain on its host.
+func (s *scope) domainName() string {
+	return hypervisor.DomainName(s.uuid, s.infra.Namespace, s.infra.Name)
+}
+
+func (s *scope) owner() hypervisor.Owner {
+	return hypervisor.Owner{Cluster: s.clusterName(), Namespace: s.infra.Namespace, Name: s.infra.Name}
+}
+
+// volumePrefix begins the names of all volumes of the machine.
+func (s *scope) volumePrefix() string {
+	return hypervisor.VolumePrefix(s.uuid, s.infra.Namespace, s.infra.Name)
+}
+
+func (s *scope) volume(pool, what string) hypervisor.VolumeRef {
+	return hypervisor.VolumeRef{Pool: pool, Name: s.volumePrefix() + what}
+}
+
+// pool is the storage pool for a disk that asks for one, or for none.
+func (s *scope) pool(wanted string) string {
+	if wanted == "" && len(s.host.Spec.StoragePools.Disks) > 0 {
+		return s.host.Spec.StoragePools.Disks[0]
+	}
+	return wanted
+}
+
+func (s *scope) rootRef() hypervisor.VolumeRef {
+	return s.volume(s.pool(s.infra.Spec.RootDisk.Pool), "root")
+}
+
+func (s *scope) seedRef() hypervisor.VolumeRef {
+	return s.volume(s.pool(s.infra.Spec.RootDisk.Pool), "seed")
+}
+
+// pools are all storage pools that something of the machine may be in, sorted.
+func (s *scope) pools() []string {
+	pools := append([]string{s.pool(s.infra.Spec.RootDisk.Pool)}, s.host.Spec.StoragePools.Disks...)
+	for _, disk := range s.infra.Spec.ExtraDisks {
+		pools = append(pools, s.pool(disk.Pool))
+	}
+	if s.domain != nil {
+		for _, disk := range s.domain.Disks {
+			pools = append(pools, disk.Pool)
+		}
+	}
+	slices.Sort(pools)
+	return slices.DeleteFunc(slices.Compact(pools), func(pool string) bool { return pool == "" })
+}
+
+func (s *scope) mac(nic int) string {
+	return cmp.Or(s.infra.Spec.Interfaces[nic].MACAddress, domainxml.MACAddress(s.uuid, nic))
 }

@@ -6,14 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -128,6 +132,45 @@ func (s *scope) topology() (failureDomain, host string) {
 	return format.MustFormatValue(cmp.Or(s.host.Spec.FailureDomain, s.host.Name)), format.MustFormatValue(s.host.Name)
 }
 
+// laterMetric is the metric of the default routes of the second interface, the third has one more, and so
+// on: above what systemd-networkd and NetworkManager give to routes that they learn by DHCP, so that the
+// first interface leads out of the machine, whether it has DHCP or not.
+const laterMetric = 1024
+
+// seedInterfaces are how the guest is to configure its interfaces. None when the image is to decide, as
+// it is when nothing is asked for.
+func (s *scope) seedInterfaces() []seed.Interface {
+	var all []seed.Interface
+	asked := false
+	for i, nic := range s.infra.Spec.Interfaces {
+		asked = asked || s.isStatic(i) || len(nic.Nameservers) > 0
+		one := seed.Interface{MAC: s.mac(i)}
+		if virtual := s.balancer.VirtualAddress; i == 0 && virtual.IsValid() {
+			asked, one.DHCP, one.Addresses = true, true, []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
+		}
+		if i > 0 {
+			one.Metric = laterMetric + i
+		}
+		leadsOut := map[bool]bool{}
+		for _, address := range s.claimed[i] {
+			one.Addresses = append(one.Addresses, address.Prefix)
+			if v4 := address.Addr().Is4(); address.Gateway.IsValid() && !leadsOut[v4] {
+				leadsOut[v4] = true // of several pools of a family, the first one's
+				one.Gateways = append(one.Gateways, address.Gateway)
+			}
+		}
+		for _, server := range nic.Nameservers {
+			address, _ := netip.ParseAddr(server) // the webhook has looked at it, and seed refuses what isn't one
+			one.Nameservers = append(one.Nameservers, address)
+		}
+		all = append(all, one)
+	}
+	if !asked {
+		return nil
+	}
+	return all
+}
+
 func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volume, error) {
 	ref, size := s.seedRef(), int64(len(content))
 	spec := hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: size}
@@ -145,4 +188,79 @@ func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volu
 		return volume, err
 	}
 	return volume, s.connection.UploadVolume(ctx, ref, bytes.NewReader(content), size)
+}
+
+// seedDelay is how long to give a guest that hasn't let go of its seed.
+const seedDelay = 30 * time.Second
+
+// removeSeed takes the bootstrap data, with its secrets, from the host as soon as the Machine has a node.
+func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
+	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
+		return goOn, nil
+	}
+	if s.machine.Status.NodeRef == (clusterv1.MachineNodeReference{}) {
+		s.set(infrav1.SeedRemovedCondition, metav1.ConditionFalse, infrav1.WaitingForNodeReason, "Waiting for status.nodeRef of the Machine")
+		return goOn, nil
+	}
+	err := s.detachSeed(ctx)
+	if errors.Is(err, hypervisor.ErrBusy) {
+		s.lookAgain(seedDelay)
+		return s.waitFor(infrav1.SeedRemovedCondition, infrav1.SeedInUseReason, "%s", err.Error())
+	}
+	if err == nil {
+		err = s.deleteSeed(ctx)
+	}
+	if err != nil {
+		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Removed the seed", "LibvirtHost", s.host.Name)
+	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
+	return goOn, nil
+}
+
+// removeSeedOfLost takes the bootstrap data from the host when the domain is gone for good: no node of it
+// will come, nobody reads it again, and the machine may stay for long as it is. Nothing comes after it.
+func (s *scope) removeSeedOfLost(ctx context.Context) (verdict, error) {
+	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
+		return stop, nil
+	}
+	if err := s.deleteSeed(ctx); err != nil {
+		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Removed the seed of a machine whose domain is gone", "LibvirtHost", s.host.Name)
+	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
+	return stop, nil
+}
+
+// detachSeed takes the seed from the domain, so that the domain starts without it from now on.
+func (s *scope) detachSeed(ctx context.Context) error {
+	if s.domain == nil {
+		return nil
+	}
+	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
+		// The guest has read it, and the running domain needs its file no more.
+		return s.connection.RemoveIgnition(ctx, s.uuid)
+	}
+	for _, disk := range s.domain.Disks {
+		if disk.Name == s.seedRef().Name {
+			return s.connection.DetachDisk(ctx, s.uuid, disk)
+		}
+	}
+	err := s.connection.DetachDisk(ctx, s.uuid, s.seedRef()) // what is known of the disks may be old
+	if errors.Is(err, hypervisor.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// deleteSeed deletes the seed's volume, wherever it was made: the pool for disks that don't ask for one
+// may have been another one then.
+func (s *scope) deleteSeed(ctx context.Context) error {
+	for _, pool := range s.pools() {
+		err := s.connection.DeleteVolume(ctx, s.volume(pool, "seed"))
+		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }

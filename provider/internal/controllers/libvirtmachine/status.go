@@ -1,7 +1,11 @@
 package libvirtmachine
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,7 +16,50 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
+
+// set sets a condition.
+func (s *scope) set(condition string, status metav1.ConditionStatus, reason, message string, values ...any) {
+	if len(values) > 0 {
+		message = fmt.Sprintf(message, values...)
+	}
+	conditions.Set(s.infra, metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message})
+}
+
+func (s *scope) setTrue(condition, reason string) {
+	s.set(condition, metav1.ConditionTrue, reason, "")
+}
+
+// waitFor says in a condition what is waited for, and stops. Something brings the object here when it
+// has happened.
+func (s *scope) waitFor(condition, reason, message string, values ...any) (verdict, error) {
+	s.set(condition, metav1.ConditionFalse, reason, message, values...)
+	return stop, nil
+}
+
+// failed says in a condition what has failed, and returns an error so that it is tried again. A host
+// that can't be reached is no error of the machine's: it is tried again when the host is back.
+func (s *scope) failed(condition, reason string, err error) (verdict, error) {
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		return s.unreachable(condition, err)
+	}
+	if errors.Is(err, hypervisor.ErrNoSpace) && s.host != nil {
+		reason, err = infrav1.NoRoomReason, s.noRoom(err)
+	}
+	s.set(condition, metav1.ConditionFalse, reason, "%s", err.Error())
+	return stop, err
+}
+
+// unreachable says that what a condition is about can't be seen.
+func (s *scope) unreachable(condition string, err error) (verdict, error) {
+	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
+	s.lookAgain(unreachableDelay)
+	return stop, nil
+}
+
+// unreachableDelay is how long to wait at most for a host to come back. The fleet says it sooner.
+const unreachableDelay = time.Minute
 
 // summedUp are the conditions that Ready sums up: those of the phases so far. That the seed is still
 // there is no fault of a machine.
@@ -73,4 +120,14 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 		}
 		r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
 	}
+}
+
+// finishProvisioning says that the machine is there, once and for good: its domain has been started,
+// and has addresses if anything gives it some.
+func (s *scope) finishProvisioning(context.Context) (verdict, error) {
+	if !s.isProvisioned() {
+		s.Scheduler.SetFull(s.host.Name, false)
+	}
+	s.infra.Status.Initialization.Provisioned = ptr.To(true)
+	return goOn, nil
 }

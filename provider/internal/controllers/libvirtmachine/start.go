@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 const (
@@ -27,6 +28,22 @@ const (
 func (s *scope) isOff() bool {
 	_, updating := isChanging(s.infra)
 	return s.isProvisioned() && !updating && s.domain != nil && !s.domain.State.Active()
+}
+
+// startDomain starts the domain, unless it has stopped several times soon after that.
+func (s *scope) startDomain(ctx context.Context) (verdict, error) {
+	if at, stops := s.starts.next(s.key(), s.infra.UID, time.Now()); time.Now().Before(at) {
+		return s.backOff(at, stops)
+	}
+	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	s.starts.add(s.key(), s.infra.UID, time.Now())
+	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
+	s.refresh(ctx)
+	s.domain = &hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning}
+	s.setInstance()
+	return goOn, nil
 }
 
 // startAgain starts a domain that was switched off or has crashed, if spec.runPolicy says so. A load balancer has
