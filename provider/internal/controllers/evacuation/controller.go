@@ -31,7 +31,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -113,5 +113,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	err := do(ctx, host)
 	// Whoever reads something old can't choose a second machine: the status is written over what was read.
-	return statuswrite.End(ctx, r.Client, "writing how far the evacuation is", before, host, result, err, r.announce)
+	return outcome.End(ctx, r.Client, "writing how far the evacuation is", before, host, result, err, r.announce)
 }

@@ -18,10 +18,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
-
-// shownNames is how many machines a message names at most.
-const shownNames = 10
 
 // mark is the value of the annotation that asks for a replacement. By it, it can be taken back.
 func mark(host string) string { return "evacuating LibvirtHost " + host }
@@ -123,19 +121,12 @@ func (p *plan) report(host *infrav1.LibvirtHost, waits string) {
 		reason = infrav1.EvacuationBlockedReason
 	}
 	if len(p.waiting) > 0 {
-		parts = append(parts, "waiting: "+shorten(p.waiting))
+		parts = append(parts, "waiting: "+outcome.List(p.waiting, "; "))
 	}
 	if len(p.blocked) > 0 {
-		parts = append(parts, "can't be replaced: "+shorten(p.blocked))
+		parts = append(parts, "can't be replaced: "+outcome.List(p.blocked, "; "))
 	}
 	setCondition(host, metav1.ConditionFalse, reason, strings.Join(parts, "\n"))
-}
-
-func shorten(names []string) string {
-	if rest := len(names) - shownNames; rest > 0 {
-		names = append(names[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
-	}
-	return strings.Join(names, "; ")
 }
 
 func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reason, message string) {
@@ -210,7 +201,7 @@ func waitForCheck(m *resident) string {
 func (r *Reconciler) mark(ctx context.Context, host *infrav1.LibvirtHost, machine *clusterv1.Machine) error {
 	before := machine.DeepCopy()
 	annotations.AddAnnotations(machine, map[string]string{clusterv1.RemediateMachineAnnotation: mark(host.Name)})
-	if err := r.Client.Patch(ctx, machine, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+	if err := r.Client.Patch(ctx, machine, outcome.Over(before)); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("setting the annotation %s on Machine %s/%s: %w", clusterv1.RemediateMachineAnnotation, machine.Namespace, machine.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Asked for the replacement of a machine", "Machine", client.ObjectKeyFromObject(machine).String(), "LibvirtHost", host.Name)
@@ -224,7 +215,7 @@ func (r *Reconciler) unmark(ctx context.Context, host *infrav1.LibvirtHost, mach
 	}
 	before := machine.DeepCopy()
 	delete(machine.Annotations, clusterv1.RemediateMachineAnnotation)
-	if err := r.Client.Patch(ctx, machine, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, machine, outcome.Over(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the annotation %s from Machine %s/%s: %w", clusterv1.RemediateMachineAnnotation, machine.Namespace, machine.Name, err)
 	}
 	return nil

@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;delete
@@ -44,7 +44,7 @@ func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCl
 	after := infra.DeepCopy()
 	after.Spec.ControlPlaneEndpoint.Host = address.Addr().String()
 	after.Spec.ControlPlaneEndpoint.Port = endpointPort(infra, cluster)
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
 		return false, nil, err
 	}
 	endpoint := after.Spec.ControlPlaneEndpoint.String()

@@ -24,7 +24,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -102,27 +102,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, infrav1.ClusterFinalizer); err != nil || added {
-		return ctrl.Result{}, wrap(err, "adding the finalizer")
+		return ctrl.Result{}, outcome.Wrap(err, "adding the finalizer")
 	}
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil || isPaused || written {
-		return ctrl.Result{}, wrap(err, "setting the Paused condition")
+		return ctrl.Result{}, outcome.Wrap(err, "setting the Paused condition")
 	}
 	if taken, err := r.takeEndpoint(ctx, infra, cluster); err != nil || taken {
-		if apierrors.IsConflict(err) {
-			return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil // somebody was faster, and the cache shows it soon
-		}
-		return ctrl.Result{}, wrap(err, "writing spec.controlPlaneEndpoint")
+		return outcome.Again(outcome.Wrap(err, "writing spec.controlPlaneEndpoint"))
 	}
 
 	written, problem, err := r.claimEndpoint(ctx, infra, cluster)
 	if err == nil && !written {
 		written, err = r.takeBalancersEndpoint(ctx, infra, cluster)
 	}
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil
-	}
 	if err != nil || written {
-		return ctrl.Result{}, wrap(err, "writing the control plane endpoint")
+		return outcome.Again(outcome.Wrap(err, "writing the control plane endpoint"))
 	}
 
 	before := infra.DeepCopy()
@@ -132,11 +126,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else {
 		var done bool
 		if done, err = r.reconcileDelete(ctx, s); done {
-			return r.letGo(ctx, before)
+			_, err := outcome.RemoveFinalizer(ctx, r.Client, before, infrav1.ClusterFinalizer)
+			return outcome.Again(err)
 		}
 	}
 	setReady(s.infra)
-	return statuswrite.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
+	return outcome.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
 }
 
 // reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
@@ -172,12 +167,5 @@ func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtClu
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return cluster, wrap(err, "reading the owner")
-}
-
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return cluster, outcome.Wrap(err, "reading the owner")
 }

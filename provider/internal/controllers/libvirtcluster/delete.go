@@ -4,17 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
@@ -28,7 +25,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error
 	switch {
 	case err != nil:
 	case len(names) > 0:
-		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), shorten(names))
+		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), outcome.Names(names))
 	default:
 		ready.Message, err = r.deleteBalancer(ctx, s)
 		if err != nil || ready.Message != "" {
@@ -39,7 +36,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error
 		switch {
 		case err != nil:
 		case len(left) > 0:
-			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + shorten(left)
+			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + outcome.Names(left)
 		default:
 			return true, nil
 		}
@@ -49,19 +46,6 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error
 	}
 	conditions.Set(s.infra, ready)
 	return false, err
-}
-
-// letGo removes the finalizer.
-func (r *Reconciler) letGo(ctx context.Context, infra *infrav1.LibvirtCluster) (ctrl.Result, error) {
-	after := infra.DeepCopy()
-	if !controllerutil.RemoveFinalizer(after, infrav1.ClusterFinalizer) {
-		return ctrl.Result{}, nil // somebody else's finalizer keeps the object
-	}
-	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: statuswrite.ConflictDelay}, nil
-	}
-	return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "removing the finalizer")
 }
 
 // machineNames lists the LibvirtMachines of the cluster, but for its load balancer.

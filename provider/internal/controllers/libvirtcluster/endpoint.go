@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // takeEndpoint writes the endpoint that users have given to the Cluster into a LibvirtCluster that
@@ -30,7 +31,7 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 	}
 	after := infra.DeepCopy()
 	after.Spec.ControlPlaneEndpoint = cluster.Spec.ControlPlaneEndpoint
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
 		return false, err
 	}
 	endpoint := after.Spec.ControlPlaneEndpoint.String()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,14 +17,13 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 const (
 	// maxFailureDomains is how many failure domains a status may have, by the contract's "InfraCluster:
 	// failure domains".
 	maxFailureDomains = 100
-	// shownNames is how many names a message has at most.
-	shownNames = 10
 )
 
 // reconcileHosts sets status.failureDomains and the HostsAvailable condition.
@@ -134,7 +132,7 @@ func domainNames(domains []clusterv1.FailureDomain) string {
 	for _, domain := range domains {
 		names = append(names, domain.Name)
 	}
-	return shorten(names)
+	return outcome.Names(names)
 }
 
 func failureDomain(host *infrav1.LibvirtHost) string {
@@ -171,14 +169,5 @@ func hostNames(hosts []infrav1.LibvirtHost) string {
 	for _, host := range hosts {
 		names = append(names, host.Name)
 	}
-	return shorten(names)
-}
-
-// shorten joins names, sorted, so that a message with them stays short.
-func shorten(names []string) string {
-	slices.Sort(names)
-	if rest := len(names) - shownNames; rest > 0 {
-		names = append(names[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
-	}
-	return strings.Join(names, ", ")
+	return outcome.Names(names)
 }

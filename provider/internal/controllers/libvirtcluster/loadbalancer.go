@@ -26,6 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // maxBalancerName is how long the name of a load balancer may be: it is its guest's host name.
@@ -60,7 +61,7 @@ func (r *Reconciler) readBalancer(ctx context.Context, infra *infrav1.LibvirtClu
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return machine, wrap(err, "reading the load balancer")
+	return machine, outcome.Wrap(err, "reading the load balancer")
 }
 
 // takeBalancersEndpoint writes the address that DHCP has given the load balancer as the control plane
@@ -86,7 +87,7 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	}
 	after := infra.DeepCopy()
 	after.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: address.String(), Port: endpointPort(infra, cluster)}
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
 		return false, err
 	}
 	endpoint := after.Spec.ControlPlaneEndpoint.String()
@@ -145,7 +146,7 @@ func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav
 		s.noBalancer(infrav1.LoadBalancerBeingReplacedReason, "LibvirtMachine %s is being replaced: %s", machine.Name, why)
 		r.recorder.Eventf(s.infra, machine, corev1.EventTypeWarning, infrav1.LoadBalancerBeingReplacedReason, "Replace", "Replacing LibvirtMachine %s: %s", machine.Name, why)
 		err := r.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID})
-		return wrap(client.IgnoreNotFound(err), "deleting the load balancer, to replace it")
+		return outcome.Wrap(client.IgnoreNotFound(err), "deleting the load balancer, to replace it")
 	}
 	if err := r.configureBalancer(ctx, s, machine); err != nil {
 		return err
@@ -245,7 +246,7 @@ func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluste
 	}
 	mac := domainxml.MACAddress(id.String(), 0)
 	after.Annotations[infrav1.LoadBalancerMACAddressAnnotation] = mac
-	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Chose the MAC address of the load balancer", "macAddress", mac)
@@ -306,12 +307,12 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 		after.Annotations = map[string]string{}
 	}
 	after.Annotations[infrav1.LoadBalancerConfigurationAnnotation] = wanted
-	err = r.Client.Patch(ctx, after, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{}))
+	err = r.Client.Patch(ctx, after, outcome.Over(machine))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).Info("The load balancer has changed since it was read: waiting for the cache")
 		return nil // its change brings the object here
 	}
-	return wrap(err, "writing which servers the load balancer has")
+	return outcome.Wrap(err, "writing which servers the load balancer has")
 }
 
 // servers are the API servers of the cluster: the control plane machines that have an address and aren't on their

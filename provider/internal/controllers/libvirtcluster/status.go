@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // summedUp are the conditions that Ready sums up.
@@ -31,15 +32,7 @@ func setReady(infra *infrav1.LibvirtCluster) {
 	if !infra.DeletionTimestamp.IsZero() {
 		return
 	}
-	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, summedUp,
-		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
-			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
-				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
-		)})
-	if err != nil {
-		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown,
-			Reason: infrav1.InternalErrorReason, Message: err.Error()})
-	}
+	outcome.SetReady(infra, summedUp)
 }
 
 // waiting are reasons that are no news: many clusters have them on their way.

@@ -3,10 +3,8 @@ package libvirtclusteridentity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +24,13 @@ import (
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
@@ -46,8 +44,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch
 
 const (
-	// conflictDelay is how long somebody else's write gets to settle.
-	conflictDelay = time.Second
 	// secretInterval is how often a Secret is looked at again that can't be used, or isn't watched.
 	secretInterval = 15 * time.Second
 )
@@ -102,7 +98,7 @@ func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
 // Reconcile makes an identity an owner of its Secret and says whether that can be used.
 //
 // Each write before the last is a reconcile of its own: the change brings the object here again.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	identity := &infrav1.LibvirtClusterIdentity{}
 	if err := r.Client.Get(ctx, req.NamespacedName, identity); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -117,25 +113,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 
-	helper, err := patch.NewHelper(identity, r.Client)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("preparing the patch: %w", err)
-	}
-	before := conditions.Get(identity, infrav1.ReadyCondition)
-	defer func() {
-		if err := helper.Patch(ctx, identity, patch.WithOwnedConditions{Conditions: []string{
-			infrav1.ReadyCondition, infrav1.PausedCondition,
-		}}); err != nil {
-			reterr = errors.Join(reterr, fmt.Errorf("writing what has changed: %w", err))
-			return
-		}
-		r.announce(identity, before)
-	}()
-
+	before := identity.DeepCopy()
+	do := r.reconcileNormal
 	if !identity.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, r.reconcileDelete(ctx, identity)
+		do = r.reconcileDelete
 	}
-	return r.reconcileNormal(ctx, identity)
+	result, err := do(ctx, identity)
+	return outcome.End(ctx, r.Client, "writing the status", before, identity, result, err, r.announce)
 }
 
 func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) (ctrl.Result, error) {
@@ -153,7 +137,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		err = r.own(ctx, identity, secret)
 	}
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+		return ctrl.Result{RequeueAfter: outcome.ConflictDelay}, nil
 	}
 	if err != nil {
 		setReady(identity, metav1.ConditionUnknown, infrav1.InternalErrorReason, fmt.Sprintf("Secret %s: %v", key, err))
@@ -164,7 +148,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		return ctrl.Result{}, nil //nolint:nilerr // a change of the spec brings it here again
 	}
 	if err := check(secret.Data, time.Now()); err != nil {
-		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, oneLine(err)))
+		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, outcome.OneLine(err)))
 		return ctrl.Result{RequeueAfter: secretInterval}, nil
 	}
 	setReady(identity, metav1.ConditionTrue, infrav1.ReadyReason, note)
@@ -184,16 +168,16 @@ func (r *Reconciler) own(ctx context.Context, identity *infrav1.LibvirtClusterId
 	if slices.EqualFunc(before.OwnerReferences, secret.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
 		return nil
 	}
-	return r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return r.Client.Patch(ctx, secret, outcome.Over(before))
 }
 
 // reconcileDelete lets the identity go when no LibvirtHost refers to it: its host would be lost, and
 // the machines there with it. The last host that goes brings it here again.
-func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) error {
+func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) (ctrl.Result, error) {
 	hosts := &infrav1.LibvirtHostList{}
 	if err := r.Client.List(ctx, hosts); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, err.Error())
-		return fmt.Errorf("listing LibvirtHosts: %w", err)
+		return ctrl.Result{}, fmt.Errorf("listing LibvirtHosts: %w", err)
 	}
 	var names []string
 	for _, host := range hosts.Items {
@@ -202,14 +186,16 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.Libv
 		}
 	}
 	if len(names) == 0 {
-		setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, "")
-		controllerutil.RemoveFinalizer(identity, infrav1.ClusterIdentityFinalizer)
-		return nil
+		removed, err := outcome.RemoveFinalizer(ctx, r.Client, identity, infrav1.ClusterIdentityFinalizer)
+		if !removed { // the object stays for somebody else's
+			setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, "")
+		}
+		return outcome.Again(err)
 	}
 	slices.Sort(names)
 	setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, fmt.Sprintf(
 		"Waiting for %d LibvirtHosts to be deleted or to get another identity, the first is %s", len(names), names[0]))
-	return nil
+	return ctrl.Result{}, nil
 }
 
 func setReady(identity *infrav1.LibvirtClusterIdentity, status metav1.ConditionStatus, reason, message string) {
@@ -217,15 +203,10 @@ func setReady(identity *infrav1.LibvirtClusterIdentity, status metav1.ConditionS
 }
 
 // announce makes an event of a change for the worse, after it has been written.
-func (r *Reconciler) announce(identity *infrav1.LibvirtClusterIdentity, before *metav1.Condition) {
-	after := conditions.Get(identity, infrav1.ReadyCondition)
-	if after == nil || after.Status != metav1.ConditionFalse || after.Message == "" || before != nil && before.Reason == after.Reason {
+func (r *Reconciler) announce(before, after *infrav1.LibvirtClusterIdentity) {
+	was, is := conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)
+	if is == nil || is.Status != metav1.ConditionFalse || is.Message == "" || was != nil && was.Reason == is.Reason {
 		return
 	}
-	r.recorder.Eventf(identity, nil, corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
-}
-
-// oneLine puts errors that were joined on one line.
-func oneLine(err error) string {
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // TestSecretIsTakenOnce: a conflict on the Secret is tried again, and an owner reference that is
@@ -61,7 +62,7 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	g.Expect(identity.Status.Conditions).To(BeEmpty())
 	reconcile("blue")
 	g.Expect(identity.Status.Conditions).To(HaveExactElements(HaveField("Type", infrav1.PausedCondition)))
-	g.Expect(reconcile("blue").RequeueAfter).To(Equal(conflictDelay))
+	g.Expect(reconcile("blue").RequeueAfter).To(Equal(outcome.ConflictDelay))
 	g.Expect(conditions.Get(identity, infrav1.ReadyCondition)).To(BeNil())
 	for range 3 {
 		g.Expect(reconcile("blue").RequeueAfter).To(Equal(secretInterval), "a Secret that isn't watched is looked at again")

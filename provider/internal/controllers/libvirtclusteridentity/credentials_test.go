@@ -14,6 +14,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 var now = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -102,7 +104,7 @@ func TestCheck(t *testing.T) {
 				g.Expect(err).To(MatchError(ContainSubstring(want)))
 			}
 			g.Expect(err.Error()).ToNot(ContainSubstring("hunter2"))
-			g.Expect(oneLine(err)).ToNot(ContainSubstring("\n"))
+			g.Expect(outcome.OneLine(err)).ToNot(ContainSubstring("\n"))
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -19,12 +18,12 @@ import (
 
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
@@ -40,9 +39,6 @@ import (
 // secretInterval is how often credentials are looked at, whether they have been rotated or are there at
 // last: not all Secrets are watched.
 const secretInterval = time.Minute
-
-// conflictDelay is how long the cache gets to show what somebody else wrote.
-const conflictDelay = time.Second
 
 // Reconciler reconciles LibvirtHosts.
 type Reconciler struct {
@@ -97,10 +93,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, nil
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, host, infrav1.HostFinalizer); err != nil || added {
-		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "adding the finalizer")
+		return ctrl.Result{}, outcome.Wrap(client.IgnoreNotFound(err), "adding the finalizer")
 	}
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, nil, host); err != nil || written {
-		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "setting the Paused condition")
+		return ctrl.Result{}, outcome.Wrap(client.IgnoreNotFound(err), "setting the Paused condition")
 	} else if isPaused {
 		return r.keepSession(ctx, host)
 	}
@@ -110,32 +106,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if later := r.writes.later(before, host, cmp.Or(r.CountInterval, countInterval)); err == nil && later > 0 {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
-	patched := r.write(ctx, before, host)
-	if apierrors.IsConflict(patched) && err == nil {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil // somebody was faster, and the cache shows it soon
-	}
-	if patched == nil {
-		r.writes.done(before, host)
-		r.announce(before, host)
-	}
-	return result, errors.Join(err, wrap(patched, "writing what has changed"))
-}
-
-// write writes the status with all conditions at once, over what was read, or what has changed besides.
-func (r *Reconciler) write(ctx context.Context, before, after *infrav1.LibvirtHost) error {
-	if equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) {
-		if equality.Semantic.DeepEqual(before.Status, after.Status) {
-			return nil
-		}
-		return r.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}
-	helper, err := patch.NewHelper(before, r.Client)
-	if err != nil {
-		return fmt.Errorf("preparing the patch: %w", err)
-	}
-	return helper.Patch(ctx, after, patch.WithOwnedConditions{Conditions: []string{
-		infrav1.ReadyCondition, infrav1.PausedCondition, infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition,
-	}})
+	return outcome.End(ctx, r.Client, "writing the status", before, host, result, err, func(before, after *infrav1.LibvirtHost) {
+		r.writes.done(after)
+		r.announce(before, after)
+	})
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
@@ -144,8 +118,7 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		return ctrl.Result{}, err
 	}
 	if !host.DeletionTimestamp.IsZero() && len(machines) == 0 {
-		r.finishDeletion(host)
-		return ctrl.Result{}, nil
+		return outcome.Again(r.finishDeletion(ctx, host))
 	}
 	target, err := r.target(ctx, host)
 	hopeless := (*targetError)(nil)
@@ -169,10 +142,8 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		return ctrl.Result{}, err
 	}
 	r.Fleet.Ensure(host.Name, target)
-	if recorded, err := r.recognize(ctx, host); apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	} else if err != nil || recorded {
-		return ctrl.Result{}, wrap(client.IgnoreNotFound(err), "finding out which hypervisor this is")
+	if recorded, err := r.recognize(ctx, host); err != nil || recorded {
+		return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "finding out which hypervisor this is"))
 	}
 	snapshot, _ := r.Fleet.Snapshot(host.Name)
 	if connecting(snapshot) && seen(host) {
@@ -190,7 +161,7 @@ func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, 
 	setSeen(host, snapshot)
 	if snapshot.Reachable && unused != nil {
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.EarlierCredentialsReason,
-			"The connection that was opened with earlier credentials is kept, and can't be opened again: "+oneLine(unused))
+			"The connection that was opened with earlier credentials is kept, and can't be opened again: "+outcome.OneLine(unused))
 	}
 	setCounts(host, snapshot, len(machines), r.Scheduler.Promised(host, snapshot, machines))
 	setReady(host, machines)
@@ -219,11 +190,4 @@ func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost)
 func (r *Reconciler) forget(host string) {
 	r.Fleet.Forget(host)
 	r.writes.forget(host)
-}
-
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -6,10 +6,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // machines returns the LibvirtMachines that are bound to a host, of all namespaces that the manager sees,
@@ -23,8 +23,11 @@ func (r *Reconciler) machines(ctx context.Context, host string) ([]infrav1.Libvi
 }
 
 // finishDeletion ends the session and lets the object go: no machine is bound to the host.
-func (r *Reconciler) finishDeletion(host *infrav1.LibvirtHost) {
+func (r *Reconciler) finishDeletion(ctx context.Context, host *infrav1.LibvirtHost) error {
 	r.forget(host.Name)
-	set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
-	controllerutil.RemoveFinalizer(host, infrav1.HostFinalizer)
+	removed, err := outcome.RemoveFinalizer(ctx, r.Client, host, infrav1.HostFinalizer)
+	if !removed { // the object stays for somebody else's
+		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
+	}
+	return err
 }

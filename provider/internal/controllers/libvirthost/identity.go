@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // hypervisorUUID returns the UUID that a host's hypervisor had at the first contact, or was accepted with since.
@@ -45,7 +46,7 @@ func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (
 		recorded.Annotations = map[string]string{}
 	}
 	recorded.Annotations[infrav1.HypervisorUUIDAnnotation] = uuid
-	return true, r.Client.Patch(ctx, recorded, client.MergeFromWithOptions(host, client.MergeFromWithOptimisticLock{}))
+	return true, r.Client.Patch(ctx, recorded, outcome.Over(host))
 }
 
 // twin returns the name of another LibvirtHost that a hypervisor is recorded for, and was before it was for this

@@ -16,15 +16,12 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-const (
-	// shownNames is how many names a message has at most.
-	shownNames = 10
-	// maxFeatures is how many features a status may have.
-	maxFeatures = 64
-)
+// maxFeatures is how many features a status may have.
+const maxFeatures = 64
 
 // summedUp are the conditions that Ready sums up.
 var summedUp = conditions.ForConditionTypes{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition}
@@ -68,7 +65,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
 		setUnseen(host)
 	case !snapshot.Reachable:
-		setUnreachable(host, unreachableReason(snapshot.Err), oneLine(snapshot.Err)+howToGoOn(snapshot.Err))
+		setUnreachable(host, unreachableReason(snapshot.Err), outcome.OneLine(snapshot.Err)+howToGoOn(snapshot.Err))
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))
@@ -90,8 +87,6 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	capacity := placement.Capacity(snapshot)
 	host.Status.Capacity = counted(int64(facts.CPUs), facts.MemoryBytes, storage(host, capacity))
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems []string) {
 	if len(problems) == 0 {
@@ -174,14 +169,7 @@ func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 			fmt.Sprintf("Waiting for %d LibvirtMachines that are bound to the host to be deleted: %s", len(machines), names(machines)))
 		return
 	}
-	err := conditions.SetSummaryCondition(host, host, infrav1.ReadyCondition, summedUp,
-		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
-			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
-				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
-		)})
-	if err != nil {
-		set(host, infrav1.ReadyCondition, metav1.ConditionUnknown, infrav1.InternalErrorReason, err.Error())
-	}
+	outcome.SetReady(host, summedUp)
 	if maintenance := host.Spec.Maintenance; maintenance != nil {
 		message := fmt.Sprintf("In maintenance (%s)", maintenance.Mode)
 		if maintenance.Reason != "" {
@@ -200,11 +188,7 @@ func names(machines []infrav1.LibvirtMachine) string {
 	for i := range machines {
 		all = append(all, machines[i].Namespace+"/"+machines[i].Name)
 	}
-	slices.Sort(all)
-	if rest := len(all) - shownNames; rest > 0 {
-		all = append(all[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
-	}
-	return strings.Join(all, ", ")
+	return outcome.Names(all)
 }
 
 // announce makes events of what has changed, after it has been written.

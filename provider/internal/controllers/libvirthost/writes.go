@@ -31,17 +31,14 @@ func (w *writes) later(before, after *infrav1.LibvirtHost, interval time.Duratio
 	return max(time.Until(w.last[after.Name].Add(interval)), 0)
 }
 
-// done remembers that what has changed was written.
-func (w *writes) done(before, after *infrav1.LibvirtHost) {
-	if equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return
-	}
+// done remembers that the status was written.
+func (w *writes) done(host *infrav1.LibvirtHost) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if w.last == nil {
 		w.last = map[string]time.Time{}
 	}
-	w.last[after.Name] = time.Now()
+	w.last[host.Name] = time.Now()
 }
 
 func (w *writes) forget(host string) {
@@ -52,10 +49,9 @@ func (w *writes) forget(host string) {
 
 // pressing says whether something has changed that somebody waits for or decides by.
 func pressing(before, after *infrav1.LibvirtHost) bool {
-	return !slices.Equal(before.Finalizers, after.Finalizers) ||
-		!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
-			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
-		}) ||
+	return !slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
+	}) ||
 		!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
 		before.Status.Arch != after.Status.Arch || before.Status.LibvirtVersion != after.Status.LibvirtVersion ||
 		!slices.Equal(before.Status.Features, after.Status.Features)

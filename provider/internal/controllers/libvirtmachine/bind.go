@@ -20,6 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -161,12 +162,12 @@ func (s *scope) writeAhead(ctx context.Context, host, domain string) error {
 		s.infra.Labels = map[string]string{}
 	}
 	s.infra.Labels[infrav1.HostLabel] = format.MustFormatValue(host)
-	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := s.Client.Patch(ctx, s.infra, outcome.Over(before))
 	s.Scheduler.ReleaseUnlessWritten(ctx, s.infra, err, func(now *infrav1.LibvirtMachine) bool { return now.Spec.HostName != "" })
 	if err == nil {
 		ctrl.LoggerFrom(ctx).Info("Bound the machine to a host", "LibvirtHost", host, "providerID", s.infra.Spec.ProviderID)
 	}
-	return wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
+	return outcome.Wrap(client.IgnoreNotFound(err), "writing spec.hostName and spec.providerID")
 }
 
 func (s *scope) clusterName() string {

@@ -32,6 +32,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -45,9 +46,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/finalizers,verbs=update
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters;libvirthosts;libvirtclusteridentities,verbs=get;list;watch
-
-// conflictDelay is how long the cache gets to show what somebody else wrote.
-const conflictDelay = time.Second
 
 // Hosts are the hosts that machines are made on: a fleet.Fleet.
 type Hosts interface {
@@ -150,11 +148,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctx = ctrl.LoggerInto(ctx, log)
 
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, infra, infrav1.MachineFinalizer); err != nil || added {
-		return again(wrap(client.IgnoreNotFound(err), "adding the finalizer"))
+		return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "adding the finalizer"))
 	}
 	if cluster != nil && annotations.IsPaused(cluster, infra) || annotations.HasPaused(infra) {
 		if _, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil {
-			return again(wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
+			return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
 		}
 		return r.letMove(ctx, infra)
 	}
@@ -181,14 +179,16 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	}
 	if s.written {
 		if err := s.err(); err != nil {
-			return again(err)
+			return outcome.Again(err)
 		}
 		return ctrl.Result{RequeueAfter: s.after}, nil
 	}
 	s.setReady()
 	written, err := false, s.blockMove(ctx, before)
 	if err == nil {
-		written, err = r.writeStatus(ctx, before, s.infra)
+		// What else is in the object was written where it was changed.
+		written, err = outcome.WriteStatus(ctx, r.Client, before, s.infra)
+		err = outcome.Wrap(err, "writing the status")
 	}
 	if !written {
 		err = s.removeIfGone(ctx, err)
@@ -199,29 +199,9 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 		r.announce(before, s.infra)
 	}
 	if err := s.err(); err != nil {
-		return again(err)
+		return outcome.Again(err)
 	}
 	return ctrl.Result{RequeueAfter: s.after}, nil
-}
-
-// again is the result of a reconcile that ended with an error, if any. Somebody who was faster is no
-// error worth a log: the cache shows what they wrote soon.
-func again(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
-	}
-	return ctrl.Result{}, err
-}
-
-// writeStatus writes the status if it has changed, and says whether it has.
-func (r *Reconciler) writeStatus(ctx context.Context, before, after *infrav1.LibvirtMachine) (bool, error) {
-	if sameStatus(&before.Status, &after.Status) {
-		return false, nil
-	}
-	// What else is in the object was written where it was changed.
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Status().Patch(ctx, after, patch)
-	return err == nil, wrap(err, "writing the status")
 }
 
 // owners returns the Machine that owns an object and the Cluster that both belong to, each nil when it
@@ -243,7 +223,7 @@ func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) 
 	}
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: name}, cluster); err != nil {
-		return machine, nil, wrap(client.IgnoreNotFound(err), "reading the Cluster")
+		return machine, nil, outcome.Wrap(client.IgnoreNotFound(err), "reading the Cluster")
 	}
 	return machine, cluster, nil
 }
@@ -254,13 +234,6 @@ func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.copies.forget(machine)
 	r.configured.forget(machine)
 	r.starts.forget(machine)
-}
-
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // moveDelay is how often to look whether a transfer of a paused machine has ended. Its end brings the
@@ -294,8 +267,8 @@ func (r *Reconciler) setBlockMove(ctx context.Context, infra *infrav1.LibvirtMac
 		}
 		changed.Annotations[clusterctlv1.BlockMoveAnnotation] = ""
 	}
-	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(infra, client.MergeFromWithOptimisticLock{}))
-	return changed, wrap(err, "writing the annotation "+clusterctlv1.BlockMoveAnnotation)
+	err := r.Client.Patch(ctx, changed, outcome.Over(infra))
+	return changed, outcome.Wrap(err, "writing the annotation "+clusterctlv1.BlockMoveAnnotation)
 }
 
 // letMove sees to it that a paused machine can be moved. What is under way, as the annotation says, comes
@@ -313,5 +286,5 @@ func (r *Reconciler) letMove(ctx context.Context, infra *infrav1.LibvirtMachine)
 		return ctrl.Result{}, nil
 	}
 	_, err := r.setBlockMove(ctx, infra, false)
-	return again(client.IgnoreNotFound(err))
+	return outcome.Again(client.IgnoreNotFound(err))
 }

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // removeDelay is how long to wait for something of the machine's to end before it can be removed.
@@ -117,10 +117,8 @@ func (s *scope) letGo(ctx context.Context) error {
 		return err
 	}
 	s.written = true
-	before := s.infra.DeepCopy()
-	controllerutil.RemoveFinalizer(s.infra, infrav1.MachineFinalizer)
-	if err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return wrap(err, "removing the finalizer")
+	if _, err := outcome.RemoveFinalizer(ctx, s.Client, s.infra, infrav1.MachineFinalizer); err != nil {
+		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Let the machine go")
 	return nil
@@ -236,5 +234,5 @@ func (s *scope) isGone(ctx context.Context) (bool, error) {
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && (now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero()), wrap(err, "reading the machine once more")
+	return err == nil && (now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero()), outcome.Wrap(err, "reading the machine once more")
 }

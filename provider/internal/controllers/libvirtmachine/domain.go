@@ -19,6 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // ensureDomain defines the domain, as it should be now. To define the same again changes nothing.
@@ -150,7 +151,7 @@ func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
 func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
 	end, begun := s.Scheduler.Choosing(s.host.Name)
 	if !begun {
-		s.lookAgain(conflictDelay)
+		s.lookAgain(outcome.ConflictDelay)
 		return stop, nil
 	}
 	defer end()
@@ -185,7 +186,7 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 			break // they give way; who doesn't, because nobody makes it any more, keeps what it has: see Choose
 		}
 	}
-	s.lookAgain(conflictDelay)
+	s.lookAgain(outcome.ConflictDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
 		"Another machine was given the same CPUs or devices of host %s at the same moment: one of the two chooses again", s.host.Name)
 }
@@ -205,7 +206,7 @@ func (s *scope) isActive(domains []hypervisor.Domain) bool {
 func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domains []hypervisor.Domain) (verdict, error) {
 	s.lookAgain(noFitDelay)
 	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
-		s.lookAgain(conflictDelay)
+		s.lookAgain(outcome.ConflictDelay)
 		if exclusive.Yields(s.uuid, rivals) {
 			if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 				return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)

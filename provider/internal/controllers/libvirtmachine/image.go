@@ -8,6 +8,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // imageDelay is how often to look how far a transfer is. Its end brings the machine here sooner.
@@ -60,7 +61,7 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
 	}
 	if s.snapshot.Domains == nil {
-		s.lookAgain(conflictDelay)
+		s.lookAgain(outcome.ConflictDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.HostUnreachableReason, "Which domains are on the host %s isn't known so far", s.host.Name)
 	}
 	for _, domain := range s.snapshot.Domains {

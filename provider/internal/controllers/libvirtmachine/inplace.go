@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/access"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -77,7 +78,7 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	if errors.Is(err, hypervisor.ErrNotFound) {
-		s.lookAgain(conflictDelay) // the snapshot doesn't know it so far
+		s.lookAgain(outcome.ConflictDelay) // the snapshot doesn't know it so far
 		return goOn, nil
 	}
 	if err != nil {
@@ -200,14 +201,14 @@ func (s *scope) writeStarted(ctx context.Context, when string) error {
 	} else {
 		s.infra.Annotations[infrav1.UpdateStartedAnnotation] = when // there is another annotation, which asked for it
 	}
-	err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := s.Client.Patch(ctx, s.infra, outcome.Over(before))
 	if when != "" {
 		s.Scheduler.ReleaseUnlessWritten(ctx, s.infra, err, func(now *infrav1.LibvirtMachine) bool {
 			_, started := isChanging(now)
 			return started
 		})
 	}
-	return wrap(client.IgnoreNotFound(err), doing)
+	return outcome.Wrap(client.IgnoreNotFound(err), doing)
 }
 
 // updateStarted is when the update began. One that doesn't say it began just now.

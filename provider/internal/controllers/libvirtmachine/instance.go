@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -161,7 +162,7 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 		return verdict, err
 	}
 	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
-		s.lookAgain(conflictDelay) // its domain has stopped since the machine was taken for one that is made
+		s.lookAgain(outcome.ConflictDelay) // its domain has stopped since the machine was taken for one that is made
 		return stop, nil
 	}
 	s.making = true
@@ -189,7 +190,7 @@ func (s *scope) checkUnchanged(ctx context.Context, isExpected func(now *infrav1
 	}
 	ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
 	s.written = true
-	s.lookAgain(conflictDelay)
+	s.lookAgain(outcome.ConflictDelay)
 	return stop, nil
 }
 

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // setNodeProviderID gives a node its provider ID, where nobody else has: Cluster API finds the Machine's
@@ -60,7 +61,7 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 		if err := s.writeProviderID(ctx, node); err != nil {
 			s.lookAgain(noFitDelay)
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				s.lookAgain(conflictDelay) // the cache shows it soon
+				s.lookAgain(outcome.ConflictDelay) // the cache shows it soon
 			}
 			return waits(infrav1.WaitingForNodeReason, "Writing spec.providerID of the node %s has failed, and is tried again", node.Name)
 		}
@@ -95,7 +96,7 @@ func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 	if name := s.machine.Status.NodeRef.Name; name != "" {
 		node := &corev1.Node{}
 		if err := workload.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return nil, wrap(client.IgnoreNotFound(err), "reading the node "+name+" of the workload cluster")
+			return nil, outcome.Wrap(client.IgnoreNotFound(err), "reading the node "+name+" of the workload cluster")
 		}
 		return node, nil
 	}
@@ -123,7 +124,7 @@ func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
 	}
 	after := node.DeepCopy()
 	after.Spec.ProviderID = s.infra.Spec.ProviderID
-	if err := workload.Patch(ctx, after, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := workload.Patch(ctx, after, outcome.Over(node)); err != nil {
 		ctrl.LoggerFrom(ctx).Info("The provider ID of the node isn't written", "Node", node.Name, "err", err)
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
@@ -179,7 +180,7 @@ func TestReservationOutlivesAConflict(t *testing.T) {
 	w.Expect(err).ToNot(HaveOccurred())
 	result, err := m.Reconciler.reconcile(t.Context(), &scope{Reconciler: m.Reconciler, infra: old, machine: machine, cluster: cluster})
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(result.RequeueAfter).To(Equal(conflictDelay))
+	w.Expect(result.RequeueAfter).To(Equal(outcome.ConflictDelay))
 	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 	m.Scheduler.Observe(w.infra())
 	w.Expect(m.Scheduler.Reserved()).To(BeZero())

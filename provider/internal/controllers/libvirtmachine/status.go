@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -17,6 +16,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // set sets a condition.
@@ -77,20 +77,7 @@ func (s *scope) setReady() {
 	if s.hasMachine() && s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
 		of = slices.DeleteFunc(slices.Clone(of), func(condition string) bool { return condition == infrav1.AddressesReadyCondition })
 	}
-	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, of, conditions.IgnoreTypesIfMissing(of),
-		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
-			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
-				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
-		)})
-	if err != nil {
-		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown,
-			Reason: infrav1.InternalErrorReason, Message: err.Error()})
-	}
-}
-
-// sameStatus says whether nothing has to be written.
-func sameStatus(a, b *infrav1.LibvirtMachineStatus) bool {
-	return equality.Semantic.DeepEqual(a, b)
+	outcome.SetReady(infra, of, conditions.IgnoreTypesIfMissing(of))
 }
 
 // waiting are reasons that are no news: every machine has them on its way.

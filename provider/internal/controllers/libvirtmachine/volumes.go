@@ -22,6 +22,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/domainxml"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // ensureRootDisk makes the disk that the machine starts from out of the image.
@@ -47,7 +48,7 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 			return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 		}
 		if !there {
-			s.lookAgain(conflictDelay)
+			s.lookAgain(outcome.ConflictDelay)
 			return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "The image was deleted from the host as unused, and is brought there again")
 		}
 	}

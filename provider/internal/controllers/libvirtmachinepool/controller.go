@@ -23,6 +23,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // Machines are deleted by their Machines, so that Cluster API drains their nodes first.
@@ -36,9 +37,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinepools/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinepools/finalizers,verbs=update
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines,verbs=get;list;watch;create;patch;delete
-
-// conflictDelay is how long the cache gets to show what somebody else wrote.
-const conflictDelay = time.Second
 
 // Reconciler reconciles LibvirtMachinePools.
 type Reconciler struct {
@@ -117,10 +115,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctx = ctrl.LoggerInto(ctx, log)
 
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.MachinePoolFinalizer); err != nil || added {
-		return again(wrap(err, "adding the finalizer"))
+		return again(outcome.Wrap(err, "adding the finalizer"))
 	}
 	if isPaused, written, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || written {
-		return again(wrap(err, "setting the Paused condition"))
+		return again(outcome.Wrap(err, "setting the Paused condition"))
 	}
 	do := s.reconcileNormal
 	if !s.infra.DeletionTimestamp.IsZero() {
@@ -171,7 +169,7 @@ func (s *scope) reconcileNormal(ctx context.Context) error {
 func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.ObjectKey) (*scope, error) {
 	s := &scope{Reconciler: r, infra: &infrav1.LibvirtMachinePool{}}
 	if err := reader.Get(ctx, key, s.infra); err != nil {
-		return nil, wrap(client.IgnoreNotFound(err), "reading the LibvirtMachinePool")
+		return nil, outcome.Wrap(client.IgnoreNotFound(err), "reading the LibvirtMachinePool")
 	}
 	name := s.infra.Labels[clusterv1.ClusterNameLabel]
 	for _, reference := range s.infra.OwnerReferences {
@@ -193,7 +191,7 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.
 	}
 	cluster := &clusterv1.Cluster{}
 	if err := reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, cluster); err != nil {
-		return s, wrap(client.IgnoreNotFound(err), "reading the Cluster")
+		return s, outcome.Wrap(client.IgnoreNotFound(err), "reading the Cluster")
 	}
 	s.cluster = cluster
 	return s, nil
@@ -202,18 +200,10 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.
 // errLater says that something that others have written has to be looked at first.
 var errLater = errors.New("something else comes first")
 
-// again is the result of a reconcile that ended with an error, if any. Somebody who was faster is no
-// error worth a log: the cache shows what they wrote soon.
+// again is outcome.Again, for which what is gone, or comes first, is no error either.
 func again(err error) (ctrl.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errLater) {
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	if apierrors.IsNotFound(err) || errors.Is(err, errLater) {
+		return ctrl.Result{RequeueAfter: outcome.ConflictDelay}, nil
 	}
-	return ctrl.Result{}, err
-}
-
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return outcome.Again(err)
 }

@@ -6,12 +6,11 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // reconcileDelete deletes the machines, and lets the pool go when all are gone. The last one that goes
@@ -42,13 +41,11 @@ func (s *scope) reconcileDelete(ctx context.Context) error {
 		}
 	}
 	if problem == nil && len(seen.all) == 0 {
-		before := s.infra.DeepCopy()
-		controllerutil.RemoveFinalizer(s.infra, infrav1.MachinePoolFinalizer)
-		err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		return wrap(client.IgnoreNotFound(err), "removing the finalizer")
+		_, err := outcome.RemoveFinalizer(ctx, s.Client, s.infra, infrav1.MachinePoolFinalizer)
+		return err
 	}
 	return errors.Join(problem, s.writeStatus(ctx, func() {
-		message := fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(seen.all), shorten(names(seen.planned())))
+		message := fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(seen.all), outcome.Names(names(seen.planned())))
 		if problem != nil {
 			message = problem.Error()
 		}

@@ -10,6 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // forgetRecovered takes the condition OwnerRemediated from Machines that are healthy again, as Cluster
@@ -30,7 +32,7 @@ func (s *scope) forgetRecovered(ctx context.Context, seen *members) error {
 		if isRecoveredV1Beta1(after) {
 			v1beta1conditions.Delete(after, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 		}
-		err := s.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(m.machine, client.MergeFromWithOptimisticLock{}))
+		err := s.Client.Status().Patch(ctx, after, outcome.Over(m.machine))
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("taking the condition %s from Machine %s, which is healthy again: %w", clusterv1.MachineOwnerRemediatedCondition, after.Name, err))
 		}

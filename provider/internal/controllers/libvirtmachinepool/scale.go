@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // replicas is what the MachinePool asks for.
@@ -54,8 +54,7 @@ func (s *scope) surfaceReplicas(ctx context.Context, seen *members) (bool, error
 	}
 	before := s.owner.DeepCopy()
 	s.owner.Spec.Replicas = ptr.To(int32(desired)) //nolint:gosec // at most 10000
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return true, wrap(s.Client.Patch(ctx, s.owner, patch), "writing spec.replicas of the MachinePool")
+	return true, outcome.Wrap(s.Client.Patch(ctx, s.owner, outcome.Over(before)), "writing spec.replicas of the MachinePool")
 }
 
 // decide says what to do about the machines.
@@ -129,7 +128,7 @@ func (s *scope) scale(ctx context.Context, seen *members) error {
 	todo.creates = min(todo.creates, changesAtOnce)
 	todo.deletes = todo.deletes[:min(len(todo.deletes), changesAtOnce)]
 	if len(todo.deletes) > 0 {
-		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "DeletingMachines", "Scale", "Deleting %s", shorten(todo.deletes))
+		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "DeletingMachines", "Scale", "Deleting %s", outcome.Names(todo.deletes))
 	}
 	for _, name := range todo.deletes {
 		if err := s.deleteMember(ctx, seen.byName(name)); err != nil {
@@ -166,7 +165,7 @@ func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) 
 	// It may be there, without the labels that it needs to be found.
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 	if err := s.APIReader.Get(ctx, key, &infrav1.LibvirtMachine{}); !apierrors.IsNotFound(err) {
-		return wrap(err, "reading the LibvirtMachine of Machine "+machine.Name)
+		return outcome.Wrap(err, "reading the LibvirtMachine of Machine "+machine.Name)
 	}
 	return s.deleteMember(ctx, member{infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, machine: machine})
 }
@@ -177,7 +176,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	last := s.lastNumber(seen)
 	before := s.infra.DeepCopy()
 	s.infra.Annotations = merged(s.infra.Annotations, map[string]string{infrav1.MachinesMadeAnnotation: strconv.Itoa(last + machines)})
-	if err := s.Client.Patch(ctx, s.infra, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := s.Client.Patch(ctx, s.infra, outcome.Over(before)); err != nil {
 		return fmt.Errorf("taking names for machines: %w", err)
 	}
 	domains := map[string]int{}
@@ -189,7 +188,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	var made []string
 	defer func() {
 		if len(made) > 0 {
-			s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "CreatingMachines", "Scale", "Creating %s", shorten(made))
+			s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "CreatingMachines", "Scale", "Creating %s", outcome.Names(made))
 		}
 	}()
 	for number := last + 1; number <= last+machines; number++ {
@@ -240,14 +239,4 @@ func namePrefix(pool string) string {
 	}
 	sum := sha256.Sum256([]byte(pool))
 	return strings.TrimRight(pool[:maxPrefix-10], "-.") + "-" + hex.EncodeToString(sum[:4]) + "-"
-}
-
-// shorten lists some names.
-func shorten(names []string) string {
-	const some = 10
-	names = slices.Sorted(slices.Values(names))
-	if len(names) <= some {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), len(names)-some)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // summedUp are the conditions that Ready sums up.
@@ -89,7 +90,7 @@ func notReady(seen *members) string {
 			names = append(names, m.infra.Name)
 		}
 	}
-	return shorten(names)
+	return outcome.Names(names)
 }
 
 func upToDate(seen *members) metav1.Condition {
@@ -102,15 +103,7 @@ func upToDate(seen *members) metav1.Condition {
 
 // setReady sums up the other conditions.
 func setReady(infra *infrav1.LibvirtMachinePool) {
-	err := conditions.SetSummaryCondition(infra, infra, infrav1.ReadyCondition, summedUp,
-		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
-			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
-				infrav1.NotReadyReason, infrav1.ReadyUnknownReason, infrav1.ReadyReason)),
-		)})
-	if err != nil {
-		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown,
-			Reason: infrav1.InternalErrorReason, Message: err.Error()})
-	}
+	outcome.SetReady(infra, summedUp)
 }
 
 // announce makes events of what has changed, after it has been written.

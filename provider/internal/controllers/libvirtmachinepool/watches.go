@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
@@ -29,7 +30,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachinepool")
 	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachinePoolList{}, scheme)
 	if err != nil {
-		return wrap(err, "mapping Clusters to LibvirtMachinePools")
+		return outcome.Wrap(err, "mapping Clusters to LibvirtMachinePools")
 	}
 	return capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachinePool{}, builder.WithPredicates(

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // keepMetadata brings the labels, annotations and owner of the machines up to date, in place.
@@ -28,7 +29,7 @@ func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
 			equality.Semantic.DeepEqual(m.infra.OwnerReferences, after.OwnerReferences) {
 			continue
 		}
-		err := s.Client.Patch(ctx, after, client.MergeFromWithOptions(m.infra, client.MergeFromWithOptimisticLock{}))
+		err := s.Client.Patch(ctx, after, outcome.Over(m.infra))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("writing labels and annotations of LibvirtMachine %s: %w", after.Name, err)
 		}
@@ -58,8 +59,7 @@ func (s *scope) writeSpec(ctx context.Context, seen *members) error {
 		return nil
 	}
 	s.infra.Spec.ProviderIDList = ids
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return wrap(s.Client.Patch(ctx, s.infra, patch), "writing spec.providerIDList")
+	return outcome.Wrap(s.Client.Patch(ctx, s.infra, outcome.Over(before)), "writing spec.providerIDList")
 }
 
 // isProvisioned says whether there is, or was, a domain that a machine's provider ID speaks of.
@@ -71,13 +71,9 @@ func isProvisioned(infra *infrav1.LibvirtMachine) bool {
 func (s *scope) writeStatus(ctx context.Context, change func()) error {
 	before := s.infra.DeepCopy()
 	change()
-	if equality.Semantic.DeepEqual(before.Status, s.infra.Status) {
-		return nil
+	written, err := outcome.WriteStatus(ctx, s.Client, before, s.infra)
+	if written {
+		s.announce(before)
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := s.Client.Status().Patch(ctx, s.infra, patch); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	s.announce(before)
-	return nil
+	return outcome.Wrap(err, "writing the status")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
@@ -107,13 +107,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Architecture:    cmp.Or(template.Spec.Template.Spec.CPU.Architecture, infrav1.ArchitectureAmd64),
 		OperatingSystem: operatingSystem,
 	}
-	if apiequality.Semantic.DeepEqual(before.Status, template.Status) {
-		return ctrl.Result{}, nil
-	}
-	if err := r.Client.Status().Patch(ctx, template, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("writing the status: %w", err)
-	}
-	return ctrl.Result{}, nil
+	_, err = outcome.WriteStatus(ctx, r.Client, before, template)
+	return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "writing the status"))
 }
 
 // capacity returns what a node has. Devices aren't in it: under which name a node offers them is

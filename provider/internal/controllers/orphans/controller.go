@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +43,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
@@ -142,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := host.DeepCopy()
 	err := r.look(ctx, host)
-	return statuswrite.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: r.interval()}, err, r.announce)
+	return outcome.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: r.interval()}, err, r.announce)
 }
 
 func (r *Reconciler) interval() time.Duration {
@@ -288,11 +287,8 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 		setCondition(host, metav1.ConditionFalse, infrav1.NoOrphansReason, "")
 		return
 	}
-	if rest := len(names) - shownNames; rest > 0 {
-		names = append(names[:shownNames:shownNames], fmt.Sprintf("and %d more", rest))
-	}
 	setCondition(host, metav1.ConditionTrue, infrav1.OrphansFoundReason,
-		fmt.Sprintf("%d LibvirtMachines don't exist and have left something: %s", len(orphans), strings.Join(names, "; ")))
+		fmt.Sprintf("%d LibvirtMachines don't exist and have left something: %s", len(orphans), outcome.List(names, "; ")))
 }
 
 // announce makes an event when there are other orphans than before.

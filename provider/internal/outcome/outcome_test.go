@@ -1,4 +1,4 @@
-package statuswrite_test
+package outcome_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/statuswrite"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 const doing = "writing what is new"
@@ -47,7 +47,7 @@ func TestEnd(t *testing.T) {
 		"nothing changed, after a fault":     {change: func(*infrav1.LibvirtHost) {}, err: broken, errs: []error{broken}},
 		"number and condition are one patch": {change: change, result: usual, patches: 1, announced: 1},
 		"after a fault":                      {change: change, err: broken, errs: []error{broken}, patches: 1, announced: 1},
-		"somebody was faster": {change: change, patches: 1, result: ctrl.Result{RequeueAfter: statuswrite.ConflictDelay},
+		"somebody was faster": {change: change, patches: 1, result: ctrl.Result{RequeueAfter: outcome.ConflictDelay},
 			meanwhile: func(g *WithT, c client.Client, host *infrav1.LibvirtHost) {
 				other := host.DeepCopy()
 				other.Status.LibvirtVersion = "9.0.0"
@@ -85,7 +85,7 @@ func TestEnd(t *testing.T) {
 			}
 			test.change(host)
 			counted = true
-			result, err := statuswrite.End(t.Context(), c, doing, before, host, usual, test.err, func(was, is *infrav1.LibvirtHost) {
+			result, err := outcome.End(t.Context(), c, doing, before, host, usual, test.err, func(was, is *infrav1.LibvirtHost) {
 				announced++
 				g.Expect(was.Status.Machines).To(BeNil())
 				g.Expect(is.Status.Machines).To(HaveValue(BeEquivalentTo(3)))
