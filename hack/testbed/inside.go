@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// insideFolder is the folder of the testbed that runs, in its sandbox, by a path that is good outside.
+// insideFolder is the folder of the running testbed in its sandbox, as a path that leads there from outside.
 func insideFolder(dir string) (string, error) {
 	process, err := running(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ var shortNames = []struct {
 	{regexp.MustCompile(`^hosts/([^/]+)/log/qemu/`), "hosts/$1/"},
 }
 
-// components are the logs in a testbed's folder: their paths there by the names of what writes them.
+// components are the paths of the logs in a testbed's folder, by the names of the components that write them.
 func components(folder string) (map[string]string, error) {
 	found := map[string]string{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -80,8 +80,8 @@ func components(folder string) (map[string]string, error) {
 	return found, err
 }
 
-// logs lists what has a log, or becomes a program that shows the log of a component, or of all whose names contain
-// the argument.
+// logs lists the components with logs, or becomes a program that shows the log of the one with a name, or of all whose
+// names contain the argument.
 func logs(out io.Writer, args []string, follow bool) error {
 	dir, err := folder()
 	if err != nil {
@@ -131,7 +131,7 @@ func match(all map[string]string, name string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("nothing called %s has a log: testbed logs lists what has", name)
+		return nil, fmt.Errorf("no component with a log has %q in its name: testbed logs lists them", name)
 	}
 	return files, nil
 }

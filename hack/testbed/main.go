@@ -36,10 +36,10 @@ func newCommand() *cobra.Command {
 	upCommand.Flags().BoolVar(&wanted.ShareHosts, "share-hosts", false, "have the second management cluster use the hosts before anything is moved there (implies --second)")
 	var follow bool
 	logsCommand := &cobra.Command{
-		Use: "logs [COMPONENT]", Short: "List what has a log, or show the log of a component, or of all whose names contain COMPONENT", Args: cobra.MaximumNArgs(1),
+		Use: "logs [COMPONENT]", Short: "List the components with logs, or show the log of COMPONENT, or of all whose names contain it", Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return logs(os.Stdout, args, follow) },
 	}
-	logsCommand.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is written")
+	logsCommand.Flags().BoolVarP(&follow, "follow", "f", false, "show what is written from now on too")
 	root.AddCommand(
 		&cobra.Command{
 			Use: "build", Short: "Build the pinned tools and the guests' images that aren't in the cache yet", Args: cobra.NoArgs,
@@ -47,7 +47,7 @@ func newCommand() *cobra.Command {
 		},
 		upCommand,
 		&cobra.Command{
-			Use: "down", Short: "Take all of it away", Args: cobra.NoArgs,
+			Use: "down", Short: "Stop the testbed and remove its files", Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return down() },
 		},
 		logsCommand,

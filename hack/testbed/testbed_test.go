@@ -163,18 +163,18 @@ func TestHostsAreSharedFromTheBeginning(t *testing.T) {
 			for file, content := range map[string]string{wantedFile: tc.wanted, readyFile: "it is ready"} {
 				g.Expect(os.WriteFile(filepath.Join(dir, secondFolder, file), []byte(content), 0o644)).To(Succeed())
 			}
-			told, err := upSecond(dir, tc.asked)
+			text, err := upSecond(dir, tc.asked)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 				return
 			}
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(told).To(Equal("it is ready"))
+			g.Expect(text).To(Equal("it is ready"))
 		})
 	}
 }
 
-// readsLogs: all that runs has a log, by its name or a part of that, and kubectl logs shows those of pods.
+// readsLogs: each component has a log, which is found by the name or a part of it, and kubectl logs shows those of pods.
 func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	names := strings.Fields(u.output(ctx, g, u.testbed, "logs"))
 	g.Expect(names).To(ContainElements("up", "testbed", "etcd", "kube-apiserver", "kube-controller-manager", "hosts/host-a1/libvirtd", "hosts/host-b1/libvirtd"))
@@ -183,7 +183,7 @@ func (u *user) readsLogs(ctx context.Context, g *WithT) {
 	g.Expect(u.output(ctx, g, u.testbed, "logs", "caplv-system")).To(ContainSubstring(starts))
 	_, stderr, err := u.run(ctx, "", u.testbed, "logs", "nobody")
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(stderr).To(Equal("testbed: nothing called nobody has a log: testbed logs lists what has\n"))
+	g.Expect(stderr).To(Equal("testbed: no component with a log has \"nobody\" in its name: testbed logs lists them\n"))
 	waiting, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, _, err = u.run(waiting, "", u.testbed, "logs", "-f", "kube-apiserver")

@@ -78,18 +78,18 @@ func up(second secondOptions) error {
 			return err
 		}
 	}
-	told, err := await(dir, dir)
+	text, err := await(dir, dir)
 	if err != nil {
 		return err
 	}
 	if started {
-		fmt.Print(told)
+		fmt.Print(text)
 	}
 	if !second.Start {
 		return nil
 	}
-	if told, err = upSecond(dir, second); err == nil {
-		fmt.Print(told)
+	if text, err = upSecond(dir, second); err == nil {
+		fmt.Print(text)
 	}
 	return err
 }
@@ -181,8 +181,8 @@ func await(dir, own string) (string, error) {
 		if _, err := io.Copy(os.Stderr, waiting); err != nil {
 			return "", err
 		}
-		if told, err := os.ReadFile(filepath.Join(own, readyFile)); err == nil {
-			return string(told), nil
+		if text, err := os.ReadFile(filepath.Join(own, readyFile)); err == nil {
+			return string(text), nil
 		}
 		if why, err := os.ReadFile(filepath.Join(own, failedFile)); err == nil {
 			return "", fmt.Errorf("it did not start: %s", why)
