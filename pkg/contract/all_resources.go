@@ -56,7 +56,7 @@ func scope(i *Implementation) Verdict {
 // kind, so a schema that says nothing of them breaks nothing but what explains the kind.
 func typeMeta(i *Implementation) Verdict {
 	return i.each(func(crd *CRD) []Problem {
-		_, index := crd.held()
+		_, index := crd.contractVersion()
 		root := crd.root(index)
 		var problems []Problem
 		for _, want := range []field{must("apiVersion", anyText), must("kind", anyText), must("metadata", anything)} {
@@ -155,7 +155,7 @@ func template(i *Implementation) Verdict {
 		}}}
 	}
 	problems := names(i.Template)
-	_, index := i.Template.held()
+	_, index := i.Template.contractVersion()
 	spec := i.Template.root(index).at("spec", "template", "spec")
 	if !spec.there() {
 		problems = append(problems, spec.problem(Broken, fmt.Sprintf("%s has no spec.template.spec: Cluster API copies it into every %s", i.Template.kind(), i.Kind())))

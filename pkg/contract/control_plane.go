@@ -15,14 +15,14 @@ var controlPlane = slices.Concat(allResources(ControlPlane, "control-plane"), []
 		ID: "control-plane-replicas", Resource: ControlPlane, Name: "ControlPlane: replicas",
 		Note:    "Mandatory if control plane has a notion of number of instances.",
 		Title:   "A ControlPlane with replicas has the counters and the scale subresource",
-		Fix:     "add what is missing beside spec.replicas, as the contract page has it",
+		Fix:     "add what is missing next to spec.replicas, as the contract page has it",
 		verdict: replicas,
 	},
 	{
 		ID: "control-plane-version", Resource: ControlPlane, Name: "ControlPlane: version",
 		Note:    "Mandatory if control plane allows direct management of the Kubernetes version in use; Mandatory for cluster class support.",
 		Title:   "A ControlPlane with a version says which versions it runs",
-		Fix:     "add status.versions (in Go, []clusterv1.StatusVersion) beside spec.version, or status.version",
+		Fix:     "add status.versions (in Go, []clusterv1.StatusVersion) next to spec.version, or status.version",
 		verdict: kubernetesVersion,
 	},
 	{

@@ -66,10 +66,10 @@ func (c *CRD) declared() (contract, version string) {
 	return "", ""
 }
 
-// held returns the version whose schema the rules are held against, its index, and the contract
+// contractVersion returns the version whose schema the rules are checked on, its index, and the contract
 // version whose fields it is to have. Where the label is missing or names no version, it is the
 // storage version, and the contract is the one its fields look like: what is wrong is the label.
-func (c *CRD) held() (contract string, index int) {
+func (c *CRD) contractVersion() (contract string, index int) {
 	contract, version := c.declared()
 	for i, v := range c.Spec.Versions {
 		if v.Name == version {

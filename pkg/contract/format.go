@@ -50,7 +50,7 @@ func Write(name string, tables []Table, w io.Writer) error {
 	return ParseFormat(name)
 }
 
-// Caption names a table's kind, with the contract it is held to.
+// Caption names a table's kind, with its contract.
 func (t *Table) Caption() string {
 	if t.Version == "" {
 		if t.Kind == "" {

@@ -16,7 +16,7 @@ type Implementation struct {
 	Template *CRD
 	// Contract is the newest contract version that the CRD declares and Cluster API reads, or "".
 	Contract string
-	// Version is the kind's version that the rules are held against.
+	// Version is the kind's version that the rules are checked on.
 	Version string
 
 	root node
@@ -116,7 +116,7 @@ func (r role) fits(provider clusterctlv1.ProviderType, crd *CRD, suffix string) 
 		return false
 	}
 	if group, ok := groupRole(crd.Spec.Group); ok && group != r.group {
-		// A group says which part its kinds play, but for control planes that live beside clusters.
+		// A group says which part its kinds play, but for control planes that live apart from clusters.
 		return r.resource == ControlPlane && group == "infrastructure"
 	} else if ok {
 		return true
@@ -165,7 +165,7 @@ func (r role) orphans(provider clusterctlv1.ProviderType, crds []CRD) []*Impleme
 func newImplementation(resource Resource, crd *CRD, crds []CRD) *Implementation {
 	i := &Implementation{Resource: resource, CRD: crd, Template: findCRD(crds, crd.Spec.Group, crd.kind()+"Template")}
 	i.Contract, _ = crd.declared()
-	contract, index := crd.held()
+	contract, index := crd.contractVersion()
 	i.old = contract == v1beta1
 	i.root = crd.root(index)
 	if index < len(crd.Spec.Versions) {

@@ -90,7 +90,7 @@ func autoscaling(i *Implementation) Verdict {
 	if i.Template == nil {
 		return Verdict{State: NotApplicable, Detail: "there is no template"}
 	}
-	_, index := i.Template.held()
+	_, index := i.Template.contractVersion()
 	status := i.Template.root(index).field("status")
 	capacity, nodeInfo := status.field("capacity"), status.field("nodeInfo")
 	if !capacity.there() && !nodeInfo.there() {

@@ -89,7 +89,7 @@ func poolInitialized(i *Implementation) Verdict {
 		p.Reason = i.CRD.kind() + " has status.ready and no status.initialization.provisioned: the controller of MachinePools still waits for status.ready, and the contract asks for the other field"
 		v.Problems = []Problem{p}
 	case v.State == Present && !ready.there():
-		p := ready.problem(Lax, i.CRD.kind()+" has no status.ready beside status.initialization.provisioned: the controller of MachinePools in this version of Cluster API still waits for it")
+		p := ready.problem(Lax, i.CRD.kind()+" has no status.ready in addition to status.initialization.provisioned: the controller of MachinePools in this version of Cluster API still waits for it")
 		p.Fix = "add status.ready as a boolean, and set both"
 		v.Problems = []Problem{p}
 	}

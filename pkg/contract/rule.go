@@ -1,5 +1,5 @@
 // Package contract holds the rules tables of Cluster API's contract pages as data, and fills them in
-// for a release: each rule is held against the schemas of the custom resource definitions that play
+// for a release: each rule is checked on the schemas of the custom resource definitions that play
 // the part the rule is about.
 package contract
 

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// ErrNoComponents says that a release has no components YAML, and so no kinds that could be held
+// ErrNoComponents says that a release has no components YAML, and so no kinds that could be checked
 // against the contract.
 var ErrNoComponents = errors.New("the release has no components YAML")
 
@@ -24,7 +24,7 @@ type Table struct {
 	// Template is the kind of its template, or "".
 	Template string
 	// Contract is the contract version that the kind declares, or "", and Version the kind's
-	// version that the rules are held against.
+	// version that the rules are checked on.
 	Contract, Version string
 	Rows              []Row
 }

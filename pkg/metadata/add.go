@@ -29,7 +29,7 @@ func (e *StyleError) Error() string {
 }
 
 // Add returns the file with a series for the version. Only the new lines are new: all other bytes
-// stay as they are, and the new lines are written like those of the series beside them.
+// stay as they are, and the new lines are written like those of the series next to them.
 //
 // The series goes to its place in the file's order: the one in which most of its series follow
 // each other. Where there is but one series the newest comes first, as in the contract's own

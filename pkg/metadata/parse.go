@@ -116,7 +116,7 @@ func (p *parser) syntax(err error) {
 		message = strings.TrimPrefix(err.Error(), match[0])
 		line, _ = strconv.Atoi(match[1]) // only digits match
 	}
-	p.refuse(ProblemParse, line, "fix the YAML there or in a line beside it", "the file isn't YAML: %s", message)
+	p.refuse(ProblemParse, line, "fix the YAML in that line or in one near it", "the file isn't YAML: %s", message)
 }
 
 // fields returns the values of a mapping by key and warns of keys that are given twice or not known.

@@ -28,7 +28,7 @@ type providerEntry = store.Entry
 // providerEntries returns the entries under which clusterctl finds releases in a local repository.
 //
 // The version in the URL is the one that clusterctl takes when it is asked for none; one that it
-// is asked for it looks up beside that. With "latest" it always is the newest final one, or the
+// is asked for it looks up next to that. With "latest" it always is the newest final one, or the
 // newest pre-release where there are only such, and the entry stays as it is from release to
 // release; with a number it would be whatever was published last, a fix of an old series too.
 func providerEntries(root string, releases []*release.Release) []providerEntry {
@@ -90,10 +90,10 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, advise(fmt.Errorf("looking for the repository's %s: %w", configFile, err))
+		return nil, withAdvice(fmt.Errorf("looking for the repository's %s: %w", configFile, err))
 	default:
 		if text, err = os.ReadFile(plan.Path); err != nil {
-			return nil, advise(fmt.Errorf("reading the repository's %s: %w", configFile, err))
+			return nil, withAdvice(fmt.Errorf("reading the repository's %s: %w", configFile, err))
 		}
 		plan.Action = Update
 		plan.mode = info.Mode().Perm() // it may hold variables that are not for everybody

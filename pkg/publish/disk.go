@@ -123,7 +123,7 @@ func (d disk) tryLock(path string) (l *flock.Flock, locked bool, err error) {
 // openLocked opens the file of a lock that is held, to write to it.
 func (d disk) openLocked(path string) (f *os.File, err error) {
 	err = d.run("open", path, func() error {
-		f, err = os.OpenFile(path, os.O_WRONLY|noFollow, 0) //nolint:gosec // beside what the user chose
+		f, err = os.OpenFile(path, os.O_WRONLY|noFollow, 0) //nolint:gosec // in the folder that the user chose
 		return err
 	})
 	return f, err
@@ -221,10 +221,10 @@ func writeOneFile(d disk, path string, data []byte) error {
 	}
 	if err != nil {
 		_ = d.removeTree(staged) // the first error is the one to report
-		return advise(fmt.Errorf("writing %s: %w", path, err))
+		return withAdvice(fmt.Errorf("writing %s: %w", path, err))
 	}
 	if err := d.syncFolder(filepath.Dir(target)); err != nil {
-		return advise(fmt.Errorf("writing %s: %w", path, err))
+		return withAdvice(fmt.Errorf("writing %s: %w", path, err))
 	}
 	return nil
 }

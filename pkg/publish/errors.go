@@ -117,16 +117,16 @@ func (e *ReadBackError) Error() string {
 
 func (e *ReadBackError) Unwrap() error { return e.Err }
 
-// also returns one error of two, in one line.
-func also(err, second error) error {
+// joinErrors returns one error of two, in one line.
+func joinErrors(err, second error) error {
 	if err == nil || second == nil {
 		return errors.Join(err, second)
 	}
 	return fmt.Errorf("%w; also: %w", err, second)
 }
 
-// advise adds to an error of the disk what the user can do about it.
-func advise(err error) error {
+// withAdvice adds to an error of the disk what the user can do about it.
+func withAdvice(err error) error {
 	switch {
 	case err == nil:
 		return nil

@@ -84,13 +84,13 @@ func (f *folder) unfinished() bool {
 // nobody else changes anything, does it, and has it verified. On an error each version is as before
 // or whole, and what was staged is removed.
 func (f *folder) update(ctx context.Context, decide func() (changes, error), verify func() error) (err error) {
-	held, err := f.acquire(ctx)
+	lock, err := f.acquire(ctx)
 	if err != nil {
-		return advise(err)
+		return withAdvice(err)
 	}
 	published := false
 	defer func() {
-		err = advise(also(err, held.release(published)))
+		err = withAdvice(joinErrors(err, lock.release(published)))
 	}()
 	_, missing := os.Lstat(f.staging())
 	if err := f.recoverKilled(); err != nil {
@@ -115,7 +115,7 @@ func (f *folder) update(ctx context.Context, decide func() (changes, error), ver
 		published, err = f.commit(ctx, todo)
 	}
 	// Not only clearStaging: where a replacement failed half way, the old version is put back.
-	if err := also(err, f.recoverKilled()); err != nil {
+	if err := joinErrors(err, f.recoverKilled()); err != nil {
 		return err
 	}
 	return verify()

@@ -53,11 +53,11 @@ func (w *githubWorld) expect(releases ...*release.Release) {
 	}
 	for _, b := range all {
 		w.want[b.Number] = map[string]string{}
-		beside, err := madeFiles(context.Background(), b, Options{})
+		generated, err := generatedFiles(context.Background(), b, Options{})
 		if err != nil {
 			panic(err)
 		}
-		for _, f := range append(slices.Clone(b.Files), beside...) {
+		for _, f := range append(slices.Clone(b.Files), generated...) {
 			w.want[b.Number][f.Name] = store.Digest(f.Data)
 		}
 	}

@@ -97,11 +97,11 @@ func (w *gitlabWorld) complete() error {
 	if err != nil {
 		return err
 	}
-	beside, err := madeFiles(context.Background(), all[0], Options{})
+	generated, err := generatedFiles(context.Background(), all[0], Options{})
 	if err != nil {
 		return err
 	}
-	for _, f := range append(slices.Clone(w.want.Files), beside...) {
+	for _, f := range append(slices.Clone(w.want.Files), generated...) {
 		want = append(want, f.Name+" "+store.Digest(f.Data))
 	}
 	got := w.server.Files("capl", w.want.Version)

@@ -29,7 +29,7 @@ var httpsTarget = target{
 // readHTTPS returns the release that the URL of a components file names. A web server lists nothing:
 // its files are those that its checksums name or, where it has none, the ones that clusterctl asks
 // for in any case.
-func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) {
+func readHTTPS(ctx context.Context, text string, opts Options) ([]readRelease, error) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of a release: %w", err)
@@ -70,7 +70,7 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]found, error) 
 	}
 	f, err := fetchFiles(ctx, fetched{version: version, names: slices.Collect(maps.Keys(there.Files)), componentsFile: file, provider: &provider, read: read})
 	f.note = fmt.Sprintf("clusterctl reads nothing from %s, as it is neither GitHub nor GitLab: its users need the release in a local repository (clusterctl release fetch, then publish)", u.Host)
-	return []found{f}, err
+	return []readRelease{f}, err
 }
 
 func notHTTPS(text string) error {

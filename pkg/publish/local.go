@@ -206,9 +206,9 @@ func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, 
 }
 
 // readLocal returns the releases that a path or file URL names.
-func readLocal(ctx context.Context, text string, _ Options) ([]found, error) {
+func readLocal(ctx context.Context, text string, _ Options) ([]readRelease, error) {
 	root, releases, err := readLocalReleases(ctx, text)
-	all, err := asFound(releases, err)
+	all, err := asRead(releases, err)
 	for i := range all {
 		all[i].verify = func(ctx context.Context) error { return verifyLocal(ctx, root, all[i].release) }
 	}
@@ -260,7 +260,7 @@ func (f *folder) fetch(ctx context.Context, provider release.Provider, version, 
 		return nil, f.notFound(provider, version, err)
 	}
 	if err != nil {
-		return nil, advise(err)
+		return nil, withAdvice(err)
 	}
 	if _, ok := r.File(componentsFile); !ok {
 		return nil, fmt.Errorf("%s has no file %s, which clusterctl is to read: %w", r, componentsFile, fs.ErrNotExist)

@@ -67,8 +67,8 @@ func (f *folder) tryAcquire() (*lock, error) {
 		return nil, err
 	}
 	path := filepath.Join(f.root, lockFile)
-	var held bool
-	l.file, held, err = f.disk.tryLock(path)
+	var locked bool
+	l.file, locked, err = f.disk.tryLock(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the publisher before took the root away again, which it had made
 	}
@@ -76,15 +76,15 @@ func (f *folder) tryAcquire() (*lock, error) {
 		l.removeMade()
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	if held {
-		held, err = l.current(path)
+	if locked {
+		locked, err = l.current(path)
 	}
-	if err != nil || !held {
+	if err != nil || !locked {
 		_ = l.file.Unlock()
 		return nil, err
 	}
 	if err := l.sign(); err != nil {
-		return nil, also(fmt.Errorf("writing the lock file: %w", err), l.release(false))
+		return nil, joinErrors(fmt.Errorf("writing the lock file: %w", err), l.release(false))
 	}
 	return l, nil
 }
@@ -131,13 +131,13 @@ func (l *lock) sign() error {
 			err = l.disk.write(file, append(text, '\n'))
 		}
 	}
-	return also(err, file.Close())
+	return joinErrors(err, file.Close())
 }
 
 // readHolder returns who wrote the lock file; the zero Holder where that can't be told.
 func readHolder(path string) Holder {
 	var h Holder
-	text, err := os.ReadFile(path) //nolint:gosec // beside what the user chose
+	text, err := os.ReadFile(path) //nolint:gosec // in the folder that the user chose
 	if err != nil || json.Unmarshal(text, &h) != nil {
 		return Holder{}
 	}

@@ -97,11 +97,11 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	beside, err := madeFiles(context.Background(), all[0], Options{})
+	generated, err := generatedFiles(context.Background(), all[0], Options{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	files := append(slices.Clone(all[0].Files), beside...)
+	files := append(slices.Clone(all[0].Files), generated...)
 	w.version, w.want = releases[0].Version, map[string]string{}
 	for _, f := range append(files, (&oci.Store{}).Aliases(all[0])...) {
 		w.want[f.Name] = store.Digest(f.Data)

@@ -30,12 +30,12 @@ var overridesTarget = target{
 }
 
 // readOverrides returns the releases in clusterctl's overrides folder.
-func readOverrides(ctx context.Context, _ string, opts Options) ([]found, error) {
+func readOverrides(ctx context.Context, _ string, opts Options) ([]readRelease, error) {
 	f, configuration, err := opts.openOverrides(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := asFound(release.Read(f.root))
+	all, err := asRead(release.Read(f.root))
 	for i := range all {
 		all[i].verify = func(ctx context.Context) error {
 			return readBackFolder(ctx, f.root, all[i].release, configuration)

@@ -35,7 +35,7 @@ type Plan struct {
 	Releases []ReleasePlan
 	// Config is the change to the repository's clusterctl.yaml; nil where the target has none.
 	Config *ConfigPlan
-	// Pages are releases for people beside what clusterctl reads; empty where the target has none.
+	// Pages are releases for people, apart from what clusterctl reads; empty where the target has none.
 	Pages []store.Page
 	// Warnings are what was seen at the place that bites its users, whoever put it there.
 	Warnings []string
@@ -48,7 +48,7 @@ type ReleasePlan struct {
 	Place string
 	// Action is Create, Unchanged, Replace or Refused.
 	Action Action
-	// Details say what publishing means for the server beside the files, such as a tag, a line each.
+	// Details say what publishing changes on the server apart from the files, such as a tag, a line each.
 	Details []string
 	// Differences compare what is published (first) with the release (second), for Replace and Refused.
 	Differences []release.Difference

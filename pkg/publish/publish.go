@@ -115,7 +115,7 @@ type target struct {
 	// open returns the publisher of a place; nil where nothing can be published there.
 	open func(text string, opts Options) (Publisher, error)
 	// read returns the releases at a place; nil where it is nothing to read releases from.
-	read func(ctx context.Context, text string, opts Options) ([]found, error)
+	read func(ctx context.Context, text string, opts Options) ([]readRelease, error)
 }
 
 // serverTarget is the target of a kind of store.
@@ -132,7 +132,7 @@ func serverTarget(kind store.Kind) target {
 			}
 			return &server{store: s, texts: kind.Texts && !kind.Pages, opts: opts}, nil
 		},
-		read: func(ctx context.Context, text string, opts Options) ([]found, error) {
+		read: func(ctx context.Context, text string, opts Options) ([]readRelease, error) {
 			s, at, err := kind.Open(text, opts.forStore())
 			if err != nil {
 				return nil, err
@@ -224,15 +224,15 @@ func Read(ctx context.Context, location string) ([]*release.Release, error) {
 
 // ReadWith is Read with options, such as the file with the token for a server.
 func ReadWith(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
-	all, err := readFound(ctx, location, opts)
+	all, err := readAll(ctx, location, opts)
 	if err != nil {
 		return nil, err
 	}
 	return releasesOf(all), nil
 }
 
-// readFound is ReadWith with what lies beside the releases.
-func readFound(ctx context.Context, location string, opts Options) ([]found, error) {
+// readAll is ReadWith with the files that publishing added to the releases.
+func readAll(ctx context.Context, location string, opts Options) ([]readRelease, error) {
 	var forms []string
 	for _, t := range targets {
 		if t.read == nil {

@@ -29,7 +29,7 @@ const (
 // server publishes to a store: the same order of things whatever server it is on.
 type server struct {
 	store store.Store
-	// texts says that a version has a text there, and not only a page beside it.
+	// texts says that a version has a text there, and not only a page.
 	texts bool
 	opts  Options
 }
@@ -147,7 +147,7 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version) (*publish
 		if err != nil {
 			return nil, err
 		}
-		done := &published{plans: plans, files: v.Files} // what lies beside them may be of more providers
+		done := &published{plans: plans, files: v.Files} // the generated files may be of more providers
 		var staged store.Staged
 		if plans[0].Action != Unchanged {
 			staged, last = s.put(ctx, v, there, done)
@@ -221,13 +221,13 @@ func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string)
 	return text
 }
 
-// wanted returns a version with the files that lie beside it.
+// wanted returns a version with its generated files.
 func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, error) {
-	beside, err := madeFiles(ctx, v, s.opts)
+	generated, err := generatedFiles(ctx, v, s.opts)
 	if err != nil {
 		return nil, err
 	}
-	return &store.Wanted{Version: v, All: slices.Concat(beside[:1], v.Files, beside[1:])}, nil
+	return &store.Wanted{Version: v, All: slices.Concat(generated[:1], v.Files, generated[1:])}, nil
 }
 
 // makePage makes the page of a version, and notes it in the result.
@@ -279,9 +279,9 @@ func (s *server) history() history {
 	}
 }
 
-// madeFiles returns the files that are published next to those of a version: its checksums, and its
+// generatedFiles returns the files that are published next to those of a version: its checksums, and its
 // provenance where the source is known.
-func madeFiles(ctx context.Context, v *store.Version, opts Options) ([]release.File, error) {
+func generatedFiles(ctx context.Context, v *store.Version, opts Options) ([]release.File, error) {
 	files := []release.File{v.Checksums()}
 	source := v.Source()
 	if source == nil {

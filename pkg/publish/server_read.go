@@ -34,7 +34,7 @@ func (s *server) Fetch(ctx context.Context, provider release.Provider, version s
 
 // read returns the releases that a version and a components file name; those of all providers of the
 // version where there is no file.
-func (s *server) read(ctx context.Context, version, componentsFile string) ([]found, error) {
+func (s *server) read(ctx context.Context, version, componentsFile string) ([]readRelease, error) {
 	if version != latest {
 		if _, err := release.ParseVersion(version); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.store.Place(version), err)
@@ -48,7 +48,7 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]fo
 	if err != nil {
 		return nil, err
 	}
-	var releases []found
+	var releases []readRelease
 	for _, name := range wanted {
 		if _, ok := there.Files[name]; !ok && all {
 			continue
@@ -88,9 +88,9 @@ func (s *server) look(ctx context.Context, version, componentsFile string) (*sto
 // fetch returns a provider's release: what clusterctl would read for it, and the other files that were
 // published with it, as its checksums say. Other files of a version, such as binaries, are not of it.
 // The provider is nil where its components have to tell.
-func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider) (found, error) {
+func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider) (readRelease, error) {
 	if _, ok := there.Files[componentsFile]; !ok {
-		return found{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
+		return readRelease{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
 	}
 	names := make([]string, 0, len(there.Files))
 	for name := range there.Files {
@@ -101,7 +101,7 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 		read: func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) },
 	})
 	if err != nil {
-		return found{}, err
+		return readRelease{}, err
 	}
 	f.problems = doubles(there.Version, there)
 	f.read, f.note, err = s.store.Reader(ctx, there.Version)
@@ -127,31 +127,31 @@ type fetched struct {
 // fetchFiles returns a provider's release: what clusterctl would read for it, and the other files
 // that were published with it, as its checksums say. Other files of a version, such as binaries,
 // are not of it.
-func fetchFiles(ctx context.Context, f fetched) (found, error) {
+func fetchFiles(ctx context.Context, f fetched) (readRelease, error) {
 	components, err := f.read(ctx, f.componentsFile)
 	if err != nil {
-		return found{}, err
+		return readRelease{}, err
 	}
 	provider := f.provider
 	if provider == nil {
 		known, err := providerOf(f.componentsFile, components, f.repository)
 		if err != nil {
-			return found{}, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
+			return readRelease{}, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
 		}
 		provider = &known
 	}
-	beside, err := f.beside(ctx)
+	generated, err := f.readGenerated(ctx)
 	if err != nil {
-		return found{}, err
+		return readRelease{}, err
 	}
-	listed, err := store.ParseChecksums(madeFile(beside, store.ChecksumsFile))
+	listed, err := store.ParseChecksums(generatedFile(generated, store.ChecksumsFile))
 	if err != nil {
 		listed = nil // a file of that name that others made may say anything
 	}
 	empty := &release.Release{Provider: *provider, Version: f.version}
 	wanted := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
 		_, published := listed[name]
-		return name == f.componentsFile || store.Made(name) || slices.Contains(store.ComponentsFiles(), name) ||
+		return name == f.componentsFile || store.Generated(name) || slices.Contains(store.ComponentsFiles(), name) ||
 			empty.Role(name) == release.RoleOther && !published
 	})
 	files := make([]release.File, len(wanted)+1)
@@ -166,17 +166,17 @@ func fetchFiles(ctx context.Context, f fetched) (found, error) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return found{}, err
+		return readRelease{}, err
 	}
 	r, err := release.New(*provider, f.version, files)
-	return found{release: r, made: beside}, err
+	return readRelease{release: r, generated: generated}, err
 }
 
-// beside returns the files that publishing made beside the version's.
-func (f fetched) beside(ctx context.Context) ([]release.File, error) {
+// readGenerated returns the files that publishing added to the version's.
+func (f fetched) readGenerated(ctx context.Context) ([]release.File, error) {
 	var files []release.File
 	for _, name := range f.names {
-		if !store.Made(name) {
+		if !store.Generated(name) {
 			continue
 		}
 		data, err := f.read(ctx, name)

@@ -11,11 +11,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// found is a release as it is published.
-type found struct {
+// readRelease is a published release that was read.
+type readRelease struct {
 	release *release.Release
-	// made are the files that publishing made beside it.
-	made []release.File
+	// generated are the files that publishing added to those of the release.
+	generated []release.File
 	// read reads a file as clusterctl does; nil where clusterctl does not read from there, or where
 	// the release was read that way already.
 	read func(ctx context.Context, name string) ([]byte, error)
@@ -37,11 +37,11 @@ type Verification struct {
 }
 
 // Verify reads published releases as Read does, reads every file again as clusterctl does, and holds
-// the files against the checksums and the provenance beside them. The key is a file with the public
+// the files against the checksums and the provenance published with them. The key is a file with the public
 // key that the provenance has to be signed with; without one a signature is not looked at. An error
 // means that the releases could not be read; what is wrong with them is in the result.
 func Verify(ctx context.Context, location, key string, opts Options) (*Verification, error) {
-	all, err := readFound(ctx, location, opts)
+	all, err := readAll(ctx, location, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -63,22 +63,22 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 				v.Problems = append(v.Problems, err)
 			}
 		}
-		v.checkMade(ctx, f, key)
+		v.checkGenerated(ctx, f, key)
 	}
 	return v, ctx.Err()
 }
 
-// checkMade holds a release against what was made beside it.
-func (v *Verification) checkMade(ctx context.Context, f found, key string) {
+// checkGenerated compares a release with its checksums and its provenance.
+func (v *Verification) checkGenerated(ctx context.Context, f readRelease, key string) {
 	r := f.release
 	problem := func(err error) {
 		if err != nil {
 			v.Problems = append(v.Problems, fmt.Errorf("%s: %w", r, err))
 		}
 	}
-	sums, statement := madeFile(f.made, ChecksumsFile), madeFile(f.made, ProvenanceFile)
+	sums, statement := generatedFile(f.generated, ChecksumsFile), generatedFile(f.generated, ProvenanceFile)
 	if sums == nil {
-		v.Notes = append(v.Notes, fmt.Sprintf("%s has no %s beside it", r, ChecksumsFile))
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, ChecksumsFile))
 	} else {
 		problem(checkChecksums(sums, r.Files))
 	}
@@ -92,11 +92,11 @@ func (v *Verification) checkMade(ctx context.Context, f found, key string) {
 	case key != "":
 		problem(fmt.Errorf("there is no %s to verify with the key", ProvenanceFile))
 	default:
-		v.Notes = append(v.Notes, fmt.Sprintf("%s has no %s beside it", r, ProvenanceFile))
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, ProvenanceFile))
 	}
 }
 
-func madeFile(files []release.File, name string) []byte {
+func generatedFile(files []release.File, name string) []byte {
 	for _, f := range files {
 		if f.Name == name {
 			return f.Data
@@ -124,7 +124,7 @@ func checkChecksums(text []byte, files []release.File) error {
 }
 
 // releasesOf returns the releases alone.
-func releasesOf(all []found) []*release.Release {
+func releasesOf(all []readRelease) []*release.Release {
 	releases := make([]*release.Release, 0, len(all))
 	for _, f := range all {
 		releases = append(releases, f.release)
@@ -132,11 +132,11 @@ func releasesOf(all []found) []*release.Release {
 	return releases
 }
 
-// asFound returns releases that were read through clusterctl's own client, and have nothing beside them.
-func asFound(releases []*release.Release, err error) ([]found, error) {
-	all := make([]found, 0, len(releases))
+// asRead returns releases that were read through clusterctl's own client, and have no generated files.
+func asRead(releases []*release.Release, err error) ([]readRelease, error) {
+	all := make([]readRelease, 0, len(releases))
 	for _, r := range releases {
-		all = append(all, found{release: r})
+		all = append(all, readRelease{release: r})
 	}
 	return all, err
 }

@@ -25,14 +25,14 @@ func (f *folder) check() error {
 		return nil // it is made; makeRoot knows what may be in the way
 	}
 	if err != nil {
-		return advise(fmt.Errorf("looking at the repository: %w", err))
+		return withAdvice(fmt.Errorf("looking at the repository: %w", err))
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("%s isn't a folder: a local repository is a folder", f.root)
 	}
 	names, err := readFolderIfAny(f.root)
 	if err != nil {
-		return advise(fmt.Errorf("looking at the repository: %w", err))
+		return withAdvice(fmt.Errorf("looking at the repository: %w", err))
 	}
 	_, notLabel := release.ParseLabel(base)
 	for _, name := range names {
@@ -52,7 +52,7 @@ func (f *folder) published(r *release.Release) (*release.Release, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, advise(fmt.Errorf("looking for %s: %w", r, err))
+			return nil, withAdvice(fmt.Errorf("looking for %s: %w", r, err))
 		}
 		if !info.IsDir() {
 			return nil, fmt.Errorf("%s: %s isn't a folder (%s): move it away", r, path, info.Mode().Type())
@@ -63,7 +63,7 @@ func (f *folder) published(r *release.Release) (*release.Release, error) {
 		return nil, nil // an empty folder, which gives way
 	}
 	if err != nil {
-		return nil, advise(fmt.Errorf("%s can't be compared with what is in its place: %w", r, err))
+		return nil, withAdvice(fmt.Errorf("%s can't be compared with what is in its place: %w", r, err))
 	}
 	return there, nil
 }

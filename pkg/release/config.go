@@ -58,7 +58,7 @@ type ProviderConfig struct {
 	// The ClusterClass definitions.
 	ClusterClasses []AssetConfig `json:"clusterClasses,omitempty"`
 
-	// Files that are published beside the others and that clusterctl does not read.
+	// Files that are published with the others and that clusterctl does not read.
 	Files []AssetConfig `json:"files,omitempty"`
 
 	// Sets of values for the variables of templates and components. Checks render the templates once with each set.

@@ -18,7 +18,7 @@ import (
 // for people: clusterctl reads the package. It is made once the package is complete, with all of its
 // links by one request; of two publishers one makes it, and both look whether it is right.
 
-// pageLinks returns the links that the release of a version has: to its files, and to those beside them
+// pageLinks returns the links that the release of a version has: to its files and to generated ones
 // that the package has, or will have where it is not complete.
 func (s *Store) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	there, err := s.Look(ctx, w.Number)
@@ -29,7 +29,7 @@ func (s *Store) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.Relea
 	for _, f := range slices.Concat(w.Files, w.All) {
 		_, isThere := there.Files[f.Name]
 		known := slices.ContainsFunc(links, func(l *gitlab.ReleaseAssetLinkOptions) bool { return *l.Name == f.Name })
-		if known || store.Made(f.Name) && !isThere && there.Complete {
+		if known || store.Generated(f.Name) && !isThere && there.Complete {
 			continue
 		}
 		links = append(links, &gitlab.ReleaseAssetLinkOptions{

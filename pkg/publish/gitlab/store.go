@@ -1,7 +1,7 @@
 // Package gitlab publishes to generic packages of a project on GitLab.
 //
 // A package has no drafts: each file is there for everybody once it has come. How a version becomes
-// whole all the same is store.Claims'. A project's release, a page for people, is made beside it.
+// whole all the same is store.Claims'. A project's release, a page for people, is made too.
 package gitlab
 
 import (

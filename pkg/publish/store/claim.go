@@ -265,7 +265,7 @@ func (c *Claims) put(ctx context.Context, version string, f release.File) error 
 			return err
 		}
 		i := lastOf(found, f.Name)
-		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || Made(f.Name) && found[i].SHA256 != "") {
+		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || Generated(f.Name) && found[i].SHA256 != "") {
 			return nil // one provenance does; two publishers need not say the same
 		}
 		if i >= 0 {

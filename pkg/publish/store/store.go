@@ -1,6 +1,6 @@
 // Package store says what a server has to do so that releases can be published to it and read from
 // it. The order of things - look, compare, stage, commit, read back, sweep - is pkg/publish's; a store
-// only translates one step into the requests of one server. Each store is a folder beside this one.
+// only translates one step into the requests of one server. Each store is a folder next to this one.
 package store
 
 import (
@@ -34,7 +34,7 @@ type Store interface {
 
 	// Look returns what is there for a version.
 	Look(ctx context.Context, version string) (*Snapshot, error)
-	// Aim returns what publishing a version means for the server beside its files, such as a tag, a
+	// Aim returns what publishing a version changes on the server apart from its files, such as a tag, a
 	// line each, and an error where that can't be done.
 	Aim(ctx context.Context, v *Version, there *Snapshot) ([]string, error)
 	// Stage puts the files of a version there, as far as nobody sees a part of it. The error is
@@ -80,7 +80,7 @@ type Kind struct {
 // At is what a text names in a repository; the zero value is the repository itself.
 type At struct{ Version, File string }
 
-// Pager is a store with pages for people: releases beside what clusterctl reads.
+// Pager is a store with pages for people: releases apart from what clusterctl reads.
 type Pager interface {
 	// PlanPage says what MakePage would do; nil where there are to be no pages.
 	PlanPage(ctx context.Context, w *Wanted) (*Page, error)
@@ -102,7 +102,7 @@ type Options struct {
 	Commit string
 	// Draft leaves it to a person to make a version public.
 	Draft bool
-	// Pages makes pages for people where the server has them beside what clusterctl reads.
+	// Pages makes pages for people where the server has them apart from what clusterctl reads.
 	Pages bool
 	// Tell is told what takes time, and Report what is waited for; both may be nil.
 	Tell, Report func(string)
@@ -155,7 +155,7 @@ type Text struct{ Title, Body string }
 // Wanted is a version as it has to be.
 type Wanted struct {
 	*Version
-	// All are its files, and those that publishing makes beside them; the first is SHA256SUMS.
+	// All are its files and those that publishing generates; the first is SHA256SUMS.
 	All []release.File
 	// Text is its title and text.
 	Text Text

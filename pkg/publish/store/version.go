@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// ChecksumsFile is what lies beside the files of a release on a server: the SHA-256 of each, in the
+	// ChecksumsFile is published with the files of a release on a server: it has the SHA-256 of each, in the
 	// format of the program sha256sum.
 	ChecksumsFile = "SHA256SUMS"
 	// ProvenanceFile says where the files come from, where their build recorded it.
@@ -68,7 +68,7 @@ func Versions(releases []*release.Release) ([]*Version, error) {
 func (v *Version) add(r *release.Release) error {
 	var problems []error
 	for _, f := range r.Files {
-		if Made(f.Name) {
+		if Generated(f.Name) {
 			problems = append(problems, fmt.Errorf("%s has a file %s: a file of that name is made when it is published; take it out of the release", r, f.Name))
 			continue
 		}
@@ -95,7 +95,7 @@ func (v *Version) File(name string) (release.File, bool) {
 	return release.File{}, false
 }
 
-// Owner returns the first release that has a file of that name, or, for what lies beside them, the first.
+// Owner returns the first release that has a file of that name, or, for generated files, the first release.
 func (v *Version) Owner(name string) *release.Release {
 	for _, r := range v.Releases {
 		if _, ok := r.File(name); ok {
@@ -131,9 +131,9 @@ func Releases(all []*Version) []*release.Release {
 // Digest returns the SHA-256 of bytes in hexadecimal.
 func Digest(data []byte) string { return release.Digest(data) }
 
-// Made says whether publishing makes a file of that name beside those of the releases. What is
+// Generated says whether publishing generates a file of that name. What is
 // published is compared without these files.
-func Made(name string) bool {
+func Generated(name string) bool {
 	return name == ChecksumsFile || name == ProvenanceFile
 }
 

@@ -137,7 +137,7 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 	}
 	switch owner := metav1.GetControllerOf(claim); {
 	case !metav1.IsControlledBy(claim, c.Owner) && owner != nil:
-		return failed("it is that of %s %s with UID %s: delete it if that doesn't need it", owner.Kind, owner.Name, owner.UID)
+		return failed("it is owned by %s %s (UID %s): delete the claim if that object is gone", owner.Kind, owner.Name, owner.UID)
 	case owner == nil:
 		return failed("it has no owner, and isn't used: delete it")
 	case claim.Spec.PoolRef != pool:

@@ -21,7 +21,7 @@ type counts struct {
 	domains    map[string]int
 }
 
-// owner is what machines have siblings by. Names of owners are those of a cluster.
+// owner groups sibling machines. Its name is unique in a cluster.
 type owner struct {
 	cluster types.NamespacedName
 	name    string

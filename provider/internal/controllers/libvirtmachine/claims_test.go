@@ -222,7 +222,7 @@ func TestAddressesThatAreNotGiven(t *testing.T) {
 			message: "IPAddressClaim blue-1-0-1: no address of Pool full (ipam.test): PoolExhausted: all are taken"},
 		{name: "no address", pools: []string{"bad"}, reason: infrav1.AddressClaimFailedReason,
 			message: `IPAddress blue-1-0-0, which it was given: spec.address "198.51.100.0.1" isn't the IP address of one machine`},
-		{name: "another one's claim", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is that of LibvirtMachine blue-1 with UID older: delete it",
+		{name: "another one's claim", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is owned by LibvirtMachine blue-1 (UID older): delete the claim",
 			before: func(w *world) {
 				w.Expect(w.api.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue-1-0-0",
 					OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "LibvirtMachine", Name: key.Name, UID: "older", Controller: ptr.To(true)}}}})).To(Succeed())
