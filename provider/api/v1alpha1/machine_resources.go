@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -119,6 +120,7 @@ const (
 // ImageSpec says which image a machine starts from: one to download, or one that is on the hosts already.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.volume)",message="set either url (with checksum) or volume, and not both"
 // +kubebuilder:validation:XValidation:rule="has(self.url) == has(self.checksum)",message="url and checksum go together: set both, or use volume"
+// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || has(self.url) && self.url.startsWith('https://')",message="secretRef needs a url with https: credentials are sent over nothing else"
 type ImageSpec struct {
 	// url to download the image from, with http or https. It may serve the image as it is, or compressed with gzip,
 	// xz or zstd. Each host gets it once. At most 2048 characters.
@@ -137,6 +139,11 @@ type ImageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$')",message="must be sha256: and 64, or sha512: and 128 hexadecimal digits in lower case"
 	Checksum string `json:"checksum,omitempty"`
 
+	// secretRef names a Secret in the machine's namespace with what the server at url asks for. On the hosts the
+	// image is then one of that namespace alone. url has to be one with https.
+	// +optional
+	SecretRef ImageSecretReference `json:"secretRef,omitempty,omitzero"`
+
 	// volume is the name of a volume in the host's storage pool for images. Only hosts that have it
 	// are considered. At most 255 characters.
 	// +optional
@@ -149,6 +156,21 @@ type ImageSpec struct {
 	// +optional
 	// +kubebuilder:default=qcow2
 	Format ImageFormat `json:"format,omitempty"`
+}
+
+// ImageCredentialsSecretType is the type of Secrets with credentials for image servers. Secrets of other types are never
+// sent to a server.
+const ImageCredentialsSecretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/image-credentials"
+
+// ImageSecretReference names a Secret with credentials for an image server.
+type ImageSecretReference struct {
+	// name of the Secret, of type infrastructure.cluster.x-k8s.io/image-credentials. Its keys are ca.crt, the authority
+	// of the server's certificate in PEM, and either username and password, or token. They are sent to the server that
+	// url names, and to none that it redirects to. At most 253 characters.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
 }
 
 // CloneMethod says how a root disk comes from its image.

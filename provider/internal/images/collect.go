@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/klog/v2"
 
-	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -27,7 +26,7 @@ import (
 // before the list was made. A content whose marker was deleted never gets one again.
 
 // volumeName takes the names of this package's volumes apart: the marker, and what a content has more.
-var volumeName = regexp.MustCompile(`^(` + namePrefix + `(?:sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128})\.(?:qcow2|raw))(\.[0-9a-f]{12})?$`)
+var volumeName = regexp.MustCompile(`^(` + namePrefix + `(?:sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128})(?:-[0-9a-f]{32})?\.(?:qcow2|raw))(\.[0-9a-f]{12})?$`)
 
 // Collection says what is collected on a host.
 type Collection struct {
@@ -38,7 +37,7 @@ type Collection struct {
 	// Age is how long an image must have been unused, as this store has seen it.
 	Age time.Duration
 	// Wanted are the images of machines that are being made on the host. They count as used.
-	Wanted []infrav1.ImageSpec
+	Wanted []Wish
 	// Volumes and Domains are what was last seen on the host. The host itself is asked only when there
 	// may be something to delete.
 	Volumes []hypervisor.Volume
@@ -175,10 +174,10 @@ func (s *Store) ForgetHost(host string) {
 	delete(s.unused, host)
 }
 
-func wantedMarkers(specs []infrav1.ImageSpec) map[string]bool {
+func wantedMarkers(wishes []Wish) map[string]bool {
 	wanted := map[string]bool{}
-	for _, spec := range specs {
-		wanted[Wish{Checksum: spec.Checksum, Format: spec.Format}.marker()] = true
+	for _, wish := range wishes {
+		wanted[wish.marker()] = true
 	}
 	return wanted
 }

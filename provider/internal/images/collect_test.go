@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
@@ -111,7 +110,7 @@ func TestCollect(t *testing.T) {
 				collection = f.seen("one", day)
 			}
 			if tc.wanted {
-				collection.Wanted = []infrav1.ImageSpec{{URL: wish.URL, Checksum: wish.Checksum, Format: wish.Format}}
+				collection.Wanted = []Wish{{Checksum: wish.Checksum, Format: wish.Format}}
 			}
 			f.fakes.hosts["one"].ForgetCalls()
 			for range 3 {

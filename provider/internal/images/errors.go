@@ -62,7 +62,10 @@ func (f *Failed) Error() string {
 	why := "the server can't be reached, or what it serves isn't an image that has the checksum and can be used. The manager's log says more"
 	var ofHost *hypervisor.Error
 	var ofSource *sourceError
+	var ofAccess *accessError
 	switch {
+	case errors.As(f.Err, &ofAccess):
+		why = ofAccess.Error()
 	case errors.Is(f.Err, errNotAllowed):
 		why = errNotAllowed.Error()
 	case errors.As(f.Err, &ofHost) && !errors.As(f.Err, &ofSource):

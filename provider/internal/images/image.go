@@ -17,6 +17,8 @@ package images
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -28,6 +30,9 @@ import (
 
 // namePrefix begins the names of all volumes of this package.
 const namePrefix = "caplv-image-"
+
+// namespaceBytes is how much of the hash of a namespace's UID is in the names of its images.
+const namespaceBytes = 16
 
 // Image is an image that is on a host.
 type Image struct {
@@ -48,14 +53,20 @@ type Wish struct {
 	// URL, Checksum and Format are those of the machine's spec.image.
 	URL, Checksum string
 	Format        infrav1.ImageFormat
+	// Access is set for an image that not everybody may have.
+	Access *Access
 }
 
 // key tells transfers apart. The URL is in it: one that doesn't work must not keep machines waiting
 // that have another one for the same image.
-type key struct{ host, pool, marker, url string }
+type key struct{ host, pool, marker, url, secret string }
 
 func (w Wish) key() key {
-	return key{host: w.Host, pool: w.Pool, marker: w.marker(), url: w.URL}
+	k := key{host: w.Host, pool: w.Pool, marker: w.marker(), url: w.URL}
+	if w.Access != nil {
+		k.secret = w.Access.Secret
+	}
+	return k
 }
 
 func (w Wish) format() hypervisor.VolumeFormat {
@@ -63,9 +74,14 @@ func (w Wish) format() hypervisor.VolumeFormat {
 }
 
 // marker is the name of the marker. The format is in it, because the same bytes make another disk in
-// another format.
+// another format; and who may have the image, because others may know its URL and checksum.
 func (w Wish) marker() string {
-	return namePrefix + strings.ReplaceAll(w.Checksum, ":", "-") + "." + string(w.format())
+	name := namePrefix + strings.ReplaceAll(w.Checksum, ":", "-")
+	if w.Access != nil {
+		sum := sha256.Sum256([]byte(w.Access.Namespace))
+		name += "-" + hex.EncodeToString(sum[:namespaceBytes])
+	}
+	return name + "." + string(w.format())
 }
 
 func (w Wish) markerRef() hypervisor.VolumeRef {

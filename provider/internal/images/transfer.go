@@ -68,7 +68,12 @@ func (t *task) transfer(ctx context.Context) error {
 	}
 	t.store.removeStrays(ctx, host, t.wish)
 
-	source, err := open(ctx, t.store.client, t.wish, t.store.options, &t.done)
+	client, end, err := t.store.clientFor(ctx, t.wish)
+	if err != nil {
+		return err
+	}
+	defer end()
+	source, err := open(ctx, client, t.wish, t.store.options, &t.done)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,11 @@ func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, 
 	for i := range machines.Items {
 		machine := &machines.Items[i]
 		if machine.Spec.Image.URL != "" && !ptr.Deref(machine.Status.Initialization.Provisioned, false) {
-			collection.Wanted = append(collection.Wanted, machine.Spec.Image)
+			wish, err := images.WishOf(ctx, r.Client, host, machine)
+			if err != nil {
+				return images.Collection{}, err
+			}
+			collection.Wanted = append(collection.Wanted, wish)
 		}
 	}
 	for _, pool := range snapshot.Pools {

@@ -2,10 +2,12 @@ package imagecollection
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -49,6 +51,8 @@ func TestReconcile(t *testing.T) {
 	made.Status.Initialization.Provisioned = ptr.To(true)
 	elsewhere := waiting.DeepCopy()
 	elsewhere.Spec.HostName = "two"
+	private := waiting.DeepCopy()
+	private.Spec.Image.SecretRef.Name = "server"
 	for _, tc := range []struct {
 		name        string
 		machine     *infrav1.LibvirtMachine
@@ -63,6 +67,7 @@ func TestReconcile(t *testing.T) {
 		{name: "a machine was made with a full copy", machine: made},
 		{name: "a machine of another host waits", machine: elsewhere},
 		{name: "a machine waits", machine: waiting, stays: true},
+		{name: "a machine waits for what is its namespace's alone", machine: private},
 		{name: "paused", host: func(h *infrav1.LibvirtHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, stays: true, never: true},
 		{name: "of somebody else", filter: "mine", stays: true, never: true},
 		{name: "unreachable", unreachable: true, stays: true},
@@ -70,13 +75,13 @@ func TestReconcile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			scheme := runtime.NewScheme()
-			g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+			g.Expect(errors.Join(infrav1.AddToScheme(scheme), corev1.AddToScheme(scheme))).To(Succeed())
 			host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: infrav1.LibvirtHostSpec{
 				StoragePools: infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}}}}
 			if tc.host != nil {
 				tc.host(host)
 			}
-			objects := []client.Object{host}
+			objects := []client.Object{host, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: waiting.Namespace}}}
 			if tc.machine != nil {
 				objects = append(objects, tc.machine.DeepCopy())
 			}

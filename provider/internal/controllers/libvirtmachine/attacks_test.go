@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -200,6 +202,53 @@ func TestWhatServersServeIsntTold(t *testing.T) {
 		said[strings.ReplaceAll(message, w.infra().Spec.Image.URL, "URL")] = true
 	}
 	NewWithT(t).Expect(said).To(HaveLen(1))
+}
+
+// TestImageOfAServerWithCredentials: they are in a Secret of the machine's namespace that was made for this, no other
+// Secret is sent, and nothing of it is shown.
+func TestImageOfAServerWithCredentials(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "user" || password != secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		whole(w, r)
+	}))
+	t.Cleanup(server.Close)
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.Image.URL, infra.Spec.Image.SecretRef.Name = server.URL, "images"
+	}, "a")
+	w.images = &images.Options{Sources: ofTests, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
+	namespace := &corev1.Namespace{}
+	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, namespace)).To(Succeed())
+	namespace.UID = "namespace-uid"
+	w.Expect(w.api.Update(t.Context(), namespace)).To(Succeed())
+	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "images"}, Type: infrav1.ImageCredentialsSecretType, Data: map[string][]byte{
+		"username": []byte("user"), "password": []byte(secret),
+		"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+	w.Expect(w.api.Create(t.Context(), credentials)).To(Succeed())
+	m := w.newManager(0)
+	said := func(what string) {
+		w.until(m, func() bool {
+			return strings.HasSuffix(conditions.GetMessage(w.infra(), infrav1.ImageReadyCondition), what)
+		})
+	}
+	said("the Secret team/images doesn't exist")
+
+	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "images"}, Type: corev1.SecretTypeOpaque, Data: credentials.Data}
+	w.Expect(w.api.Create(t.Context(), own.DeepCopy())).To(Succeed())
+	said("isn't of type infrastructure.cluster.x-k8s.io/image-credentials, and others are sent to no server")
+
+	w.Expect(w.api.Delete(t.Context(), own.DeepCopy())).To(Succeed())
+	own.Type = infrav1.ImageCredentialsSecretType
+	w.Expect(w.api.Create(t.Context(), own)).To(Succeed())
+	w.until(m, w.isProvisioned)
+	of := images.Wish{Host: "a", Pool: "default", URL: server.URL, Checksum: checksum(imageContent), Format: infrav1.ImageFormatQCOW2}
+	_, err := m.Images.Ensure(t.Context(), of, client.ObjectKey{Namespace: "other", Name: "m"})
+	w.Expect(err).To(HaveOccurred(), "others don't have it")
+	of.Access = &images.Access{Namespace: namespace.UID}
+	w.Expect(m.Images.Ensure(t.Context(), of, key)).Error().ToNot(HaveOccurred())
+	w.Expect(w.said() + w.log.String()).ToNot(ContainSubstring(secret))
 }
 
 // TestWhoWaitsForOthersDownloadsIsTold, by a condition and an event, while others' servers send nothing.

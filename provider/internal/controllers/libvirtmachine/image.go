@@ -19,12 +19,17 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	if name := s.infra.Spec.Image.Volume; name != "" {
 		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: s.host.Spec.StoragePools.Images, Name: name})
 	}
-	image, err := s.Images.Ensure(ctx, s.imageWish(), s.key())
+	// Not from the cache: a namespace that is made anew under its name must not have the images of the old one.
+	wish, err := images.WishOf(ctx, s.APIReader, s.host, s.infra)
+	if err != nil {
+		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
+	}
+	image, err := s.Images.Ensure(ctx, wish, s.key())
 	var transferring *images.Transferring
 	var failed *images.Failed
 	switch {
 	case err == nil:
-		s.image = image
+		s.image, s.wish = image, wish
 		s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 		return goOn, nil
 	case errors.As(err, &transferring):
@@ -80,11 +85,6 @@ func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
 	s.lookAgain(imageDelay)
 	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,
 		"The host %s has no image %s: there is no such volume, or it is the disk of a domain or made by the provider", s.host.Name, ref)
-}
-
-func (s *scope) imageWish() images.Wish {
-	spec := s.infra.Spec.Image
-	return images.Wish{Host: s.host.Name, Pool: s.host.Spec.StoragePools.Images, URL: spec.URL, Checksum: spec.Checksum, Format: spec.Format}
 }
 
 func (s *scope) imageFormat() hypervisor.VolumeFormat {

@@ -89,8 +89,9 @@ type scope struct {
 	connection hypervisor.Hypervisor
 	// domain is what is there, or nil.
 	domain *hypervisor.Domain
-	// image and the rest are what the domain is made of.
+	// image and the rest are what the domain is made of. wish is what the image was asked for with, if it has a URL.
 	image        images.Image
+	wish         images.Wish
 	rootDisk     domainxml.Disk
 	extraDisks   map[string]domainxml.Disk
 	seed         *hypervisor.VolumeRef

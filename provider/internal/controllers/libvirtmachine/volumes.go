@@ -43,7 +43,7 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 	}
 	if s.infra.Spec.Image.Volume == "" {
 		// It may have been deleted as unused while the overlay of it was made.
-		there, err := images.Confirm(ctx, s.connection, s.imageWish(), s.image)
+		there, err := images.Confirm(ctx, s.connection, s.wish, s.image)
 		if err != nil {
 			return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 		}
