@@ -197,9 +197,6 @@ const (
 	// message says for which IPAddressClaim and why.
 	AddressClaimFailedReason = "AddressClaimFailed"
 
-	// AddressesFromPoolsNotSupportedReason: the machine's bootstrap format can't have addresses from pools.
-	AddressesFromPoolsNotSupportedReason = "AddressesFromPoolsNotSupported"
-
 	// NodeProviderIDSetCondition is True once the machine's node has its provider ID, whoever has set it. Ready
 	// doesn't depend on it. There is none while the feature NodeProviderIDs is off.
 	NodeProviderIDSetCondition = "NodeProviderIDSet"

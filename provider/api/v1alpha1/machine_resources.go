@@ -257,7 +257,7 @@ type InterfaceSpec struct {
 	MACAddress string `json:"macAddress,omitempty"`
 
 	// addressesFromPools are the IPAM pools to claim an address from, one address from each, at most
-	// four. The interface uses DHCP when there are none. For bootstrapFormat cloud-config only.
+	// four. The interface uses DHCP when there are none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -265,8 +265,7 @@ type InterfaceSpec struct {
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
 
 	// nameservers are the IP addresses of the DNS servers that the interface uses, at most eight: pools
-	// give addresses and gateways only. With DHCP they are used besides those that it gives. For
-	// bootstrapFormat cloud-config only.
+	// give addresses and gateways only. With DHCP they are used besides those that it gives.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -42,6 +42,22 @@ type (
 // them, and are found by their MAC addresses.
 func networkConfig(interfaces []Interface) ([]byte, error) {
 	config := networkVersion2{Version: 2, Ethernets: map[string]ethernet{}}
+	all, err := ethernets(interfaces)
+	if err != nil {
+		return nil, err
+	}
+	for i, one := range all {
+		config.Ethernets[fmt.Sprintf("id%d", i)] = one
+	}
+	out, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("writing network-config: %w", err)
+	}
+	return out, nil
+}
+
+func ethernets(interfaces []Interface) ([]ethernet, error) {
+	var all []ethernet
 	seen := map[string]bool{}
 	for i, nic := range interfaces {
 		mac, err := net.ParseMAC(nic.MAC)
@@ -57,13 +73,9 @@ func networkConfig(interfaces []Interface) ([]byte, error) {
 			return nil, fmt.Errorf("interface %d (%s): %w", i, mac, err)
 		}
 		one.Match.MACAddress = mac.String()
-		config.Ethernets[fmt.Sprintf("id%d", i)] = one
+		all = append(all, one)
 	}
-	out, err := yaml.Marshal(config)
-	if err != nil {
-		return nil, fmt.Errorf("writing network-config: %w", err)
-	}
-	return out, nil
+	return all, nil
 }
 
 func (i Interface) ethernet() (ethernet, error) {

@@ -55,16 +55,10 @@ func TestLibvirtMachineCreate(t *testing.T) {
 			m.Spec.Interfaces = []infrav1.InterfaceSpec{
 				{AddressesFromPools: []ipamv1.IPPoolReference{pool}}, {AddressesFromPools: []ipamv1.IPPoolReference{pool}}}
 		}},
-		{name: "a pool with Ignition", refused: "spec.interfaces[0].addressesFromPools: Forbidden: is for bootstrapFormat cloud-config only",
-			change: func(m *infrav1.LibvirtMachine) {
-				m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
-				m.Spec.Interfaces = []infrav1.InterfaceSpec{{AddressesFromPools: []ipamv1.IPPoolReference{pool}}}
-			}},
-		{name: "DNS servers with Ignition", refused: "spec.interfaces[1].nameservers: Forbidden",
-			change: func(m *infrav1.LibvirtMachine) {
-				m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
-				m.Spec.Interfaces = []infrav1.InterfaceSpec{{}, {Nameservers: []string{"192.0.2.53"}}}
-			}},
+		{name: "a pool and DNS servers with Ignition", change: func(m *infrav1.LibvirtMachine) {
+			m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
+			m.Spec.Interfaces = []infrav1.InterfaceSpec{{AddressesFromPools: []ipamv1.IPPoolReference{pool}, Nameservers: []string{"192.0.2.53"}}}
+		}},
 		{name: "DNS servers", change: func(m *infrav1.LibvirtMachine) {
 			m.Spec.Interfaces = []infrav1.InterfaceSpec{{Nameservers: []string{"192.0.2.53", "2001:db8::53"}}}
 		}},

@@ -31,8 +31,7 @@ func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field
 		}
 	}
 	errs = append(errs, imageErrors(&spec.Image, path.Child("image"))...)
-	errs = append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
-	return append(errs, networkErrors(spec, path.Child("interfaces"))...)
+	return append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
 }
 
 // imageErrors refuses the volumes that the provider makes on hosts: they are machines' disks and seeds, of whatever
@@ -61,26 +60,9 @@ func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field
 			}
 			pools[pool] = true
 		}
-	}
-	return errs
-}
-
-// networkErrors lists what guests can't be told about their interfaces.
-func networkErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
-	const onlyCloudConfig = "is for bootstrapFormat cloud-config only: Ignition has no network configuration that every image understands, so leave it out, and let the interface use DHCP"
-
-	var errs field.ErrorList
-	for i, nic := range spec.Interfaces {
-		nicPath := path.Index(i)
-		if spec.BootstrapFormat == infrav1.BootstrapFormatIgnition && len(nic.AddressesFromPools) > 0 {
-			errs = append(errs, field.Forbidden(nicPath.Child("addressesFromPools"), onlyCloudConfig))
-		}
-		if spec.BootstrapFormat == infrav1.BootstrapFormatIgnition && len(nic.Nameservers) > 0 {
-			errs = append(errs, field.Forbidden(nicPath.Child("nameservers"), onlyCloudConfig))
-		}
 		for j, server := range nic.Nameservers {
 			if address, err := netip.ParseAddr(server); err != nil || address.Zone() != "" {
-				errs = append(errs, field.Invalid(nicPath.Child("nameservers").Index(j), server, "must be an IP address"))
+				errs = append(errs, field.Invalid(path.Index(i).Child("nameservers").Index(j), server, "must be an IP address"))
 			}
 		}
 	}

@@ -312,10 +312,6 @@ func (s *scope) ensureClaims(ctx context.Context) (verdict, error) {
 	if !s.claimsAddresses() {
 		return goOn, nil
 	}
-	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
-		return s.waitFor(infrav1.AddressesReadyCondition, infrav1.AddressesFromPoolsNotSupportedReason,
-			"spec.bootstrapFormat is ignition, in which there is no place for a network configuration that every image understands: leave addressesFromPools out")
-	}
 	if err := s.readClaims(ctx, s.claimer().Ensure); err != nil {
 		return s.failed(infrav1.AddressesReadyCondition, infrav1.AddressClaimFailedReason, err)
 	}

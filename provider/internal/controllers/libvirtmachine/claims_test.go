@@ -2,12 +2,14 @@ package libvirtmachine
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -235,8 +237,6 @@ func TestAddressesThatAreNotGiven(t *testing.T) {
 						Message: schema.GroupResource{Group: ipamv1.GroupVersion.Group, Resource: "ipaddressclaims"}.String() + " is forbidden: the quota is used up"}}
 				}}
 			}},
-		{name: "Ignition", pools: []string{"v4"}, reason: infrav1.AddressesFromPoolsNotSupportedReason, message: "spec.bootstrapFormat is ignition",
-			change: func(infra *infrav1.LibvirtMachine) { infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
@@ -283,4 +283,18 @@ func TestClaimDeletedWhileInUse(t *testing.T) {
 	w.Expect(w.isProvisioned()).To(BeTrue())
 	w.delete()
 	w.until(m, w.isGone)
+}
+
+// TestAddressesFromPoolsWithIgnition: the guest is told by files in the configuration that the bootstrap provider made.
+func TestAddressesFromPoolsWithIgnition(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		fromPools(infra, "v4")
+		infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
+	}, "a")
+	change(w, &corev1.Secret{}, "blue-1", func(s *corev1.Secret) {
+		s.Data = map[string][]byte{"format": []byte("ignition"), "value": []byte(`{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"kubeadm.service"}]}}`)}
+	})
+	w.until(w.newManager(0), w.isProvisioned)
+	w.Expect(w.seedOf()).To(And(ContainSubstring("kubeadm.service"), ContainSubstring(base64.StdEncoding.EncodeToString([]byte(
+		"[Match]\nMACAddress="+macOf(w, 0)+"\nType=ether\n\n[Network]\nAddress=198.51.100.1/24\nDNS=192.0.2.53\n\n[Route]\nDestination=0.0.0.0/0\nGateway=198.51.100.254\n")))))
 }

@@ -109,10 +109,11 @@ func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string,
 	return secret.Data["value"], "", nil
 }
 
-// seedContent is what the guest reads: a NoCloud disk, or the Ignition configuration as it is.
+// seedContent is what the guest reads: a NoCloud disk, or the Ignition configuration, with files for interfaces with
+// addresses from pools.
 func (s *scope) seedContent(data []byte) ([]byte, error) {
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
-		return data, nil
+		return seed.Ignition(data, s.seedInterfaces())
 	}
 	content := seed.Seed{InstanceID: s.uuid, Hostname: s.infra.Name, UserData: data, Interfaces: s.seedInterfaces()}
 	if s.isLoadBalancer() {
