@@ -80,6 +80,17 @@ type LibvirtHostSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	HostDevices []LentDevices `json:"hostDevices,omitempty"`
 
+	// consoleLogFolder is a folder of the host in which libvirt keeps what guests write to their serial
+	// console, for example /var/log/libvirt/console: the file NAME-console.log for each machine that is made
+	// from then on, where NAME is that of its domain. The folder has to exist and must not be that of a
+	// storage pool. virtlogd limits the size of the files. They stay when their machines are deleted. Nothing
+	// is kept when left out. At most 512 characters.
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9_+:@-][A-Za-z0-9_.+:@-]*)+$`
+	ConsoleLogFolder string `json:"consoleLogFolder,omitempty"`
+
 	// maintenance takes the host out of use. In use when left out.
 	// +optional
 	Maintenance *HostMaintenance `json:"maintenance,omitempty"`

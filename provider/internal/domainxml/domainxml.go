@@ -38,6 +38,8 @@ type Machine struct {
 	IgnitionPath string
 	// AvailabilityZone and Host are told to a machine with Ignition, which has no meta-data. Both may be empty.
 	AvailabilityZone, Host string
+	// ConsoleLog is the file on the host that libvirt adds what the guest writes to its serial console to. May be empty.
+	ConsoleLog string
 	// Networks are the host's networks, as in LibvirtHost.spec.networks.
 	Networks []infrav1.HostNetwork
 	// Addresses are those of interfaces that are known before the machine starts, by the index of the interface: a
@@ -247,7 +249,12 @@ func (m Machine) addChannels(domain *libvirtxml.Domain) {
 			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"}},
 		}}
 	}
-	domain.Devices.Consoles = []libvirtxml.DomainConsole{{Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}}}
+	console := libvirtxml.DomainConsole{Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}}
+	if m.ConsoleLog != "" {
+		// A start of the domain doesn't empty it: what the last one ended with is what people want to read.
+		console.Log = &libvirtxml.DomainChardevLog{File: m.ConsoleLog, Append: "on"}
+	}
+	domain.Devices.Consoles = []libvirtxml.DomainConsole{console}
 	domain.Devices.RNGs = []libvirtxml.DomainRNG{{
 		Model:   "virtio",
 		Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},

@@ -86,6 +86,11 @@ func TestGolden(t *testing.T) {
 			m.Spec.Memory = resource.MustParse("300000001") // not a multiple of 1 KiB: rounded up
 			return m
 		},
+		"console-log": func() domainxml.Machine {
+			m := small()
+			m.ConsoleLog = "/var/log/libvirt/qemu/default-m-1-console.log"
+			return m
+		},
 		"s390x": func() domainxml.Machine {
 			m := small()
 			m.Spec.CPU.Architecture = infrav1.ArchitectureS390x

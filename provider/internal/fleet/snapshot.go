@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"time"
@@ -56,6 +57,17 @@ func (s Snapshot) Images(pool string) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(volumes))
+}
+
+// PoolAt returns the name of a storage pool that has a folder of the host, or nothing. Only those that the target names
+// are known.
+func (s Snapshot) PoolAt(folder string) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
+		if at := s.Pools[name].Folder; at != "" && folder != "" && path.Clean(at) == path.Clean(folder) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Pool is what was last seen of a storage pool.

@@ -30,6 +30,12 @@ type domainElement struct {
 			Address string `xml:"address,attr"`
 		} `xml:"mac"`
 	} `xml:"devices>interface"`
+	// Consoles are what libvirt has made serial devices of, where the architecture has those.
+	Consoles []struct {
+		Log struct {
+			File string `xml:"file,attr"`
+		} `xml:"log"`
+	} `xml:"devices>console"`
 }
 
 // memoryUnits are the units of https://libvirt.org/formatdomain.html#memory-allocation, in bytes.
@@ -81,6 +87,9 @@ func ReadDomainXML(text string) (Domain, error) {
 		if nic.MAC.Address != "" {
 			domain.MACs = append(domain.MACs, strings.ToLower(nic.MAC.Address))
 		}
+	}
+	if len(element.Consoles) > 0 {
+		domain.ConsoleLog = element.Consoles[0].Log.File
 	}
 	slices.Sort(domain.Files)
 	domain.Files = slices.Compact(domain.Files)

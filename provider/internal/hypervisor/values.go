@@ -73,6 +73,8 @@ type Pool struct {
 	// CapacityBytes and AvailableBytes are the size of the pool and what is free of it, in bytes.
 	// Overlays grow: what is free is not what may be promised.
 	CapacityBytes, AvailableBytes int64
+	// Folder on the host that has the pool's volumes, or links to them. Empty when the pool has none.
+	Folder string
 }
 
 // Network is a libvirt network.
@@ -223,6 +225,8 @@ type Domain struct {
 	// Files are the paths of disks that are given by one, and of what disks are overlays of, as far as
 	// the host says: it does for domains that are active. Ordered, each once.
 	Files []string
+	// ConsoleLog is the path of the file that has what the guest writes to its first console. Empty when there is none.
+	ConsoleLog string
 	// PinnedCPUs are the numbers of the host's CPUs that virtual CPUs of the domain are pinned to one by one,
 	// and HostDevices the addresses of the host's PCI devices that the domain has, such as 0000:3b:00.0:
 	// those of the running domain if it is active. Both ordered, each once.

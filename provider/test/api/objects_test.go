@@ -172,6 +172,8 @@ func TestSchemasRefuse(t *testing.T) {
 		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, filter: {name: f, parameters: [{name: IP, value: "192.0.2.1"}]}}]}`,
 			"MAC, IP and IPV6 are those of each machine, and can't be set"},
 		{"LibvirtHost", `{uri: "test:///default", networks: [{name: a, bridge: br0, filter: {name: f, parameters: [{name: A, value: "a b"}]}}]}`, "parameters[0].value"},
+		{"LibvirtHost", `{uri: "test:///default", consoleLogFolder: /var/log/../lib/libvirt/images}`, "spec.consoleLogFolder"},
+		{"LibvirtHost", `{uri: "test:///default", consoleLogFolder: console}`, "spec.consoleLogFolder"},
 		{"LibvirtHost", `{uri: "test:///default", overcommit: {cpuPercent: 50}}`, "spec.overcommit.cpuPercent"},
 		{"LibvirtHost", `{uri: "test:///default", reserved: {memory: -1Gi}}`, "must be at least 0 and at most 16Ti"},
 		{"LibvirtClusterIdentity", `{}`, "spec.secretRef.name: Required value"},

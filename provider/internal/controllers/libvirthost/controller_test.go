@@ -205,6 +205,11 @@ func TestWhatAHostLacks(t *testing.T) {
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
 			message: "Storage pool big doesn't exist; Storage pool fast isn't active",
 		},
+		"a folder for console logs": {
+			spec:      func(s *infrav1.LibvirtHostSpec) { s.ConsoleLogFolder = "/fake/default" },
+			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
+			message: "Storage pool default is in spec.consoleLogFolder, and guests could make it unusable by what they write there: choose another folder",
+		},
 		"the pool for images": {
 			spec:      func(s *infrav1.LibvirtHostSpec) { s.StoragePools.Images = "images" },
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason, message: "Storage pool images doesn't exist",

@@ -68,7 +68,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		setUnreachable(host, unreachableReason(snapshot.Err), outcome.OneLine(snapshot.Err)+howToGoOn(snapshot.Err))
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
-		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(snapshot))
+		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(host, snapshot))
 		setNetworks(host, snapshot)
 	}
 	if snapshot.Taken.IsZero() {
@@ -97,8 +97,11 @@ func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems
 	set(host, condition, metav1.ConditionFalse, bad, strings.Join(problems, "; "))
 }
 
-func poolProblems(snapshot fleet.Snapshot) []string {
+func poolProblems(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) []string {
 	var problems []string
+	if pool := snapshot.PoolAt(host.Spec.ConsoleLogFolder); pool != "" {
+		problems = append(problems, fmt.Sprintf("Storage pool %s is in spec.consoleLogFolder, and guests could make it unusable by what they write there: choose another folder", pool))
+	}
 	for name, pool := range snapshot.Pools {
 		if problem := problem(pool.Err, pool.Active); problem != "" {
 			problems = append(problems, fmt.Sprintf("Storage pool %s %s", name, problem))

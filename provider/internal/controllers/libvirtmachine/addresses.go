@@ -94,6 +94,7 @@ func (s *scope) setNoAddress(nodeFailure error) {
 	if nodeFailure != nil {
 		message += ": " + nodeFailure.Error()
 	}
+	message += ". " + s.seeConsole()
 	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "%s", message)
 }
 

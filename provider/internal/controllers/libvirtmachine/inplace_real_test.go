@@ -42,6 +42,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	w.Expect(after.MemoryBytes).To(And(BeNumerically(">=", memory.Value()), BeNumerically("<", memory.Value()+otherRounding)))
 	w.Expect(after.Name).To(Equal(before.Name))
 	w.Expect(after.Owner).To(Equal(before.Owner))
+	w.Expect(after.ConsoleLog).To(And(Equal(before.ConsoleLog), BeAnExistingFile()))
 	for _, ref := range before.Disks {
 		name, own := hypervisor.DiskName(w.volumeName(""), ref)
 		if !own {

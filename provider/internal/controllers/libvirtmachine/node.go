@@ -45,14 +45,14 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	var several *severalNodesError
 	switch {
 	case errors.Is(err, clustercache.ErrClusterNotConnected): // that there is a connection brings the object here
-		return waits(infrav1.WaitingForNodeReason, "Waiting for the workload cluster to be reached")
+		return waits(infrav1.WaitingForNodeReason, "Waiting for the workload cluster to be reached. %s", s.seeConsole())
 	case errors.As(err, &several):
 		return waits(infrav1.NodeProviderIDConflictReason, "%s", err.Error())
 	case err != nil:
 		s.lookAgain(noFitDelay)
 		return waits(infrav1.InternalErrorReason, "%s", err.Error())
 	case node == nil:
-		return waits(infrav1.WaitingForNodeReason, "No node has the system UUID %s so far", s.uuid)
+		return waits(infrav1.WaitingForNodeReason, "No node has the system UUID %s so far. %s", s.uuid, s.seeConsole())
 	case node.Spec.ProviderID != "" && node.Spec.ProviderID != s.infra.Spec.ProviderID:
 		return waits(infrav1.NodeProviderIDConflictReason,
 			"The node %s runs in the domain of this machine and has the provider ID %s: it can't be changed; delete the node, and let it join with %s or without one",

@@ -110,10 +110,13 @@ func TestOnARealHost(t *testing.T) {
 	for _, life := range lives {
 		t.Run(life.name, func(t *testing.T) {
 			w, m, connection := newRealWorld(t, daemon, life.change)
+			w.keepConsoleLogs(daemon.ConsoleFolder())
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
 			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.NoAddressSourceReason))
 			domain, err := connection.Domain(t.Context(), w.uuid())
 			w.Expect(err).ToNot(HaveOccurred())
+			w.Expect(domain.ConsoleLog).To(Equal(filepath.Join(daemon.ConsoleFolder(), domain.Name+"-console.log")))
+			w.Expect(domain.ConsoleLog).To(BeAnExistingFile())
 			root, err := connection.Volume(t.Context(), domain.Disks[0])
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(root.CapacityBytes).To(BeEquivalentTo(3 << 30))

@@ -200,7 +200,8 @@ func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 		return goOn, nil
 	}
 	if s.machine.Status.NodeRef == (clusterv1.MachineNodeReference{}) {
-		s.set(infrav1.SeedRemovedCondition, metav1.ConditionFalse, infrav1.WaitingForNodeReason, "Waiting for status.nodeRef of the Machine")
+		s.set(infrav1.SeedRemovedCondition, metav1.ConditionFalse, infrav1.WaitingForNodeReason,
+			"Waiting for status.nodeRef of the Machine. %s", s.seeConsole())
 		return goOn, nil
 	}
 	err := s.detachSeed(ctx)

@@ -41,7 +41,11 @@ func (s *scope) startDomain(ctx context.Context) (verdict, error) {
 	s.starts.add(s.key(), s.infra.UID, time.Now())
 	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
 	s.refresh(ctx)
-	s.domain = &hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning}
+	started := hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning, ConsoleLog: s.consoleLog()}
+	if !s.isCreating() && s.domain != nil {
+		started.ConsoleLog = s.domain.ConsoleLog
+	}
+	s.domain = &started
 	s.setInstance()
 	return goOn, nil
 }
@@ -73,7 +77,7 @@ func (s *scope) startAgain(ctx context.Context) (verdict, error) {
 func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
 	s.lookAgain(max(time.Until(at), time.Second))
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason,
-		"The domain has stopped %d times soon after it was started: it is started again at %s. Look at its console", stops, at.UTC().Format(time.RFC3339))
+		"The domain has stopped %d times soon after it was started: it is started again at %s. %s", stops, at.UTC().Format(time.RFC3339), s.seeConsole())
 }
 
 // starts remembers when domains were started, in memory only: a manager that begins starts a domain at once. The

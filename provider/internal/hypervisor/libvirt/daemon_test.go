@@ -110,7 +110,7 @@ func TestContract(t *testing.T) {
 			}
 			return connect(ctx, wire.through(dial), d.URI().ConnectURI(), limit)
 		}
-		return hypervisortest.Fixture{Pool: "default", Define: define, Freeze: wire.freeze, ConnectWithLimit: connectWithLimit,
+		return hypervisortest.Fixture{Pool: "default", Folder: d.ConsoleFolder(), Define: define, Freeze: wire.freeze, ConnectWithLimit: connectWithLimit,
 			Connect: func(ctx context.Context) (hypervisor.Hypervisor, error) {
 				return connectWithLimit(ctx, callLimit)
 			},

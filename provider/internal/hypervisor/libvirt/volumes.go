@@ -52,10 +52,24 @@ func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
 
 func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hypervisor.Pool, error) {
 	state, capacity, _, available, err := client.StoragePoolGetInfo(pool)
+	if err != nil {
+		return hypervisor.Pool{}, err
+	}
+	text, err := client.StoragePoolGetXMLDesc(pool, 0)
+	if err != nil {
+		return hypervisor.Pool{}, err
+	}
+	var element struct {
+		Folder string `xml:"target>path"`
+	}
+	if err := xml.Unmarshal([]byte(text), &element); err != nil {
+		return hypervisor.Pool{}, fmt.Errorf("%w: reading the XML of storage pool %s: %w", errNonsense, pool.Name, err)
+	}
 	return hypervisor.Pool{
 		Name: pool.Name, Active: golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning,
 		CapacityBytes: int64(capacity), AvailableBytes: int64(available), //nolint:gosec // no pool has 8 EiB
-	}, err
+		Folder: element.Folder,
+	}, nil
 }
 
 // Volume implements hypervisor.Volumes.

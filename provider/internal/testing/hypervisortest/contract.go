@@ -30,6 +30,8 @@ type Fixture struct {
 	Pool string
 	// Network is the name of an active network. Empty when the host can't have one.
 	Network string
+	// Folder is one of the host's own, and that of no storage pool.
+	Folder string
 	// PutFile puts a file into the pool, past the host.
 	PutFile func(name string, content []byte) error
 	// Define writes a small domain that has these disks and this owner, if any.
@@ -63,6 +65,7 @@ func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 		{"disks of a domain", disksOfADomain},
 		{"size of a domain", sizeOfADomain},
 		{"Ignition configuration of a domain", ignitionOfADomain},
+		{"console log of a domain", consoleLogOfADomain},
 		{"definition of an active domain", definitionOfAnActiveDomain},
 		{"disks that grow", disksThatGrow},
 		{"addresses", addresses},

@@ -71,3 +71,34 @@ func ignitionOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }
+
+// consoleLogOfADomain: the domain keeps its file when it is started again or its definition is changed.
+func consoleLogOfADomain(t *testing.T, f Fixture) {
+	g := gomega.NewWithT(t)
+	ctx, host := f.connected(t)
+	file := f.Folder + "/m-1-console.log"
+	definition := f.Define(uuid1, "m-1", nil)
+	definition.XML = strings.Replace(definition.XML, "</devices>", "<console type='pty'><log file='"+file+"' append='on'/></console></devices>", 1)
+	g.Expect(host.DefineDomain(ctx, definition)).To(gomega.Succeed())
+	expect := func() {
+		t.Helper()
+		domain, err := host.Domain(ctx, uuid1)
+		g.Expect(err).ToNot(gomega.HaveOccurred())
+		g.Expect(domain.ConsoleLog).To(gomega.Equal(file))
+	}
+	expect()
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect()
+	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{CPUs: 2, MemoryBytes: 48 << 20})).To(gomega.Succeed())
+	g.Expect(host.RemoveIgnition(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect()
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	expect()
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", nil))).To(gomega.Succeed())
+	domain, err := host.Domain(ctx, uuid1)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(domain.ConsoleLog).To(gomega.BeEmpty())
+	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
+}

@@ -26,6 +26,7 @@ func pools(t *testing.T, f Fixture) {
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	pool, err := host.Pool(ctx, f.Pool)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(pools).To(gomega.ContainElement(gomega.HaveField("Folder", pool.Folder)))
 	var names []string
 	for _, one := range pools {
 		names = append(names, one.Name)
@@ -50,7 +51,9 @@ func volumes(t *testing.T, f Fixture) {
 	base, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("base.raw"), Format: hypervisor.FormatRaw, CapacityBytes: 3 << 20})
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	g.Expect(base.VolumeRef).To(gomega.Equal(named("base.raw")))
-	g.Expect(base.Path).To(gomega.HaveSuffix("/base.raw"))
+	pool, err := host.Pool(ctx, f.Pool)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(base.Path).To(gomega.Equal(pool.Folder + "/base.raw"))
 	g.Expect(base.Format).To(gomega.Equal(hypervisor.FormatRaw))
 	g.Expect(base.CapacityBytes).To(gomega.BeEquivalentTo(3 << 20))
 	g.Expect(base.BackingPath).To(gomega.BeEmpty())

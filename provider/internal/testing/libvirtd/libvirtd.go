@@ -76,7 +76,7 @@ func New() (_ *Daemon, err error) {
 		}
 	}()
 	folders := []string{folder}
-	for _, name := range []string{"run", "config", "config/libvirt", "cache", "data", "pool"} {
+	for _, name := range []string{"run", "config", "config/libvirt", "cache", "data", "pool", "console"} {
 		folders = append(folders, filepath.Join(folder, name))
 		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
 			return nil, err
@@ -85,6 +85,10 @@ func New() (_ *Daemon, err error) {
 	// Where the machine has no UUID libvirtd makes one up at each start, and would be another hypervisor after each.
 	configuration := fmt.Appendf(nil, "host_uuid = %q\n", uuid.NewUUID())
 	if err := os.WriteFile(filepath.Join(folder, "config", "libvirt", "libvirtd.conf"), configuration, 0o644); err != nil { //nolint:gosec // the daemon runs as another user
+		return nil, err
+	}
+	configuration = fmt.Appendf(nil, "max_size = %d\nmax_backups = %d\n", ConsoleLogBytes, ConsoleLogBackups)
+	if err := os.WriteFile(filepath.Join(folder, "config", "libvirt", "virtlogd.conf"), configuration, 0o644); err != nil { //nolint:gosec // the daemon runs as another user
 		return nil, err
 	}
 	credential, err := credential()
@@ -205,6 +209,17 @@ func (d *Daemon) URI() hosturi.URI {
 // PoolFolder is where the volumes of the pool are.
 func (d *Daemon) PoolFolder() string { return filepath.Join(d.folder, "pool") }
 
+// ConsoleFolder is where virtlogd, which the daemon starts when it is needed, can keep what guests write to their
+// consoles: files of ConsoleLogBytes, ConsoleLogBackups more of each.
+func (d *Daemon) ConsoleFolder() string { return filepath.Join(d.folder, "console") }
+
+const (
+	// ConsoleLogBytes is max_size of virtlogd.conf.
+	ConsoleLogBytes = 8 << 10
+	// ConsoleLogBackups is max_backups of virtlogd.conf.
+	ConsoleLogBackups = 2
+)
+
 // Kill kills the daemon with signal 9. Its guests run on.
 func (d *Daemon) Kill() {
 	_ = d.command.Process.Kill()
@@ -254,6 +269,11 @@ func (d *Daemon) Stop() {
 	// Guests run on without their daemon, and those that one which was killed has asked for what QEMU can do wait for
 	// it for ever.
 	started, _ := d.processes(func(string) bool { return true })
+	if text, err := os.ReadFile(filepath.Join(d.folder, "run", "libvirt", "virtlogd.pid")); err == nil {
+		if process, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			started = append(started, process)
+		}
+	}
 	for _, process := range started {
 		_ = syscall.Kill(process, syscall.SIGKILL)
 	}

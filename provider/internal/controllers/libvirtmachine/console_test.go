@@ -1,0 +1,73 @@
+package libvirtmachine
+
+import (
+	"path"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// keepConsoleLogs sets the folder of host a for what guests write to their consoles.
+func (w *world) keepConsoleLogs(folder string) {
+	w.t.Helper()
+	host := &infrav1.LibvirtHost{}
+	w.Expect(w.api.Get(w.t.Context(), client.ObjectKey{Name: "a"}, host)).To(Succeed())
+	host.Spec.ConsoleLogFolder = folder
+	w.Expect(w.api.Update(w.t.Context(), host)).To(Succeed())
+}
+
+// TestConsoleLog: what a guest writes to its console is kept if its host has a folder for that, which no storage pool
+// has. Whatever waits for something that the guest does says where to read it.
+func TestConsoleLog(t *testing.T) {
+	for name, tc := range map[string]struct {
+		folder string
+		kept   bool
+	}{
+		"a folder":                  {folder: "/var/log/libvirt/console", kept: true},
+		"none":                      {},
+		"a pool's folder":           {folder: "/fake/default"},
+		"below a pool's folder":     {folder: "/fake/default/console", kept: true},
+		"a folder with a pool's in": {folder: "/fake", kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil, "a")
+			w.silent = true
+			w.keepConsoleLogs(tc.folder)
+			m := w.newManager(0)
+			w.withNodes(m)
+			w.until(m, w.hasCondition(infrav1.AddressesReadyCondition, infrav1.WaitingForAddressesReason))
+
+			domain := hypervisor.DomainName(w.uuid(), key.Namespace, key.Name)
+			file := path.Join(tc.folder, domain+"-console.log")
+			see := "See the console of the guest, on host a: virsh console " + domain
+			xml, _ := w.hosts["a"].DomainXML(w.uuid())
+			if tc.kept {
+				see = "See what the guest has written to its console, on host a: tail -n 100 " + file
+				w.Expect(xml).To(ContainSubstring(`<log file="` + file + `" append="on"></log>`))
+			} else {
+				w.Expect(xml).ToNot(ContainSubstring("<log "))
+			}
+			says := func(condition string) string { return conditions.GetMessage(w.infra(), condition) }
+			w.Expect(says(infrav1.AddressesReadyCondition)).To(HaveSuffix(". " + see))
+
+			// What is kept doesn't depend on the host's spec any more.
+			w.keepConsoleLogs("/var/log/other")
+			w.silent = false
+			w.until(m, w.isProvisioned)
+			w.Expect(says(infrav1.SeedRemovedCondition)).To(Equal("Waiting for status.nodeRef of the Machine. " + see))
+			w.Expect(says(infrav1.NodeProviderIDSetCondition)).To(HaveSuffix(" so far. " + see))
+			w.hosts["a"].SetState(w.uuid(), hypervisor.StateCrashed)
+			w.until(m, func() bool { return w.hosts["a"].State(w.uuid()) == hypervisor.StateRunning })
+			w.Expect(says(infrav1.SeedRemovedCondition)).To(HaveSuffix(see))
+			w.hosts["a"].SetState(w.uuid(), hypervisor.StateCrashed)
+			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason))
+			w.Expect(says(infrav1.InstanceReadyCondition)).To(HaveSuffix(". " + see))
+		})
+	}
+}

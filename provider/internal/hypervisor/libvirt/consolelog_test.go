@@ -1,0 +1,81 @@
+package libvirt
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
+)
+
+// talkative is a disk whose boot sector writes one letter to the serial port, so many times, and halts.
+func talkative(letter byte, times uint16) []byte {
+	sector := make([]byte, 1<<20)
+	copy(sector, []byte{
+		0xbb, byte(times), byte(times >> 8), // mov bx, times
+		0xba, 0xfd, 0x03, // wait: mov dx, 0x3fd
+		0xec,       // in al, dx
+		0xa8, 0x20, // test al, 0x20
+		0x74, 0xf8, // jz wait
+		0xba, 0xf8, 0x03, // mov dx, 0x3f8
+		0xb0, letter, // mov al, letter
+		0xee,       // out dx, al
+		0x4b,       // dec bx
+		0x75, 0xef, // jnz wait
+		0xf4,       // halt: hlt
+		0xeb, 0xfd, // jmp halt
+	})
+	sector[510], sector[511] = 0x55, 0xaa
+	return sector
+}
+
+// TestConsoleLog: what a guest writes to its console is in a file that nobody else may read, after what it wrote before
+// its last start, and takes only so much room.
+func TestConsoleLog(t *testing.T) {
+	g := NewWithT(t)
+	d := theDaemon(t)
+	t.Cleanup(func() { d.empty(t) })
+	connection, err := d.connect(t.Context())
+	g.Expect(err).ToNot(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+
+	const uuid = "11111111-1111-4111-8111-111111111111"
+	file := filepath.Join(d.ConsoleFolder(), "talkative-console.log")
+	disk := hypervisor.VolumeRef{Pool: "default", Name: "talkative"}
+	_, err = connection.CreateVolume(t.Context(), hypervisor.VolumeSpec{VolumeRef: disk, Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20})
+	g.Expect(err).ToNot(HaveOccurred())
+	definition := define(uuid, "talkative", nil, disk)
+	definition.XML = strings.Replace(definition.XML, "</devices>", "<console type='pty'><log file='"+file+"' append='on'/></console></devices>", 1)
+	g.Expect(connection.DefineDomain(t.Context(), definition)).To(Succeed())
+	// says lets the guest write, and waits until all of that is in the files.
+	says := func(letter byte, times uint16, files func() string, want string) {
+		t.Helper()
+		g.Expect(connection.UploadVolume(t.Context(), disk, bytes.NewReader(talkative(letter, times)), 1<<20)).To(Succeed())
+		g.Expect(connection.StartDomain(t.Context(), uuid)).To(Succeed())
+		g.Eventually(files).WithTimeout(daemonTimeout).WithPolling(100 * time.Millisecond).Should(Equal(want))
+		g.Expect(connection.StopDomain(t.Context(), uuid)).To(Succeed())
+	}
+	read := func(name string) string {
+		content, _ := os.ReadFile(name)
+		return string(content)
+	}
+	newest := func() string { return read(file) }
+	says('a', 100, newest, strings.Repeat("a", 100))
+	says('b', 200, newest, strings.Repeat("a", 100)+strings.Repeat("b", 200))
+	info, err := os.Stat(file)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(BeEquivalentTo(0o600))
+
+	const rest = 77
+	says('c', (libvirtd.ConsoleLogBackups+2)*libvirtd.ConsoleLogBytes+rest-300, newest, strings.Repeat("c", rest))
+	files, err := filepath.Glob(file + "*")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(files).To(Equal([]string{file, file + ".0", file + ".1"}))
+	g.Expect(read(files[1]) + read(files[2])).To(Equal(strings.Repeat("c", libvirtd.ConsoleLogBackups*libvirtd.ConsoleLogBytes)))
+}
