@@ -22,8 +22,8 @@ import (
 
 // Access is what is needed to have an image.
 type Access struct {
-	// Namespace is the UID of the namespace that may have the image. Another one has it only with credentials of its
-	// own: URLs and checksums are no secrets.
+	// Namespace is the UID of the namespace that may have the image. URLs and checksums aren't secret: another
+	// namespace needs credentials of its own.
 	Namespace types.UID
 	// Secret is the name of the Secret with the credentials.
 	Secret string
@@ -146,8 +146,8 @@ func (s *Store) clientFor(ctx context.Context, wish Wish) (_ *http.Client, end f
 	}, own.CloseIdleConnections, nil
 }
 
-// entrusted is a transport that has credentials for one server, and goes to all others as to those of images that everybody
-// may have: that it was sent there doesn't entrust them.
+// entrusted is a transport that sends credentials to one server. All others, which that one redirects to, get none, and
+// have to have certificates that the system trusts.
 type entrusted struct {
 	http.RoundTripper
 	others              http.RoundTripper

@@ -12,8 +12,8 @@ import (
 	"github.com/therootcompany/xz"
 )
 
-// maxWindow is how much of what it has decompressed a decompressor keeps in memory: what xz -9 and zstd --ultra -21 need.
-// The stream asks for it, and whoever made the stream may ask for gigabytes.
+// maxWindow is how much memory a decompressor may use for what it has decompressed last: what xz -9 and zstd --ultra -21
+// need. The stream says how much it needs, which may be gigabytes.
 const maxWindow = 64 << 20
 
 // decompressor returns a reader of what is in a compressed stream, up to the stream's end.
@@ -46,8 +46,7 @@ func compressionOf(header []byte) (name string, open decompressor) {
 	return "", nil
 }
 
-// decompress returns what is in a stream: the stream itself, if it isn't compressed. It takes as much of the stream as
-// is asked for, whatever the size of what is in it.
+// decompress returns the decompressed content of a stream, or the stream itself if it isn't compressed.
 func decompress(stream *bufio.Reader) (content *bufio.Reader, compressed bool, err error) {
 	header, err := stream.Peek(headerBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -64,7 +63,7 @@ func decompress(stream *bufio.Reader) (content *bufio.Reader, compressed bool, e
 	return bufio.NewReader(&decompressing{name: name, Reader: opened}), true, nil
 }
 
-// decompressing is what is in a compressed stream.
+// decompressing is the content of a compressed stream.
 type decompressing struct {
 	io.Reader
 	name string
@@ -79,7 +78,7 @@ func (d *decompressing) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// decompressionError is why what is in a stream can't be read. An error of the server is left as it is.
+// decompressionError says that a stream can't be decompressed. An error of the server stays as it is.
 func decompressionError(name string, err error) error {
 	var ofSource *sourceError
 	if errors.As(err, &ofSource) {

@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"crypto/sha512"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,6 +68,29 @@ func TestCompressedImagesOnARealHost(t *testing.T) {
 		f.Expect(err).ToNot(HaveOccurred())
 		f.Expect([]int64{image.CapacityBytes, volume.CapacityBytes}).To(HaveEach(tc.capacity), name)
 	}
+}
+
+// TestImageOfOneNamespaceOnARealHost: the longest names that volumes have are no trouble for a real libvirt, and such an
+// image is deleted like others when nothing uses it.
+func TestImageOfOneNamespaceOnARealHost(t *testing.T) {
+	_, host, f := onARealHost(t)
+	served := gzipped(t, emptyDisk(t))
+	url, ca := serveTLS(t, guarded("Bearer "+hush, served))
+	wish := wishFor(url, nil)
+	wish.Checksum = fmt.Sprintf("sha512:%x", sha512.Sum512(served))
+	wish.Access = access("team", map[string]string{"ca.crt": string(ca), "token": hush})
+	f.Expect(f.eventually(wish, machine(1)).CapacityBytes).To(BeEquivalentTo(16 << 20))
+	others := wish
+	others.Access = nil
+	_, err := look(t.Context(), host, others)
+	f.Expect(err).To(MatchError(errMissing))
+	now, err := readUsage(t.Context(), host)
+	f.Expect(err).ToNot(HaveOccurred())
+	collection := Collection{Host: "one", Pools: []string{"default"}, Volumes: now.volumes, Wanted: []Wish{wish}}
+	f.Expect(f.Collect(t.Context(), collection)).To(BeZero(), "a machine waits for it")
+	collection.Wanted = []Wish{others}
+	f.Expect(f.Collect(t.Context(), collection)).To(HaveField("Images", ConsistOf(wish.marker()[len(namePrefix):])))
+	f.Expect(host.PoolVolumes(t.Context(), "default")).To(BeEmpty())
 }
 
 // TestCollectOnARealHost: a real libvirt makes overlays of an image in another pool, says of domains what

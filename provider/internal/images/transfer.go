@@ -97,8 +97,8 @@ func (t *task) transfer(ctx context.Context) error {
 	return nil
 }
 
-// room returns what says whether an image of some size may go into a pool. It finds out before a long upload what would
-// else come out at its end; and what is compressed can't take more of a pool than is free when its upload begins.
+// room returns a function that refuses images which are larger than what is free in a pool, or than maxBytes. With it an
+// upload that can't succeed isn't begun, and that of a compressed image ends when more comes out than fits.
 func room(ctx context.Context, host volumes, name string, maxBytes int64) (fits func(size int64) error, err error) {
 	pool, err := inTime(ctx, func(ctx context.Context) (hypervisor.Pool, error) { return host.Pool(ctx, name) })
 	return func(size int64) error {
