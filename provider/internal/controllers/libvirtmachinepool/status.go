@@ -42,7 +42,7 @@ func (s *scope) observe(seen *members, problem error) {
 	status.Ready = ptr.To(ptr.Deref(status.Initialization.Provisioned, false))
 	conditions.Set(s.infra, s.replicasReady(seen, problem))
 	conditions.Set(s.infra, upToDate(seen))
-	setReady(s.infra)
+	outcome.SetReady(s.infra, summedUp)
 }
 
 func instance(m member) infrav1.LibvirtMachinePoolInstanceStatus {
@@ -99,11 +99,6 @@ func upToDate(seen *members) metav1.Condition {
 			Message: fmt.Sprintf("%d of %d machines are made from an older template, version or bootstrap data", outdated, len(seen.all))}
 	}
 	return metav1.Condition{Type: infrav1.UpToDateCondition, Status: metav1.ConditionTrue, Reason: infrav1.UpToDateReason}
-}
-
-// setReady sums up the other conditions.
-func setReady(infra *infrav1.LibvirtMachinePool) {
-	outcome.SetReady(infra, summedUp)
 }
 
 // announce makes events of what has changed, after it has been written.
