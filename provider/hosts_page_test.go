@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestHostsPageObjects(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile(hostsPage)
 	g.Expect(err).ToNot(HaveOccurred())
-	texts := blocks(string(page), "yaml")
+	texts := slices.DeleteFunc(blocks(string(page), "yaml"), func(text string) bool { return !strings.Contains(text, "kind: LibvirtClusterIdentity") })
 	g.Expect(texts).To(HaveLen(1))
 	documents := strings.Split(texts[0], "\n---\n")
 	g.Expect(documents).To(HaveLen(2))
