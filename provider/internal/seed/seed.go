@@ -1,6 +1,6 @@
 // Package seed makes the disk that a machine's first start is told by: cloud-init's NoCloud data
-// source (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). For images with Ignition it adds what
-// the machine is told of its interfaces to the configuration that they read.
+// source (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). For images with Ignition it adds the
+// configuration of the interfaces to the one that the bootstrap provider made.
 //
 // A seed has secrets in it. It is made in memory, and never written to a file of this machine.
 package seed

@@ -285,7 +285,7 @@ func TestClaimDeletedWhileInUse(t *testing.T) {
 	w.until(m, w.isGone)
 }
 
-// TestAddressesFromPoolsWithIgnition: the guest is told by files in the configuration that the bootstrap provider made.
+// TestAddressesFromPoolsWithIgnition: the addresses are in files that are added to the bootstrap provider's configuration.
 func TestAddressesFromPoolsWithIgnition(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		fromPools(infra, "v4")

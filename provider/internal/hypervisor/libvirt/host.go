@@ -111,7 +111,7 @@ func (h *host) Network(ctx context.Context, name string) (hypervisor.Network, er
 	})
 }
 
-// isOnLinuxBridge reads what a network is made of (https://libvirt.org/formatnetwork.html): macvtap and devices that are
+// isOnLinuxBridge reads how a network connects its guests (https://libvirt.org/formatnetwork.html): macvtap and devices that are
 // passed through have no bridge, and switches that aren't the kernel's have a virtual port.
 func isOnLinuxBridge(client *golibvirt.Libvirt, network golibvirt.Network) (bool, error) {
 	text, err := client.NetworkGetXMLDesc(network, 0)

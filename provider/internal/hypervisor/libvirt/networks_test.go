@@ -79,7 +79,7 @@ func TestNetworksOfADomain(t *testing.T) {
 	g.Expect(onSwitch.FilterRef).To(BeNil())
 }
 
-// TestWhatNetworksAreOn: a real libvirt is asked what its networks are made of.
+// TestWhatNetworksAreOn: the definitions of networks on a real libvirt say whether they have a Linux bridge.
 func TestWhatNetworksAreOn(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)
