@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/yamledit"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
 // StyleError says that a file is written in a way that a series can't be added to without

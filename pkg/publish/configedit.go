@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/yamledit"
+	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
 // editProviders returns the text of a clusterctl.yaml with these entries in its list of providers, and the changes in

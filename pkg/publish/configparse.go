@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/clusterctl-release/clusterctl-release/internal/yamledit"
+	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
 // providersKey is the key of the list of providers; clusterctl takes it in any case.

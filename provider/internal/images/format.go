@@ -17,6 +17,12 @@ const (
 
 var qcow2Magic = []byte("QFI\xfb")
 
+// otherMagic are how images of other formats begin that libvirt tells by their first bytes. It looks for these in each
+// volume of a pool, whatever the volume was made as, and opens the files that a header names.
+var otherMagic = map[string][]byte{
+	"QED": []byte("QED\x00"), "VMDK": []byte("KDMV"), "a VMDK of ESX": []byte("COWD"), "a copy-on-write image": []byte("OOOM"),
+}
+
 // diskSize returns the size of the disk that is in an image, from the image's first bytes and its
 // size, both as they are when it is decompressed. The error is ErrNotAnImage when it can't be used: one that is of another format, or that
 // refers to other files, which would be files of the host.
@@ -33,6 +39,11 @@ func diskSize(format hypervisor.VolumeFormat, header []byte, size int64) (int64,
 	if format != hypervisor.FormatQCOW2 {
 		if isQCOW2 {
 			return refuse("spec.image.format is %s, and this is qcow2", format)
+		}
+		for name, magic := range otherMagic {
+			if bytes.HasPrefix(header, magic) {
+				return refuse("spec.image.format is %s, and this is %s", format, name)
+			}
 		}
 		return size, nil
 	}

@@ -600,3 +600,13 @@ func TestTwoManagers(t *testing.T) {
 		})
 	}
 }
+
+// TestRawImagesOfOtherFormats: what is said to be raw must not begin as an image of a format that libvirt knows, as
+// it opens the files that such a header names.
+func TestRawImagesOfOtherFormats(t *testing.T) {
+	for _, magic := range []string{"QFI\xfb", "QED\x00", "KDMV", "COWD", "OOOM"} {
+		_, err := diskSize(hypervisor.FormatRaw, append([]byte(magic), make([]byte, headerBytes)...), 1<<20)
+		NewWithT(t).Expect(err).To(MatchError(ErrNotAnImage), "%q", magic)
+	}
+	NewWithT(t).Expect(diskSize(hypervisor.FormatRaw, make([]byte, headerBytes), 1<<20)).To(BeEquivalentTo(1 << 20))
+}

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -31,4 +32,25 @@ func TestLateCopyIsRemoved(t *testing.T) {
 	w.until(m, w.isProvisioned)
 	w.Expect(made).To(BeTrue())
 	w.Expect(withoutCopyID(w.left())).To(Equal(lives[full].made))
+}
+
+// TestCopiesOfRawImages: a full copy isn't raw, so that a guest can't write the first bytes of a volume. libvirt would
+// open the files that these name when it refreshes the pool.
+func TestCopiesOfRawImages(t *testing.T) {
+	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
+		infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}
+		infra.Spec.RootDisk.Clone = infrav1.CloneFull
+	}, "a")
+	w.golden()
+	w.until(w.newManager(0), w.isProvisioned)
+	connection, err := w.hosts["a"].Connect(t.Context())
+	w.Expect(err).ToNot(HaveOccurred())
+	domain, err := connection.Domain(t.Context(), w.uuid())
+	w.Expect(err).ToNot(HaveOccurred())
+	disk, err := connection.Volume(t.Context(), domain.Disks[0])
+	w.Expect(err).ToNot(HaveOccurred())
+	w.Expect(disk.Name).To(HavePrefix(w.volumeName("root.")))
+	w.Expect(disk.Format).To(Equal(hypervisor.FormatQCOW2))
+	xml, _ := w.hosts["a"].DomainXML(w.uuid())
+	w.Expect(xml).To(MatchRegexp(`<driver name="qemu" type="qcow2"[^>]*></driver>\s*<source pool="default" volume="` + disk.Name))
 }

@@ -182,6 +182,11 @@ func (c *copies) start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
+// copyFormat is the format of full copies, whatever that of the image is. libvirt probes the format of the volumes in a
+// pool each time it refreshes it, and opens what a header names: a guest must not write the first bytes of a volume,
+// as it could in a raw one.
+const copyFormat = hypervisor.FormatQCOW2
+
 // copyDelay is how often to look whether a copy has been made, and how long one that failed waits.
 const copyDelay = 30 * time.Second
 
@@ -191,7 +196,7 @@ const copyDelay = 30 * time.Second
 func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	disk, err := s.findCopy(ctx)
 	if err == nil {
-		s.rootDisk = domainxml.Disk{VolumeRef: disk.VolumeRef, Format: s.imageFormat()}
+		s.rootDisk = domainxml.Disk{VolumeRef: disk.VolumeRef, Format: copyFormat}
 		s.removeOtherCopies(ctx)
 		return goOn, nil
 	}
@@ -248,7 +253,7 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 			s.removeCopy(context.WithoutCancel(ctx), ref)
 		}
 	}()
-	volume, err := s.connection.CloneVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: s.imageFormat(), CapacityBytes: size}, s.image.VolumeRef)
+	volume, err := s.connection.CloneVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: copyFormat, CapacityBytes: size}, s.image.VolumeRef)
 	if err != nil {
 		return err
 	}
@@ -258,7 +263,7 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 		}
 	}
 	_, err = s.connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: s.rootRef(), Format: hypervisor.FormatQCOW2, CapacityBytes: size,
-		Backing: &hypervisor.Backing{Path: volume.Path, Format: s.imageFormat()}})
+		Backing: &hypervisor.Backing{Path: volume.Path, Format: copyFormat}})
 	if errors.Is(err, hypervisor.ErrAlreadyExists) {
 		s.removeCopy(ctx, ref) // another manager was faster
 		return nil

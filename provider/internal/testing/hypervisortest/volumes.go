@@ -76,6 +76,12 @@ func volumes(t *testing.T, f Fixture) {
 	_, err = host.CloneVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("clone"), Format: hypervisor.FormatRaw, CapacityBytes: 1 << 20}, named("base.raw"))
 	g.Expect(err).To(failsWith(hypervisor.ErrAlreadyExists))
 
+	g.Expect(host.DeleteVolume(ctx, named("clone"))).To(gomega.Succeed())
+	clone, err = host.CloneVolume(ctx, hypervisor.VolumeSpec{VolumeRef: named("clone"), Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 20}, named("base.raw"))
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(clone.Format).To(gomega.Equal(hypervisor.FormatQCOW2), "a clone has the format that was asked for")
+	g.Expect(clone.CapacityBytes).To(gomega.BeEquivalentTo(3 << 20))
+
 	g.Expect(host.ResizeVolume(ctx, named("clone"), 4<<20)).To(gomega.Succeed())
 	g.Expect(host.ResizeVolume(ctx, named("clone"), 2<<20)).To(failsWith(hypervisor.ErrInvalid))
 	resized, err := host.Volume(ctx, named("clone"))
