@@ -73,6 +73,8 @@ type Pool struct {
 	// CapacityBytes and AvailableBytes are the size of the pool and what is free of it, in bytes.
 	// Overlays grow: what is free is not what may be promised.
 	CapacityBytes, AvailableBytes int64
+	// Type of the pool in libvirt's words, such as dir or logical.
+	Type string
 	// Folder on the host that has the pool's volumes, or links to them. Empty when the pool has none.
 	Folder string
 }

@@ -205,6 +205,14 @@ func TestWhatAHostLacks(t *testing.T) {
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
 			message: "Storage pool big doesn't exist; Storage pool fast isn't active",
 		},
+		"a pool of files": {
+			spec: func(s *infrav1.LibvirtHostSpec) { s.StoragePools.Disks = append(s.StoragePools.Disks, "lvm") },
+			host: func(h *fake.Host) {
+				h.SetPool(hypervisor.Pool{Name: "lvm", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, Type: "logical"})
+			},
+			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
+			message: "Storage pool lvm is of type logical, and disks are files: use one of type dir, fs, netfs",
+		},
 		"a folder for console logs": {
 			spec:      func(s *infrav1.LibvirtHostSpec) { s.ConsoleLogFolder = "/fake/default" },
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,

@@ -97,13 +97,20 @@ func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems
 	set(host, condition, metav1.ConditionFalse, bad, strings.Join(problems, "; "))
 }
 
+// poolTypes are the types of pools in which libvirt makes overlays in qcow2 (https://libvirt.org/storage.html).
+var poolTypes = []string{"dir", "fs", "netfs"}
+
 func poolProblems(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) []string {
 	var problems []string
 	if pool := snapshot.PoolAt(host.Spec.ConsoleLogFolder); pool != "" {
 		problems = append(problems, fmt.Sprintf("Storage pool %s is in spec.consoleLogFolder, and guests could make it unusable by what they write there: choose another folder", pool))
 	}
 	for name, pool := range snapshot.Pools {
-		if problem := problem(pool.Err, pool.Active); problem != "" {
+		problem := problem(pool.Err, pool.Active)
+		if problem == "" && pool.Type != "" && !slices.Contains(poolTypes, pool.Type) {
+			problem = fmt.Sprintf("is of type %s, and disks are files: use one of type %s", pool.Type, strings.Join(poolTypes, ", "))
+		}
+		if problem != "" {
 			problems = append(problems, fmt.Sprintf("Storage pool %s %s", name, problem))
 		}
 	}

@@ -60,6 +60,7 @@ func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hyperv
 		return hypervisor.Pool{}, err
 	}
 	var element struct {
+		Type   string `xml:"type,attr"`
 		Folder string `xml:"target>path"`
 	}
 	if err := xml.Unmarshal([]byte(text), &element); err != nil {
@@ -68,7 +69,7 @@ func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hyperv
 	return hypervisor.Pool{
 		Name: pool.Name, Active: golibvirt.StoragePoolState(state) == golibvirt.StoragePoolRunning,
 		CapacityBytes: int64(capacity), AvailableBytes: int64(available), //nolint:gosec // no pool has 8 EiB
-		Folder: element.Folder,
+		Type: element.Type, Folder: element.Folder,
 	}, nil
 }
 

@@ -75,7 +75,7 @@ func NewHost() *Host {
 				hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM, hypervisor.FeatureUEFI,
 			},
 		},
-		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, Folder: "/fake/default"}},
+		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, Type: "dir", Folder: "/fake/default"}},
 		networks:    map[string]hypervisor.Network{"default": {Name: "default", Active: true, LinuxBridge: true}},
 		interfaces:  []string{"lo", "eth0", "br0"},
 		filters:     []string{"clean-traffic"},

@@ -27,6 +27,7 @@ func pools(t *testing.T, f Fixture) {
 	pool, err := host.Pool(ctx, f.Pool)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	g.Expect(pools).To(gomega.ContainElement(gomega.HaveField("Folder", pool.Folder)))
+	g.Expect(pool.Type).To(gomega.Equal("dir"))
 	var names []string
 	for _, one := range pools {
 		names = append(names, one.Name)
