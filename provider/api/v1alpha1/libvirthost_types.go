@@ -280,7 +280,7 @@ type HostReserved struct {
 
 // HostOvercommit says how much more than it has a host may promise to its machines.
 type HostOvercommit struct {
-	// cpuPercent is how many virtual CPUs may be promised, in percent of the CPUs that aren't
+	// cpuPercent is how many virtual CPUs may be allocated, in percent of the CPUs that aren't
 	// reserved, from 100 to 1600. Defaults to 400.
 	// +optional
 	// +kubebuilder:default=400
@@ -288,7 +288,7 @@ type HostOvercommit struct {
 	// +kubebuilder:validation:Maximum=1600
 	CPUPercent int32 `json:"cpuPercent,omitempty"`
 
-	// memoryPercent is how much memory may be promised, in percent of the memory that isn't reserved,
+	// memoryPercent is how much memory may be allocated, in percent of the memory that isn't reserved,
 	// from 100 to 400. More than 100 needs swap or page merging on the host. Defaults to 100.
 	// +optional
 	// +kubebuilder:default=100
@@ -375,7 +375,7 @@ type LibvirtHostStatus struct {
 	// +optional
 	Capacity HostResources `json:"capacity,omitempty,omitzero"`
 
-	// allocated is what is promised to machines and to domains that aren't ours.
+	// allocated is how much machines and domains that are not ours take.
 	// +optional
 	Allocated HostResources `json:"allocated,omitempty,omitzero"`
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Size is how much of its host a domain is promised.
+// Size is how much of its host a domain is allocated.
 type Size struct {
 	// CPUs is the number of virtual CPUs.
 	CPUs int32

@@ -71,7 +71,7 @@ type Pool struct {
 	// Active says whether the pool can be used.
 	Active bool
 	// CapacityBytes and AvailableBytes are the size of the pool and what is free of it, in bytes.
-	// Overlays grow: what is free is not what may be promised.
+	// Overlays grow: what is free is not what may be allocated.
 	CapacityBytes, AvailableBytes int64
 	// Type of the pool in libvirt's words, such as dir or logical.
 	Type string
@@ -212,7 +212,7 @@ type Domain struct {
 	Name string
 	// State of the domain.
 	State DomainState
-	// CPUs and MemoryBytes are what the domain was promised.
+	// CPUs and MemoryBytes are what the domain was allocated.
 	CPUs        int32
 	MemoryBytes int64
 	// Owner is the LibvirtMachine that the domain was made for, or nil when it isn't ours.

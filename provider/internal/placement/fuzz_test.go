@@ -68,7 +68,7 @@ func hasRoom(request placement.Request, host placement.Host, bound []placement.M
 				used += takes(machine)
 			}
 		}
-		// A machine that needs nothing of it may go where too much is promised.
+		// A machine that needs nothing of it may go where too much is allocated.
 		if needed := takes(request.Machine); needed > 0 && used+needed > host.Room[kind] {
 			return false
 		}

@@ -140,9 +140,9 @@ func machineOf(infra *infrav1.LibvirtMachine) Machine {
 	return machine
 }
 
-// Promised is how much of a host machines and others take: machines that were placed there, or have a domain there.
-// What only a spec asks for isn't promised. machines are those that name the host.
-func (s *Scheduler) Promised(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) Resources {
+// Allocated is how much of a host machines and others take: machines that were placed there, or have a domain there.
+// What only a spec asks for isn't allocated. machines are those that name the host.
+func (s *Scheduler) Allocated(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) Resources {
 	bound, taken := map[string]bool{}, Resources{}
 	for i := range machines {
 		given := GivenTo(&machines[i], snapshot)

@@ -45,7 +45,7 @@ type Host struct {
 	Full bool
 	// ImageVolumes are the volumes in the pool for images.
 	ImageVolumes []string
-	// Room is how much may be promised to machines, as the function Room counts it.
+	// Room is how much may be allocated to machines, as the function Room counts it.
 	Room Resources
 	// Quota of the machine's namespace on this host and others. None when nil.
 	Quota *Quota

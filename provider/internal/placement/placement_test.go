@@ -128,7 +128,7 @@ func TestFilters(t *testing.T) {
 		}},
 		{name: "foreign domains", host: func(h *placement.Host) { h.Foreign = placement.Resources{{Kind: placement.CPU}: 7} },
 			reason: placement.NoRoom, message: "no room (CPUs: 2 needed, 1 free)"},
-		{name: "promised too much already", host: func(h *placement.Host) { h.Foreign = placement.Resources{{Kind: placement.CPU}: 9} },
+		{name: "allocated too much already", host: func(h *placement.Host) { h.Foreign = placement.Resources{{Kind: placement.CPU}: 9} },
 			reason: placement.NoRoom, message: "no room (CPUs: 2 needed, 0 free)"},
 		{name: "huge pages", host: func(h *placement.Host) { h.Features = append(h.Features, "hugepages-1Gi") },
 			spec:   func(s *infrav1.LibvirtMachineSpec) { s.Hugepages = &infrav1.HugepagesSpec{PageSize: "1Gi"} },

@@ -126,9 +126,9 @@ func (r Resources) shortages(needs Resources) []string {
 	return short
 }
 
-// Room returns how much of a host may be promised to machines, from what it has and what its spec
+// Room returns how much of a host may be allocated to machines, from what it has and what its spec
 // keeps back and promises twice. Huge pages, dedicated CPUs and devices are neither reserved nor
-// promised twice, nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
+// allocated twice, nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
 func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
 	room := maps.Clone(capacity)
 	if room == nil {

@@ -359,7 +359,7 @@ func TestNetworksOfTenants(t *testing.T) {
 	f.eventuallyReady()
 }
 
-// TestCounts: what is promised is what placed machines were given or will be, and what others take. What a spec alone
+// TestCounts: what is allocated is what placed machines were given or will be, and what others take. What a spec alone
 // says isn't.
 func TestCounts(t *testing.T) {
 	other := boundMachine("elsewhere")

@@ -11,17 +11,17 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// setExclusive sets how much there is, and how much is free, of what machines have to themselves. promised
+// setExclusive sets how much there is, and how much is free, of what machines have to themselves. allocated
 // is what machines take, and domains of others. What was seen stays while the host isn't.
-func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised placement.Resources) {
+func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated placement.Resources) {
 	if snapshot.Taken.IsZero() {
 		return
 	}
-	host.Status.HostDevices = devices(host, snapshot, promised)
+	host.Status.HostDevices = devices(host, snapshot, allocated)
 	host.Status.DedicatedCPUs = nil
 	if host.Spec.DedicatedCPUs != "" {
 		cpus := exclusive.CPUsOf(&host.Spec, snapshot.Facts)
-		count, free := free(len(cpus.Dedicated), promised[placement.Resource{Kind: placement.DedicatedCPU}])
+		count, free := free(len(cpus.Dedicated), allocated[placement.Resource{Kind: placement.DedicatedCPU}])
 		host.Status.DedicatedCPUs = &infrav1.HostDedicatedCPUs{Count: count, Free: free}
 		if cpus.Missing != "" {
 			host.Status.DedicatedCPUs.Message = "The host has no CPUs " + cpus.Missing + ": correct spec.dedicatedCPUs"
@@ -30,7 +30,7 @@ func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised p
 }
 
 // devices counts the devices of each model that the host lends.
-func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised placement.Resources) []infrav1.HostDevices {
+func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated placement.Resources) []infrav1.HostDevices {
 	var models []infrav1.HostDevices
 	lent := exclusive.LentOf(&host.Spec, snapshot.Devices)
 	for _, model := range host.Spec.HostDevices {
@@ -55,7 +55,7 @@ func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, promised placem
 		if snapshot.DevicesErr != nil {
 			problems = append(problems, "the devices can't be listed: "+snapshot.DevicesErr.Error())
 		}
-		count, left := free(usable, promised[placement.DeviceResource(model.VendorID, model.ProductID)])
+		count, left := free(usable, allocated[placement.DeviceResource(model.VendorID, model.ProductID)])
 		models = append(models, infrav1.HostDevices{VendorID: model.VendorID, ProductID: model.ProductID,
 			Count: count, Free: left, Message: shortened(problems)})
 	}
@@ -72,7 +72,7 @@ func shortened(messages []string) string {
 	return text
 }
 
-// free returns how many there are of something, and how many of them aren't promised.
-func free(count int, promised int64) (there, left *int32) {
-	return ptr.To(int32(count)), ptr.To(int32(max(int64(count)-promised, 0))) //nolint:gosec // no host has 2 billion of anything
+// free returns how many there are of something, and how many of them aren't allocated.
+func free(count int, allocated int64) (there, left *int32) {
+	return ptr.To(int32(count)), ptr.To(int32(max(int64(count)-allocated, 0))) //nolint:gosec // no host has 2 billion of anything
 }

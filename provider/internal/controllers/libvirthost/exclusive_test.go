@@ -24,7 +24,7 @@ func count(t *testing.T, host *infrav1.LibvirtHost, snapshot fleet.Snapshot, mac
 		machines[i].UID = types.UID(fmt.Sprint(i))
 		r.Scheduler.See(placement.Machine{UID: machines[i].UID, Host: host.Name, Needs: placement.Needs(&machines[i].Spec)})
 	}
-	setCounts(host, snapshot, len(machines), r.Scheduler.Promised(host, snapshot, machines))
+	setCounts(host, snapshot, len(machines), r.Scheduler.Allocated(host, snapshot, machines))
 }
 
 func TestDedicatedCPUsInTheStatus(t *testing.T) {

@@ -129,19 +129,19 @@ func problem(err error, active bool) string {
 	return ""
 }
 
-// setCounts sets how much is promised, and how many machines are bound to the host.
-func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int, promised placement.Resources) {
+// setCounts sets how much is allocated, and how many machines are bound to the host.
+func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int, allocated placement.Resources) {
 	host.Status.Machines = ptr.To(int32(machines)) //nolint:gosec // a host has no 2 billion machines
 	var memory int64
-	for resource, amount := range promised {
+	for resource, amount := range allocated {
 		if resource.Kind == placement.Memory || resource.Kind == placement.Hugepages {
 			memory += amount
 		}
 	}
 	before := host.Status.Allocated.Storage
-	cpus := promised[placement.Resource{Kind: placement.CPU}] + promised[placement.Resource{Kind: placement.DedicatedCPU}]
-	host.Status.Allocated = counted(cpus, memory, storage(host, promised))
-	setExclusive(host, snapshot, promised)
+	cpus := allocated[placement.Resource{Kind: placement.CPU}] + allocated[placement.Resource{Kind: placement.DedicatedCPU}]
+	host.Status.Allocated = counted(cpus, memory, storage(host, allocated))
+	setExclusive(host, snapshot, allocated)
 	if about(before, host.Status.Allocated.Storage, host.Status.Capacity.Storage) {
 		host.Status.Allocated.Storage = before
 	}

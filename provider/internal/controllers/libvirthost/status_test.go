@@ -49,11 +49,11 @@ func TestPressing(t *testing.T) {
 		change func(*infrav1.LibvirtHost)
 		want   bool
 	}{
-		"nothing":          {change: func(*infrav1.LibvirtHost) {}},
-		"a message":        {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("A", "y") }},
-		"a count":          {change: func(h *infrav1.LibvirtHost) { h.Status.Machines = ptr.To[int32](1) }},
-		"what is promised": {change: func(h *infrav1.LibvirtHost) { h.Status.Allocated.CPUs = ptr.To[int32](1) }},
-		"a reason":         {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("B", "x") }, want: true},
+		"nothing":           {change: func(*infrav1.LibvirtHost) {}},
+		"a message":         {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("A", "y") }},
+		"a count":           {change: func(h *infrav1.LibvirtHost) { h.Status.Machines = ptr.To[int32](1) }},
+		"what is allocated": {change: func(h *infrav1.LibvirtHost) { h.Status.Allocated.CPUs = ptr.To[int32](1) }},
+		"a reason":          {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("B", "x") }, want: true},
 		"a new condition": {change: func(h *infrav1.LibvirtHost) {
 			h.Status.Conditions = append(condition("A", "x"), condition("A", "x")...)
 		}, want: true},
