@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
 // Options are the limits of a Store. What is zero has its default.
@@ -312,9 +311,7 @@ func (t *task) attempt(ctx context.Context) error {
 	t.done.Store(0)
 	t.total.Store(0)
 	s.lock.Unlock()
-	ended := metrics.Transfer(t.wish.Host)
 	err := t.transfer(ctx)
-	ended(t.done.Load(), err)
 	s.lock.Lock()
 	t.phase = waiting // before others get the slots
 	s.lock.Unlock()

@@ -92,9 +92,11 @@ func (h slowToTell) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hyper
 }
 
 // TestImageThatComesMeanwhile: who has been told that an image isn't there, when another has brought it by
-// now, gets that one, without a second download.
+// now, gets that one, without a second download. Metrics count one transfer.
 func TestImageThatComesMeanwhile(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
+	metrics.AddHost("one")
+	defer metrics.RemoveHost("one")
 	content := qcow2Image(nil)
 	var served atomic.Int32
 	wish := wishFor(serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +129,8 @@ func TestImageThatComesMeanwhile(t *testing.T) {
 	f.Expect(f.next().NamespacedName).To(Equal(machine(1)))
 	f.Expect(f.Ensure(t.Context(), wish, machine(1))).To(Equal(image))
 	f.Expect(served.Load()).To(BeEquivalentTo(1))
+	_, transfers := metricstest.Count(f, "caplv_image_transfers_total", "host", "one")
+	f.Expect(transfers).To(BeEquivalentTo(1))
 	f.Expect(f.volumes("one")).To(Equal(whole(wish)))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
 const (
@@ -53,8 +54,8 @@ func (v volumes) remove(ctx context.Context, ref hypervisor.VolumeRef) error {
 	return err
 }
 
-// transfer is one attempt to bring an image to its host, unless it is there.
-func (t *task) transfer(ctx context.Context) error {
+// transfer is one attempt to bring an image to its host, unless it is there. Metrics count it if it isn't.
+func (t *task) transfer(ctx context.Context) (err error) {
 	connected, err := t.store.hosts(t.wish.Host)
 	if err != nil {
 		return err
@@ -63,6 +64,8 @@ func (t *task) transfer(ctx context.Context) error {
 	if _, err := host.look(ctx, t.wish); !errors.Is(err, errMissing) {
 		return err
 	}
+	ended := metrics.Transfer(t.wish.Host)
+	defer func() { ended(t.done.Load(), err) }()
 	if err := t.removeLeft(ctx, host); err != nil {
 		return err
 	}
