@@ -83,7 +83,7 @@ type LibvirtHostSpec struct {
 	// consoleLogFolder is a folder of the host in which libvirt keeps what guests write to their serial
 	// console, for example /var/log/libvirt/console: the file NAME-console.log for each machine that is made
 	// from then on, where NAME is that of its domain. The folder has to exist and must not be that of a
-	// storage pool. virtlogd limits the size of the files. They stay when their machines are deleted. Nothing
+	// storage pool. virtlogd limits the size of the files. They are deleted with their machines. Nothing
 	// is kept when left out. At most 512 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=2

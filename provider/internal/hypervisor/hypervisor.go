@@ -99,8 +99,12 @@ type Domains interface {
 	RemoveIgnition(ctx context.Context, uuid string) error
 	// StopDomain takes the power from a domain. Nothing happens to one that isn't active.
 	StopDomain(ctx context.Context, uuid string) error
+	// RemoveConsoleLog deletes what the guest of a domain that isn't active has written to its console: the file that
+	// the definition names, and its older parts. ErrBusy when the domain is active. Nothing happens when the definition
+	// names no file, or one that doesn't have ConsoleLogName.
+	RemoveConsoleLog(ctx context.Context, uuid string) error
 	// UndefineDomain removes a domain that isn't active, with its firmware variables and TPM state,
-	// and without its disks. ErrBusy when it is active.
+	// and without its disks and its console log. ErrBusy when it is active.
 	UndefineDomain(ctx context.Context, uuid string) error
 	// DetachDisk takes a disk from the domain, both from the running one and from its definition, so
 	// that its volume can be deleted. ErrBusy as long as the guest hasn't let go of it: call again.

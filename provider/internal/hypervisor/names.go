@@ -19,6 +19,9 @@ func DomainName(uuid, namespace, name string) string {
 	return fmt.Sprintf("%s.%s", strings.TrimRight(full[:min(len(full), maxDomainName)], ".-"), uuid[:min(len(uuid), 8)])
 }
 
+// ConsoleLogName is the name of the file that has what a domain's guest writes to its console.
+func ConsoleLogName(domain string) string { return domain + "-console.log" }
+
 // IsOf says whether the domain is that of a LibvirtMachine: its metadata name the machine, or it has neither an owner nor
 // another name than the machine's domain. A UUID alone proves nothing: it is no secret.
 func (d Domain) IsOf(uuid, namespace, name string) bool {

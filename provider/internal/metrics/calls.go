@@ -198,6 +198,12 @@ func (m *measured) StopDomain(ctx context.Context, uuid string) (err error) {
 	return m.Hypervisor.StopDomain(ctx, uuid)
 }
 
+// RemoveConsoleLog implements hypervisor.Hypervisor.
+func (m *measured) RemoveConsoleLog(ctx context.Context, uuid string) (err error) {
+	defer m.ended("RemoveConsoleLog", time.Now(), &err)
+	return m.Hypervisor.RemoveConsoleLog(ctx, uuid)
+}
+
 // UndefineDomain implements hypervisor.Hypervisor.
 func (m *measured) UndefineDomain(ctx context.Context, uuid string) (err error) {
 	defer m.ended("UndefineDomain", time.Now(), &err)

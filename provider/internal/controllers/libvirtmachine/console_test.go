@@ -1,16 +1,23 @@
 package libvirtmachine
 
 import (
+	"context"
 	"path"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
 // keepConsoleLogs sets the folder of host a for what guests write to their consoles.
@@ -70,4 +77,34 @@ func TestConsoleLog(t *testing.T) {
 			w.Expect(says(infrav1.InstanceReadyCondition)).To(HaveSuffix(". " + see))
 		})
 	}
+}
+
+// TestConsoleLogStays: a host that refuses to delete the console log keeps a machine from being deleted for some minutes
+// only, and people are told where the file is.
+func TestConsoleLogStays(t *testing.T) {
+	w := newWorld(t, nil, "a")
+	var long atomic.Bool
+	w.functions = interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		err := c.Get(ctx, key, object, options...)
+		if _, is := object.(*infrav1.LibvirtMachine); is && object.GetDeletionTimestamp() != nil && long.Load() {
+			object.SetDeletionTimestamp(ptr.To(metav1.NewTime(time.Now().Add(-consoleLogPatience))))
+		}
+		return err
+	}}
+	m := w.until(w.newManager(0), w.isProvisioned)
+	w.hosts["a"].Inject(fake.Fault{Operation: fake.RemoveConsoleLog, Effect: fake.Fail, Reason: hypervisor.ErrOther, Times: -1})
+	w.said()
+	w.delete()
+	for range 10 {
+		_, err := m.reconcile()
+		w.Expect(err).To(MatchError(hypervisor.ErrOther))
+	}
+	w.Expect(w.isGone()).To(BeFalse())
+	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring("deleting the console log of the domain"))
+
+	file := w.hosts["a"].ConsoleLogs()[0]
+	long.Store(true)
+	w.until(m, w.isGone)
+	w.Expect(w.left()).To(BeEmpty())
+	w.Expect(w.said()).To(ContainSubstring("Warning ConsoleLogStays The file " + file + " stays on host a: "))
 }

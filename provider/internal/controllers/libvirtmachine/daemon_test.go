@@ -194,6 +194,7 @@ func newOfDaemon(t *testing.T, daemon *mortal, life int, url, sum string) *ofDae
 		infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
 	}, "a")
 	w.silent = true
+	w.keepConsoleLogs(daemon.ConsoleFolder())
 	o := &ofDaemon{world: w, manager: w.newManager(0), daemon: daemon, life: life}
 	sessions := fleet.New(fleet.Libvirt, fleet.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, SettleTime: 5 * time.Millisecond})
 	sessions.Ensure("a", fleet.Target{URI: daemon.URI(), Pools: []string{"default"}})
@@ -258,6 +259,7 @@ func (o *ofDaemon) whole() {
 	guest, err := o.daemon.Guests()
 	o.Expect(err).ToNot(HaveOccurred())
 	o.Expect(guest).To(HaveLen(1))
+	o.Expect(os.ReadDir(o.daemon.ConsoleFolder())).To(HaveLen(1))
 	said := o.said()
 
 	o.joinNode()
@@ -277,6 +279,7 @@ func (o *ofDaemon) whole() {
 	o.until(o.manager, o.isGone)
 	made, _ = o.onHost()
 	o.Expect(made).To(BeEmpty())
+	o.Expect(os.ReadDir(o.daemon.ConsoleFolder())).To(BeEmpty())
 	o.Expect(o.daemon.Guests()).To(BeEmpty())
 	o.Expect(said + o.said()).ToNot(ContainSubstring(secret))
 }

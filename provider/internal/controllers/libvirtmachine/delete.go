@@ -155,6 +155,9 @@ func (s *scope) removeAll(ctx context.Context) error {
 	if s.domain == nil {
 		return nil
 	}
+	if err := s.removeConsoleLog(ctx); err != nil {
+		return err
+	}
 	if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 		return err
 	}

@@ -69,9 +69,15 @@ func (w *world) live(m *manager, life int) {
 	m = w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 	w.Expect(withoutCopyID(w.left())).To(Equal(lives[life].node))
 	said += w.said()
+	for _, host := range w.hosts {
+		w.Expect(host.ConsoleLogs()).To(HaveLen(1))
+	}
 	w.delete()
 	w.until(m, w.isGone)
 	w.Expect(w.left()).To(BeEmpty())
+	for _, host := range w.hosts {
+		w.Expect(host.ConsoleLogs()).To(BeEmpty())
+	}
 	w.Expect(said + w.said()).ToNot(ContainSubstring(secret))
 }
 

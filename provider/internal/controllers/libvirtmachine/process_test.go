@@ -278,6 +278,10 @@ func (k *killable) ResizeDomain(ctx context.Context, uuid string, size hyperviso
 	return run(k.process, "libvirt: resize domain", func() error { return k.Hypervisor.ResizeDomain(ctx, uuid, size) })
 }
 
+func (k *killable) RemoveConsoleLog(ctx context.Context, uuid string) error {
+	return run(k.process, "libvirt: remove console log", func() error { return k.Hypervisor.RemoveConsoleLog(ctx, uuid) })
+}
+
 func (k *killable) RemoveIgnition(ctx context.Context, uuid string) error {
 	return run(k.process, "libvirt: remove Ignition", func() error { return k.Hypervisor.RemoveIgnition(ctx, uuid) })
 }

@@ -157,9 +157,9 @@ func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...strin
 	for _, name := range hosts {
 		w.hosts[name] = fake.NewHost()
 		host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{URI: "test:///default",
-			FailureDomain: "rack-" + name,
-			StoragePools:  infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}},
-			Networks:      []infrav1.HostNetwork{{Name: "default", LibvirtNetwork: "default"}, {Name: "bridged", Bridge: "br0"}, {Name: "tapped", MacvtapDevice: "eth0"}},
+			FailureDomain: "rack-" + name, ConsoleLogFolder: "/var/log/libvirt/console",
+			StoragePools: infrav1.HostStoragePools{Images: "default", Disks: []string{"default"}},
+			Networks:     []infrav1.HostNetwork{{Name: "default", LibvirtNetwork: "default"}, {Name: "bridged", Bridge: "br0"}, {Name: "tapped", MacvtapDevice: "eth0"}},
 		}}
 		for _, condition := range []string{infrav1.ReadyCondition, infrav1.ReachableCondition} {
 			conditions.Set(host, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})

@@ -211,7 +211,7 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 		case len(o.volumes) > 0:
 			step, do = "deleting the volume "+o.volumes[0].String(), func() error { return v.connection.DeleteVolume(ctx, o.volumes[0]) }
 		default:
-			step, do = "undefining the domain "+o.domain.Name, func() error { return v.connection.UndefineDomain(ctx, uuid) }
+			step, do = "undefining the domain "+o.domain.Name, func() error { return v.undefine(ctx, o.domain) }
 		}
 		if done[step] {
 			return "", fmt.Errorf("%s has changed nothing", step)
@@ -226,6 +226,20 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
 	}
 	return "", nil
+}
+
+// undefine removes a domain and what its guest has written to its console. A host that refuses to delete that keeps it.
+func (v *visit) undefine(ctx context.Context, domain *hypervisor.Domain) error {
+	if domain.ConsoleLog != "" {
+		err := v.connection.RemoveConsoleLog(ctx, domain.UUID)
+		if hypervisor.Uncertain(err) || errors.Is(err, hypervisor.ErrBusy) {
+			return err
+		}
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "The file stays on the host", "LibvirtHost", v.host.Name, "file", domain.ConsoleLog)
+		}
+	}
+	return v.connection.UndefineDomain(ctx, domain.UUID)
 }
 
 // mayDelete looks for an orphan on the host and asks the API server whether it may be deleted. It returns

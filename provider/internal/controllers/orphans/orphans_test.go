@@ -3,6 +3,7 @@ package orphans
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -153,8 +154,8 @@ func (w *world) define(by hypervisor.Hypervisor, uuid, name string) {
 		fmt.Fprintf(&devices, `<disk type="volume"><source pool="default" volume="%s-%s"/></disk>`, uuid, what)
 	}
 	w.Expect(by.DefineDomain(context.Background(), hypervisor.Definition{UUID: uuid, Name: "team." + name,
-		XML: fmt.Sprintf("<domain><name>team.%s</name><uuid>%s</uuid><memory>1</memory><metadata>%s</metadata><devices>%s</devices></domain>",
-			name, uuid, metadata, devices.String())})).To(Succeed())
+		XML: fmt.Sprintf("<domain><name>team.%s</name><uuid>%s</uuid><memory>1</memory><metadata>%s</metadata><devices>%s<console><log file='/logs/team.%s-console.log'/></console></devices></domain>",
+			name, uuid, metadata, devices.String(), name)})).To(Succeed())
 }
 
 func (w *world) volume(by hypervisor.Hypervisor, name, backing string) {
@@ -204,6 +205,11 @@ func (w *world) left(uuid string) []string {
 			left = append(left, what)
 		}
 	}
+	for _, file := range w.host.ConsoleLogs() {
+		if uuid == lost && path.Base(file) == "team.lost-console.log" {
+			left = append(left, "console log")
+		}
+	}
 	for _, domain := range domains {
 		if domain == uuid {
 			left = append(left, "domain "+string(w.host.State(domain)))
@@ -214,7 +220,7 @@ func (w *world) left(uuid string) []string {
 
 var (
 	all         = []string{"disk-data", "root", "seed"}
-	allOfLost   = append(all[:3:3], "domain Running")
+	allOfLost   = append(all[:3:3], "console log", "domain Running")
 	allOfAlive  = append(all[:3:3], "domain ShutOff")
 	collecting  = Options{Collect: true, MinAge: time.Hour}
 	someoneElse = hypervisor.VolumeRef{Pool: "default", Name: markerPrefix + "there"}
@@ -517,7 +523,7 @@ func TestAppearsWhileDeleting(t *testing.T) {
 			return c.List(ctx, list, options...)
 		}})
 	host := w.look()
-	w.Expect(w.left(lost)).To(ConsistOf("root", "disk-data", "domain ShutOff"))
+	w.Expect(w.left(lost)).To(ConsistOf("root", "disk-data", "console log", "domain ShutOff"))
 	w.Expect(host.Status.Orphans).To(ContainElement(HaveField("KeptBecause", "its LibvirtMachine is there again")))
 	w.Expect(w.look().Status.Orphans).To(BeEmpty())
 }

@@ -78,4 +78,17 @@ func TestConsoleLog(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(files).To(Equal([]string{file, file + ".0", file + ".1"}))
 	g.Expect(read(files[1]) + read(files[2])).To(Equal(strings.Repeat("c", libvirtd.ConsoleLogBackups*libvirtd.ConsoleLogBytes)))
+
+	// All of it goes, and only that.
+	others := []string{filepath.Join(d.ConsoleFolder(), "talkative-console.log-of-another"), filepath.Join(d.ConsoleFolder(), "talkative-2-console.log")}
+	for _, other := range others {
+		g.Expect(os.WriteFile(other, nil, 0o600)).To(Succeed())
+		t.Cleanup(func() { _ = os.Remove(other) })
+	}
+	g.Expect(connection.RemoveConsoleLog(t.Context(), uuid)).To(Succeed())
+	g.Expect(connection.RemoveConsoleLog(t.Context(), uuid)).To(Succeed(), "again")
+	g.Expect(filepath.Glob(filepath.Join(d.ConsoleFolder(), "talkative*"))).To(ConsistOf(others))
+	domains, err := connection.ListDomains(t.Context())
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(domains).To(HaveLen(1))
 }

@@ -114,6 +114,10 @@ func TestContract(t *testing.T) {
 			Connect: func(ctx context.Context) (hypervisor.Hypervisor, error) {
 				return connectWithLimit(ctx, callLimit)
 			},
+			HasConsoleLog: func(path string) bool {
+				_, err := os.Stat(path)
+				return err == nil
+			},
 			PutFile: func(name string, content []byte) error {
 				return os.WriteFile(filepath.Join(d.PoolFolder(), name), content, 0o644)
 			}}

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"context"
+	"path"
 	"slices"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -101,7 +102,11 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 			return false, refuse(hypervisor.ErrInvalid, "PCI device "+address+" is in use")
 		}
 		d.State = hypervisor.StateRunning
-		return true, d.readSize()
+		err := d.readSize()
+		if d.ConsoleLog != "" {
+			c.host.consoleLogs[d.ConsoleLog] = true
+		}
+		return true, err
 	})
 }
 
@@ -164,6 +169,19 @@ func (c *connection) StopDomain(ctx context.Context, uuid string) error {
 		}
 		d.State = hypervisor.StateShutOff
 		return true, d.readSize()
+	})
+}
+
+// RemoveConsoleLog implements hypervisor.Domains.
+func (c *connection) RemoveConsoleLog(ctx context.Context, uuid string) error {
+	return c.change(ctx, "deleting the console log of the domain", RemoveConsoleLog, uuid, func(d *domain) (bool, error) {
+		if d.State.Active() {
+			return false, refuse(hypervisor.ErrBusy, "it is active: stop it first")
+		}
+		if path.Base(d.ConsoleLog) == hypervisor.ConsoleLogName(d.Name) {
+			delete(c.host.consoleLogs, d.ConsoleLog)
+		}
+		return false, nil
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func define(uuid, name string, owner *hypervisor.Owner, disks ...hypervisor.Volu
 func TestContract(t *testing.T) {
 	hypervisortest.Contract(t, func(*testing.T) hypervisortest.Fixture {
 		host := fake.NewHost()
-		return hypervisortest.Fixture{Connect: host.Connect, Pool: "default", Network: "default", Folder: "/fake", Define: define,
+		return hypervisortest.Fixture{Connect: host.Connect, Pool: "default", Network: "default", Folder: "/fake", Define: define, HasConsoleLog: func(path string) bool { return slices.Contains(host.ConsoleLogs(), path) },
 			Freeze: func() (func(), error) { return host.Freeze(), nil },
 			ConnectWithLimit: func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error) {
 				host.SetCallLimit(limit)

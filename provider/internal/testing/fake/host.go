@@ -28,9 +28,11 @@ type Host struct {
 	volumes    map[hypervisor.VolumeRef]*volume
 	// files are those that somebody has put into pools since they were last refreshed, and unseen how much of each
 	// pool others have taken since.
-	files       map[hypervisor.VolumeRef]*volume
-	unseen      map[string]int64
-	domains     map[string]*domain
+	files   map[hypervisor.VolumeRef]*volume
+	unseen  map[string]int64
+	domains map[string]*domain
+	// consoleLogs are the paths of files that guests have written to.
+	consoleLogs map[string]bool
 	connections map[*connection]bool
 	// observers are the channels that Observe has given.
 	observers   map[chan string]bool
@@ -83,6 +85,7 @@ func NewHost() *Host {
 		files:       map[hypervisor.VolumeRef]*volume{},
 		unseen:      map[string]int64{},
 		domains:     map[string]*domain{},
+		consoleLogs: map[string]bool{},
 		connections: map[*connection]bool{},
 		observers:   map[chan string]bool{},
 		limit:       callLimit,
@@ -353,6 +356,13 @@ func (h *Host) Left() (volumes []hypervisor.VolumeRef, domains []string) {
 	defer h.lock.Unlock()
 	volumes = slices.SortedFunc(maps.Keys(h.volumes), compareRefs)
 	return volumes, slices.Sorted(maps.Keys(h.domains))
+}
+
+// ConsoleLogs returns the paths of the files that guests have written to their consoles, ordered.
+func (h *Host) ConsoleLogs() []string {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return slices.Sorted(maps.Keys(h.consoleLogs))
 }
 
 // notify tells all watches that something happened to a domain. The lock is held.

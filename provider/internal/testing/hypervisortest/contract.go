@@ -32,6 +32,8 @@ type Fixture struct {
 	Network string
 	// Folder is one of the host's own, and that of no storage pool.
 	Folder string
+	// HasConsoleLog says whether there is a file on the host that libvirt has made for a guest's console.
+	HasConsoleLog func(path string) bool
 	// PutFile puts a file into the pool, past the host.
 	PutFile func(name string, content []byte) error
 	// Define writes a small domain that has these disks and this owner, if any.
@@ -174,6 +176,7 @@ func whatIsMissing(t *testing.T, f Fixture) {
 		},
 		"Ignition":  func() error { return host.RemoveIgnition(ctx, missing) },
 		"stop":      func() error { return host.StopDomain(ctx, missing) },
+		"console":   func() error { return host.RemoveConsoleLog(ctx, missing) },
 		"undefine":  func() error { return host.UndefineDomain(ctx, missing) },
 		"detach":    func() error { return host.DetachDisk(ctx, missing, inPool) },
 		"grow":      func() error { return host.GrowDisk(ctx, missing, inPool, 1<<30) },

@@ -1,6 +1,7 @@
 package hypervisortest
 
 import (
+	"path"
 	"strings"
 	"testing"
 
@@ -72,14 +73,19 @@ func ignitionOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }
 
-// consoleLogOfADomain: the domain keeps its file when it is started again or its definition is changed.
+// consoleLogOfADomain: the domain keeps its file when it is started again or its definition is changed, until it is told
+// to remove it.
 func consoleLogOfADomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)
-	file := f.Folder + "/m-1-console.log"
-	definition := f.Define(uuid1, "m-1", nil)
-	definition.XML = strings.Replace(definition.XML, "</devices>", "<console type='pty'><log file='"+file+"' append='on'/></console></devices>", 1)
-	g.Expect(host.DefineDomain(ctx, definition)).To(gomega.Succeed())
+	file := path.Join(f.Folder, hypervisor.ConsoleLogName("m-1"))
+	logging := func(file string) hypervisor.Definition {
+		definition := f.Define(uuid1, "m-1", nil)
+		definition.XML = strings.Replace(definition.XML, "</devices>", "<console type='pty'><log file='"+file+"' append='on'/></console></devices>", 1)
+		return definition
+	}
+	g.Expect(host.DefineDomain(ctx, logging(file))).To(gomega.Succeed())
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed(), "before it was started")
 	expect := func() {
 		t.Helper()
 		domain, err := host.Domain(ctx, uuid1)
@@ -89,6 +95,7 @@ func consoleLogOfADomain(t *testing.T, f Fixture) {
 	expect()
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
 	expect()
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(failsWith(hypervisor.ErrBusy))
 	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{CPUs: 2, MemoryBytes: 48 << 20})).To(gomega.Succeed())
 	g.Expect(host.RemoveIgnition(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
@@ -96,9 +103,26 @@ func consoleLogOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
 	expect()
 	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(f.HasConsoleLog(file)).To(gomega.BeTrue())
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed(), "again")
+	g.Expect(f.HasConsoleLog(file)).To(gomega.BeFalse())
+	expect()
+
+	another := path.Join(f.Folder, hypervisor.ConsoleLogName("m-2"))
+	g.Expect(host.DefineDomain(ctx, logging(another))).To(gomega.Succeed())
+	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed())
+	g.Expect(f.HasConsoleLog(another)).To(gomega.BeTrue(), "a file that doesn't have the name of the domain")
+
 	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", nil))).To(gomega.Succeed())
 	domain, err := host.Domain(ctx, uuid1)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	g.Expect(domain.ConsoleLog).To(gomega.BeEmpty())
+	g.Expect(host.RemoveConsoleLog(ctx, uuid1)).To(gomega.Succeed(), "without one")
+	domains, err := host.ListDomains(ctx)
+	g.Expect(err).ToNot(gomega.HaveOccurred())
+	g.Expect(domains).To(gomega.HaveLen(1))
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }

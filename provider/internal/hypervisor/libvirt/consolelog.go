@@ -1,0 +1,112 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/uuid"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+)
+
+// RemoveConsoleLog implements hypervisor.Domains.
+//
+// libvirt has no call that deletes a file which is in no storage pool, and this one must not be in a pool: libvirt follows
+// what the first bytes of such files say, and here a guest has written them. But a domain that is undefined takes the
+// file of its firmware variables with it. So a second domain is defined that has the console log in that place. It is
+// never started, and has the same name and UUID each time: the next attempt finds what is left of one that was ended.
+func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
+	const doing = "deleting the console log of the domain"
+	return h.withDomain(ctx, doing, id, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		state, err := stateOf(client, domain)
+		if err != nil {
+			return err
+		}
+		if state.Active() {
+			return &hypervisor.Error{Operation: doing, Object: id, Reason: hypervisor.ErrBusy, Cause: errors.New("it is active: stop it first")}
+		}
+		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive)
+		if err != nil {
+			return err
+		}
+		file, second, err := consoleLogHolder(text)
+		if err != nil {
+			return &hypervisor.Error{Operation: doing, Object: id, Reason: hypervisor.ErrInvalid, Cause: err}
+		}
+		if path.Base(file) != hypervisor.ConsoleLogName(second.Name) {
+			return nil
+		}
+		second.Name = "caplv-console-log-" + id
+		return removeLog(client, second, file)
+	})
+}
+
+// consoleLogHolder returns the path of a domain's console log, and a small domain of the same name that its host takes.
+func consoleLogHolder(text string) (file string, holder *libvirtxml.Domain, err error) {
+	read, err := hypervisor.ReadDomainXML(text)
+	if err != nil {
+		return "", nil, err
+	}
+	var of libvirtxml.Domain
+	if err := of.Unmarshal(text); err != nil {
+		return "", nil, fmt.Errorf("reading a domain's XML: %w", err)
+	}
+	holder = &libvirtxml.Domain{
+		Type: of.Type, Name: of.Name, UUID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("console log of "+read.UUID)).String(),
+		Memory: &libvirtxml.DomainMemory{Value: 1, Unit: "MiB"}, OS: &libvirtxml.DomainOS{},
+		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}, // firmware needs it on amd64
+	}
+	if of.OS != nil {
+		holder.OS.Type = of.OS.Type
+	}
+	if of.Devices != nil {
+		holder.Devices = &libvirtxml.DomainDeviceList{Emulator: of.Devices.Emulator}
+	}
+	return read.ConsoleLog, holder, nil
+}
+
+// maxLogParts is how many parts of a log are deleted at most. virtlogd makes three unless it is told otherwise.
+const maxLogParts = 100
+
+// removeLog deletes a file that libvirt has written a log to, and its older parts, which are NAME.0, NAME.1 and so on. The
+// oldest goes first: an attempt that is ended leaves no part that the next one doesn't find.
+func removeLog(client *golibvirt.Libvirt, holder *libvirtxml.Domain, file string) error {
+	parts := []string{file}
+	for {
+		// Without a flag libvirt refuses to leave a file of firmware variables behind: it exists then.
+		err := defineAndUndefine(client, holder, parts[len(parts)-1], 0)
+		if err == nil {
+			break
+		}
+		if !code(err, golibvirt.ErrOperationInvalid) || len(parts) == maxLogParts {
+			return err
+		}
+		parts = append(parts, fmt.Sprintf("%s.%d", file, len(parts)-1))
+	}
+	for _, part := range slices.Backward(parts[:len(parts)-1]) {
+		if err := defineAndUndefine(client, holder, part, golibvirt.DomainUndefineNvram); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// defineAndUndefine defines a domain that has its firmware variables in a file, and undefines it.
+func defineAndUndefine(client *golibvirt.Libvirt, holder *libvirtxml.Domain, file string, flags golibvirt.DomainUndefineFlagsValues) error {
+	holder.OS.Loader = &libvirtxml.DomainLoader{Path: "/dev/null", Readonly: "yes", Type: "pflash"}
+	holder.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: file}
+	text, err := holder.Marshal()
+	if err != nil {
+		return fmt.Errorf("writing a domain's XML: %w", err)
+	}
+	defined, err := client.DomainDefineXMLFlags(text, golibvirt.DomainDefineValidate)
+	if err != nil {
+		return err
+	}
+	return client.DomainUndefineFlags(defined, flags)
+}
