@@ -255,7 +255,8 @@ func (s *scope) removeConsoleLog(ctx context.Context) error {
 		return nil
 	}
 	deleted := s.infra.DeletionTimestamp
-	if hypervisor.Uncertain(err) || errors.Is(err, hypervisor.ErrBusy) || deleted != nil && time.Since(deleted.Time) < consoleLogPatience {
+	tryAgain := deleted != nil && time.Since(deleted.Time) < consoleLogPatience && !errors.Is(err, hypervisor.ErrUnsupported)
+	if tryAgain || hypervisor.Uncertain(err) || errors.Is(err, hypervisor.ErrBusy) {
 		return err
 	}
 	s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "ConsoleLogStays", "Delete", "The file %s stays on host %s: %s", file, s.host.Name, err.Error())

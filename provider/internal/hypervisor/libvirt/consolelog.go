@@ -42,7 +42,7 @@ func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 			return nil
 		}
 		second.Name = "caplv-console-log-" + id
-		return removeLog(client, second, file)
+		return removeLog(client, doing, second, file)
 	})
 }
 
@@ -75,7 +75,7 @@ const maxLogParts = 100
 
 // removeLog deletes a file that libvirt has written a log to, and its older parts, which are NAME.0, NAME.1 and so on. The
 // oldest goes first: an attempt that is ended leaves no part that the next one doesn't find.
-func removeLog(client *golibvirt.Libvirt, holder *libvirtxml.Domain, file string) error {
+func removeLog(client *golibvirt.Libvirt, doing string, holder *libvirtxml.Domain, file string) error {
 	parts := []string{file}
 	for {
 		// Without a flag libvirt refuses to leave a file of firmware variables behind: it exists then.
@@ -83,8 +83,11 @@ func removeLog(client *golibvirt.Libvirt, holder *libvirtxml.Domain, file string
 		if err == nil {
 			break
 		}
-		if !code(err, golibvirt.ErrOperationInvalid) || len(parts) == maxLogParts {
+		if !code(err, golibvirt.ErrOperationInvalid) {
 			return err
+		}
+		if len(parts) == maxLogParts {
+			return &hypervisor.Error{Operation: doing, Object: file, Reason: hypervisor.ErrInvalid, Cause: fmt.Errorf("it has more than %d parts", maxLogParts)}
 		}
 		parts = append(parts, fmt.Sprintf("%s.%d", file, len(parts)-1))
 	}
