@@ -53,17 +53,12 @@ type Host struct {
 	Foreign Resources
 }
 
-// Choose returns the name of the host that fits a machine best. bound are all machines that are
-// bound to a host; the one that is to be placed isn't counted. The error is a *NoFitError.
+// choose returns the name of the host that fits a machine best. counted are all machines that are bound to a host, without
+// the one that is to be placed. The error is a *NoFitError.
 //
 // Of the hosts that fit, it is the one with the fewest siblings of the same owner, then the fewest
 // machines of the cluster, then the most free memory, then the first by name. Neither the order of
 // the hosts nor that of the machines matters.
-func Choose(request Request, hosts []Host, bound []Machine) (string, error) {
-	return choose(request, hosts, countAll(bound, request.Machine.UID))
-}
-
-// choose is Choose for machines that have been counted. The one that is to be placed isn't among them.
 func choose(request Request, hosts []Host, counted *tally) (string, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	noFit := &NoFitError{}

@@ -27,17 +27,6 @@ type owner struct {
 	name    string
 }
 
-// countAll counts machines, each once, but for one.
-func countAll(machines []Machine, but types.UID) *tally {
-	counted := &tally{}
-	for _, machine := range machines {
-		if machine.UID != but && !counted.has(machine.UID) {
-			counted.set(machine)
-		}
-	}
-	return counted
-}
-
 func (t *tally) has(machine types.UID) bool {
 	_, there := t.machines[machine]
 	return there
