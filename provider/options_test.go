@@ -35,7 +35,7 @@ func TestFlagsAreValidated(t *testing.T) {
 		"--orphan-min-age=9m0s: must be at least 10m0s": {"--orphan-min-age=9m"},
 		notTheOnlyOne: {"--collect-orphans", "--watch-filter=blue"},
 		"--libvirthost-concurrency=0: must be at least 1": {"--libvirthost-concurrency=0"},
-		"--image-hosts-allowed and --image-hosts-denied: \"https://example.com\" of the denied sources of images is no name, IP address or network": {
+		"--image-hosts-allowed and --image-hosts-denied: \"https://example.com\" of the denied sources of images isn't a name, IP address or network": {
 			"--image-hosts-allowed=*.example.com,192.0.2.0/24", "--image-hosts-denied=https://example.com"},
 		"--image-min-rate=0: must be at least 1":      {"--image-min-rate=0"},
 		"--image-retention=-1s: must not be negative": {"--image-retention=-1s"},

@@ -26,7 +26,7 @@ func Root(tb testing.TB) string {
 	return root
 }
 
-// FindRoot is Root for those that are no test.
+// FindRoot is Root for programs that aren't tests.
 func FindRoot() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
@@ -46,7 +46,7 @@ func Tool(tb testing.TB, name string) string {
 	return path
 }
 
-// FindTool is Tool for those that are no test.
+// FindTool is Tool for programs that aren't tests.
 func FindTool(ctx context.Context, name string) (string, error) {
 	root, err := FindRoot()
 	if err != nil {

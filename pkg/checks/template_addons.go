@@ -119,7 +119,7 @@ func (t *template) reportSelector(o object, report Report) {
 		}
 		clusters++
 		_, _, err := unstructured.NestedStringMap(other.Object, "metadata", "labels")
-		if err != nil || chosen.Matches(labels.Set(other.GetLabels())) || // template-schema has labels that are no texts
+		if err != nil || chosen.Matches(labels.Set(other.GetLabels())) || // template-schema reports labels that aren't strings
 			t.guessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
 			return
 		}

@@ -151,7 +151,7 @@ func disagreement(first, later variableUse) string {
 	return ""
 }
 
-// unquoted returns a default without YAML's quotes, which are no part of its value.
+// unquoted returns a default without YAML's quotes, which don't belong to its value.
 func unquoted(text string) string {
 	if n := len(text); n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n-1] == text[0] {
 		return text[1 : n-1]

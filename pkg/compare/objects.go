@@ -210,7 +210,7 @@ func join(path, name string) string {
 	return path + "." + step
 }
 
-// itemsByName returns the items of a list whose items are told apart by their names; false is no such
+// itemsByName returns the items of a list whose items are told apart by their names; false for another
 // list. Nothing is one with no items.
 func itemsByName(value any) (map[string]any, bool) {
 	if value == nil {

@@ -47,7 +47,7 @@ type Unread struct {
 	What, Message string
 }
 
-// SeriesChange is a release series with its contract; "" is no such series.
+// SeriesChange is a release series with its contract; "" where the series is missing.
 type SeriesChange struct{ Series, Before, After string }
 
 // FileDifference is what became of a file.
@@ -107,7 +107,7 @@ func Releases(before, after *release.Release) (*Difference, error) {
 	return d, nil
 }
 
-// saysTheSame says whether a file that is other bytes is no other in anything that was compared.
+// saysTheSame says whether a file with other bytes has no difference that was found.
 func (d FileDifference) saysTheSame() bool {
 	return d.Kind == Changed && d.Role != release.RoleOther && !d.Unread && len(d.Variables)+len(d.Objects)+len(d.Classes) == 0
 }

@@ -125,7 +125,7 @@ func (s *scanned) isRoot(dir string) bool {
 }
 
 // candidates returns the folders that may give a provider or a flavor: those called config/default
-// first, as the scaffolds have them, then all that are no part of another.
+// first, as the scaffolds have them, then all that aren't part of another.
 func (s *scanned) candidates() []string {
 	var defaults, roots []string
 	for dir := range s.kustomizations {

@@ -12,7 +12,7 @@ import (
 )
 
 // Check returns what is wrong with a file that clusterctl reads, as that of a release of the series
-// own, given the tags of the provider's repository. Tags that are no release's version (semantic, with
+// own, given the tags of the provider's repository. Tags that aren't the version of a release (semantic, with
 // a leading v) are passed over.
 //
 // Clusterctl refuses a release whose own series has a contract that it doesn't take. Every released

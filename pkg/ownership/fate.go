@@ -74,7 +74,7 @@ func (g *Graph) Members(p *Plan) []Member {
 			g.linkUnread(&members[i], o, at)
 		}
 	}
-	// What is left of the fates is of objects that are no nodes, as a move does not read them.
+	// The fates that are left are of objects that aren't nodes, as a move doesn't read them.
 	for i := range g.world.Objects {
 		o := &g.world.Objects[i]
 		if m, ok := fates[o.Object]; ok {

@@ -44,7 +44,7 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 		}
 		plan := planRelease(r, there, f.versionFolder(r), true)
 		if plan.Action == Refused || plan.Action == Unchanged && !reflect.DeepEqual(there.Source, r.Source) {
-			plan.Action, plan.Err = Replace, nil // of a final version too, which is no matter before it is published
+			plan.Action, plan.Err = Replace, nil // of a final version too, which doesn't matter before it is published
 		}
 		return &Plan{Target: root, Releases: []ReleasePlan{plan}}, nil
 	}, func() error { return nil })

@@ -153,7 +153,7 @@ func validateSchema(name string, document *yamlv3.Node, value any) []error {
 
 // collectSchemaErrors calls report for the errors that name a fault, not for those that only group others.
 func collectSchemaErrors(e *jsonschema.ValidationError, report func(*jsonschema.ValidationError)) {
-	// Under oneOf every branch complains; the branches are no help, the choice is.
+	// Under oneOf every branch complains; only the choice helps.
 	if _, isChoice := e.ErrorKind.(*kind.OneOf); isChoice || len(e.Causes) == 0 {
 		report(e)
 		return

@@ -107,7 +107,7 @@ func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 }
 
 // For returns the kinds of the components of releases, with those of the core. The error is that of
-// components which are no YAML, or of a CRD that does not fit its own type.
+// components that aren't YAML, or of a CRD that doesn't fit its own type.
 func For(releases ...*release.Release) (*Kinds, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, r := range releases {
@@ -121,7 +121,7 @@ func For(releases ...*release.Release) (*Kinds, error) {
 }
 
 // CRDs returns the custom resource definitions of a release's components, none where it has no
-// components. The error is that of components which are no YAML, or of a CRD that does not fit its own type.
+// components. The error is that of components that aren't YAML, or of a CRD that doesn't fit its own type.
 func CRDs(r *release.Release) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	file, ok := r.Components()
 	if !ok {

@@ -108,7 +108,7 @@ func isBelow(name string, kustomized map[string][]byte) bool {
 }
 
 // isAmongTemplates says whether a file is in a folder of templates, some of which the kustomization in it does
-// not name: such a kustomization is there to try one of them, and the others are no parts of it.
+// not name: such a kustomization is there to try one of them, and the others don't belong to it.
 func isAmongTemplates(name string, kustomized map[string][]byte, candidates []string) bool {
 	kustomization, ok := kustomized[path.Dir(name)]
 	return ok && slices.ContainsFunc(candidates, func(other string) bool {

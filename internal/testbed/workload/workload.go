@@ -302,7 +302,7 @@ func (p *Player) Unaware(key types.NamespacedName) {
 	p.unaware[key] = true
 }
 
-// stopDeleted ends the control plane of a cluster that is no more, in any management cluster.
+// stopDeleted ends the control plane of a cluster that was deleted, in any management cluster.
 func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

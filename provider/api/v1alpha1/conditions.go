@@ -330,7 +330,7 @@ const (
 	InMaintenanceReason = "InMaintenance"
 
 	// OrphansFoundCondition is True when domains or volumes on the host were made for LibvirtMachines that
-	// don't exist. It is no part of Ready: machines can be placed all the same.
+	// don't exist. It isn't part of Ready: machines can be placed all the same.
 	OrphansFoundCondition = "OrphansFound"
 
 	// OrphansFoundReason: there are such; the message names some, and status.orphans has them.
@@ -340,7 +340,7 @@ const (
 	NoOrphansReason = "NoOrphans"
 
 	// EvacuatedCondition is True when spec.maintenance asks for Evacuate and no machine is left on the
-	// host. It isn't there when evacuation isn't asked for, and is no part of Ready.
+	// host. It isn't there when evacuation isn't asked for, and isn't part of Ready.
 	EvacuatedCondition = "Evacuated"
 
 	// EvacuatedReason: no machine is bound to the host.

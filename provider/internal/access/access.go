@@ -60,7 +60,7 @@ func allows(allowed *infrav1.AllowedNamespaces, namespace *corev1.Namespace) (bo
 
 // Host says whether a namespace may place machines on a host. A host that needs no identity is open
 // to all; one whose identity isn't among identities, or has a selector that can't be read, is open to none.
-// That is no error here, as other hosts can be used: the identity's own condition says it.
+// That isn't an error here, as other hosts can be used: the identity's own condition says it.
 func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) bool {
 	if host.Spec.IdentityRef == nil {
 		return true

@@ -35,7 +35,7 @@ func CPUsOf(spec *infrav1.LibvirtHostSpec, facts hypervisor.Facts) CPUs {
 	}
 }
 
-// ReadCPUs reads a set of CPUs such as 4-15,20. No text is no CPU.
+// ReadCPUs reads a set of CPUs such as 4-15,20. An empty text is an empty set.
 func ReadCPUs(text string) (cpuset.CPUSet, error) {
 	// The schema has the same limit: a long range would take much memory.
 	const longest = 256

@@ -23,7 +23,7 @@ func DomainName(uuid, namespace, name string) string {
 func ConsoleLogName(domain string) string { return domain + "-console.log" }
 
 // IsOf says whether the domain is that of a LibvirtMachine: its metadata name the machine, or it has neither an owner nor
-// another name than the machine's domain. A UUID alone proves nothing: it is no secret.
+// another name than the machine's domain. A UUID alone proves nothing: it isn't a secret.
 func (d Domain) IsOf(uuid, namespace, name string) bool {
 	if d.Owner == nil {
 		return d.Name == DomainName(uuid, namespace, name)
@@ -57,6 +57,6 @@ func DiskName(prefix string, ref VolumeRef) (string, bool) {
 var ownName = regexp.MustCompile(`(?i)^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-|caplv-)`)
 
 // IsOwnName says whether a volume has a name that this provider gives to what it makes: disks and seeds of machines,
-// which may belong to anybody, images and markers. A UUID is no secret, so knowing such a name gives no right to
+// which may belong to anybody, images and markers. A UUID isn't a secret, so knowing such a name gives no right to
 // the volume.
 func IsOwnName(volume string) bool { return ownName.MatchString(volume) }

@@ -39,7 +39,7 @@ func (s Sources) Validate() error {
 			name := strings.TrimPrefix(entry, "*.")
 			everything := entry == "*" && list.name == "allowed"
 			if !isNetwork && !everything && (name == "" || strings.ContainsAny(name, "*/: ")) {
-				errs = append(errs, fmt.Errorf("%q of the %s sources of images is no name, IP address or network", entry, list.name))
+				errs = append(errs, fmt.Errorf("%q of the %s sources of images isn't a name, IP address or network", entry, list.name))
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func TestSourcesAreValidated(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Sources{Allowed: []string{"images.example.com", "*.example.com", "198.51.100.1", "::1", "10.0.0.0/8", "*"}}.Validate()).To(Succeed())
 	for _, bad := range []string{"", "*", "*.", "a*b", "10.0.0.0/99", "https://images.example.com", "images.example.com:443"} {
-		g.Expect(Sources{Denied: []string{bad}}.Validate()).To(MatchError(ContainSubstring("of the denied sources of images is no name, IP address or network")), bad)
+		g.Expect(Sources{Denied: []string{bad}}.Validate()).To(MatchError(ContainSubstring("of the denied sources of images isn't a name, IP address or network")), bad)
 	}
 }
 

@@ -35,7 +35,7 @@ func setReady(infra *infrav1.LibvirtCluster) {
 	outcome.SetReady(infra, summedUp)
 }
 
-// waiting are reasons that are no news: many clusters have them on their way.
+// waiting are reasons that aren't news: many clusters have them on their way.
 var waiting = []string{infrav1.WaitingForControlPlaneEndpointReason, infrav1.WaitingForAddressReason}
 
 // announce makes events of what has changed, after it has been written.

@@ -51,7 +51,7 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 }
 
 // findImageVolume finds an image that somebody has put into the host's pool. What machines have there, of whatever
-// namespace, is no image: its content would become the root disk of this one.
+// namespace, isn't an image: its content would become the root disk of this one.
 func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (verdict, error) {
 	if hypervisor.IsOwnName(ref.Name) {
 		return s.noImageVolume(ref)

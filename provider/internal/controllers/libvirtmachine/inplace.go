@@ -236,7 +236,7 @@ func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
 	if time.Since(s.updateStarted()) < shutdownGrace {
 		log.Info("Asking the guest to shut down, to be changed in place", "LibvirtHost", s.host.Name)
 		if err := s.connection.ShutdownDomain(ctx, s.uuid); err != nil {
-			// An agent that hangs is no reason to wait longer than for a guest that doesn't listen.
+			// An agent that hangs isn't a reason to wait longer than for a guest that doesn't listen.
 			log.Info("The guest can't be asked to shut down", "err", err)
 		}
 	} else {

@@ -27,7 +27,7 @@ import (
 
 // setNodeProviderID gives a node its provider ID, where nobody else has: Cluster API finds the Machine's
 // node by it (contract for InfraMachine, "provider ID"). The node is the one whose system UUID is that of
-// the domain. A provider ID that is there is never changed. Whatever goes wrong here is no fault of the machine.
+// the domain. A provider ID that is there is never changed. What goes wrong here isn't a fault of the machine.
 func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	if s.Workload == nil {
 		conditions.Delete(s.infra, infrav1.NodeProviderIDSetCondition) // of a manager that looked after nodes

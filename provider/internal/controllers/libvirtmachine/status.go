@@ -39,7 +39,7 @@ func (s *scope) waitFor(condition, reason, message string, values ...any) (verdi
 }
 
 // failed says in a condition what has failed, and returns an error so that it is tried again. A host
-// that can't be reached is no error of the machine's: it is tried again when the host is back.
+// that can't be reached isn't an error of the machine: it is tried again when the host is back.
 func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
 		return s.unreachable(condition, err)
@@ -80,7 +80,7 @@ func (s *scope) setReady() {
 	outcome.SetReady(infra, of, conditions.IgnoreTypesIfMissing(of))
 }
 
-// waiting are reasons that are no news: every machine has them on its way.
+// waiting are reasons that aren't news: every machine has them on its way.
 var waiting = []string{
 	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForHostsReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
 	infrav1.WaitingForNodeReason, infrav1.ImageTransferringReason, infrav1.DiskCopyingReason, infrav1.DeletingReason,

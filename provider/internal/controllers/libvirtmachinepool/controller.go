@@ -200,7 +200,7 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.
 // errLater says that something that others have written has to be looked at first.
 var errLater = errors.New("something else comes first")
 
-// again is outcome.Again, for which what is gone, or comes first, is no error either.
+// again is outcome.Again, for which what is gone, or comes first, isn't an error either.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) || errors.Is(err, errLater) {
 		return ctrl.Result{RequeueAfter: outcome.ConflictDelay}, nil

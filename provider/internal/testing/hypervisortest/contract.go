@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// callTimeout ends a test whose host doesn't answer. It is no expectation of how fast hosts are.
+// callTimeout ends a test whose host doesn't answer. It says nothing of how fast hosts are.
 const callTimeout = 2 * time.Minute
 
 // Fixture is a host to hold to the contract. Its pool is empty and it has no domains when a test
