@@ -168,7 +168,7 @@ func sum(of map[uint32]int) (all int) {
 	return all
 }
 
-// print writes what a trial took, and beside it by what it could have been limited.
+// print writes what a trial took, and by what it could have been limited.
 func (o outcome) print() {
 	line := func(what, format string, values ...any) {
 		fmt.Printf("  %-26s "+format+"\n", append([]any{what}, values...)...)

@@ -1,4 +1,4 @@
-// Command bench times whole processes of this project beside those of its peers, in turn and in one
+// Command bench times whole processes of this project and those of its peers, in turn and in one
 // run, and prints the medians with the ratio pair by pair: go run ./hack/bench [-n RUNS] [-only PART].
 //
 // What is measured is Cluster API's own core tree, from its module, and publishing many files to a

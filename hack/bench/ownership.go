@@ -14,7 +14,7 @@ const objectsPerCluster = 50
 // planOfDumps measures plans of moves from dumps of growing namespaces: the time for one object should
 // stay the same. There is no peer: clusterctl reads live clusters only.
 func planOfDumps(ctx context.Context, tool, module, work string, runs int) error {
-	fmt.Printf("move-plan of a dump, one list of kubectl in YAML with the CRDs beside it (%d runs each; medians; aim for 10,000: 1 s and 200 MiB)\n", runs)
+	fmt.Printf("move-plan of a dump, one list of kubectl in YAML with the CRDs next to it (%d runs each; medians; aim for 10,000: 1 s and 200 MiB)\n", runs)
 	for _, objects := range []int{1_000, 3_000, 10_000} {
 		folder := filepath.Join(work, fmt.Sprintf("dump-%d", objects))
 		size, err := writeDump(folder, module, objects/objectsPerCluster)

@@ -58,7 +58,7 @@ func (s *slowly) least() time.Duration {
 }
 
 // benchPublish times publishing a release of many files to a GitHub Enterprise server with latency,
-// read back included, beside what the latency and the uploads at once allow.
+// read back included, next to what the latency and the uploads at once allow.
 func benchPublish(ctx context.Context, work string, runs int) error {
 	token := filepath.Join(work, "token")
 	if err := os.WriteFile(token, []byte("bench"), 0o600); err != nil {

@@ -126,7 +126,7 @@ func (s *Server) web(w http.ResponseWriter, path string) {
 	http.Error(w, "Not Found", http.StatusNotFound)
 }
 
-// storage answers downloads. It takes no token beside the URL's signature, unless it is the server itself.
+// storage answers downloads. It takes no token in addition to the URL's signature, unless it is the server itself.
 // Source: octokit/octokit.js issue 967 and octokit/core.js issue 415, of tokens that were sent along to it.
 func (s *Server) storage(w http.ResponseWriter, r *http.Request, path string) {
 	if r.Header.Get("Authorization") != "" && s.Base == "" {

@@ -181,7 +181,7 @@ func (s *Server) download(w http.ResponseWriter, name, version, file string) {
 	fail(w, http.StatusNotFound, "404 Not Found")
 }
 
-// storage answers downloads. It takes no token beside the URL's signature.
+// storage answers downloads. It takes no token in addition to the URL's signature.
 // Source: as of GitHub's storage, octokit/octokit.js issue 967: object storage takes one of the two.
 func (s *Server) storage(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization")+r.Header.Get("Private-Token")+r.Header.Get("Job-Token")+r.Header.Get("Deploy-Token") != "" {

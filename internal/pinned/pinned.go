@@ -72,7 +72,7 @@ func Cache() (string, error) {
 }
 
 // Corpus returns the folder with real providers' trees and releases, which is not a part of the
-// project: CORPUS_DIR, or shared/corpus beside the checkout. Without it the test is skipped, also in CI, which has no way to get
+// project: CORPUS_DIR, or shared/corpus next to the checkout. Without it the test is skipped, also in CI, which has no way to get
 // it; where CORPUS_DIR names a folder that isn't there the test fails.
 func Corpus(tb testing.TB) string {
 	tb.Helper()

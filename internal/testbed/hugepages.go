@@ -15,7 +15,7 @@ const hugepagesSetting = "/proc/sys/vm/nr_hugepages"
 // hugepagesFile, in the folder of a run, is how many of them the run has added.
 const hugepagesFile = "hugepages"
 
-// PrepareHugepages sets huge pages of 2 MiB aside for guests, beside those that the machine has. It is for sandbox.Main,
+// PrepareHugepages sets huge pages of 2 MiB aside for guests, in addition to those that the machine has. It is for sandbox.Main,
 // after Prepare. They are given back by ReturnHugepages, and those of a run that was killed by the next run.
 func PrepareHugepages(pages int) error {
 	if runFolder == "" {

@@ -168,7 +168,7 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 // runFolder has what this process has built, after Prepare.
 var runFolder string
 
-// buildFolder makes a folder beside the cache of tools for what this run builds, which is held by a
+// buildFolder makes a folder next to the cache of tools for what this run builds, which is held by a
 // lock as long as the process lives, and removes those that nobody holds any more: a run that is
 // killed can't clean up after itself.
 func buildFolder() (string, error) {
@@ -204,7 +204,7 @@ func buildFolder() (string, error) {
 	return folder, nil
 }
 
-// cacheFolder is beside the cache of tools.
+// cacheFolder is next to the cache of tools.
 func cacheFolder() (string, error) {
 	cache, err := pinned.Cache()
 	return filepath.Join(cache, "testbed"), err

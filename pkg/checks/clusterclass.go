@@ -83,7 +83,7 @@ func (t *template) wrongClass(wanted string) *Finding {
 }
 
 // classInTemplate returns what is wrong with a ClusterClass in a cluster template. Without a Cluster
-// beside it the template is the first of two steps, for the user to apply before other flavors.
+// next to it the template is the first of two steps, for the user to apply before other flavors.
 func (t *template) classInTemplate(o object) Finding {
 	if len(t.clusterNames()) == 0 {
 		return Finding{Place: o.place(), Severity: Note,

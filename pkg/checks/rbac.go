@@ -103,7 +103,7 @@ var rbacSubject = Check{
 	},
 }
 
-// builtInRoles are cluster roles that every cluster has, beside those that begin with system:.
+// builtInRoles are cluster roles that every cluster has, in addition to those that begin with system:.
 var builtInRoles = []string{"cluster-admin", "admin", "edit", "view"}
 
 var rbacRole = Check{

@@ -92,7 +92,7 @@ func (s *Subject) isDropped(o object, path []any) bool {
 }
 
 // eachNamespacedRef calls do for each reference below a value that names a namespace: a map with a
-// name beside it that has a kind, or that is called as references to Secrets and the like are.
+// name next to it that has a kind, or that is called as references to Secrets and the like are.
 func eachNamespacedRef(value any, path []any, do func(path []any, fields map[string]any)) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -39,7 +39,7 @@ var namespaceChanged = upgradeCheck("namespace-changed", Warning, "The provider 
 			place = namespaces[0].Place("metadata", "name")
 		}
 		report(Finding{Place: place,
-			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider beside the first%s", before, s.mentions(after)),
+			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider next to the first%s", before, s.mentions(after)),
 			Fix:     "keep the namespace " + before})
 	})
 

@@ -96,7 +96,7 @@ var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is re
 				continue
 			}
 			f := Finding{Place: c.place(), Cause: c.cause(),
-				Message: fmt.Sprintf("%s is required now and has no default: users' manifests without it are refused, and so is every change of an object beside it", c.name()),
+				Message: fmt.Sprintf("%s is required now and has no default: users' manifests without it are refused, and so is every change of objects that were made without it", c.name()),
 				Fix:     "give the field a default, or leave it optional and let the controller say what is missing"}
 			if c.inStatus() {
 				f.Severity = Note

@@ -277,7 +277,7 @@ func compact(value any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// combination returns what a schema says beside the fields' own types, as text; "" is nothing.
+// combination returns what a schema says in addition to the fields' own types, as text; "" is nothing.
 func combination(s *apiextensionsv1.JSONSchemaProps) string {
 	part := apiextensionsv1.JSONSchemaProps{AllOf: s.AllOf, AnyOf: s.AnyOf, OneOf: s.OneOf, Not: s.Not}
 	if equality.Semantic.DeepEqual(part, apiextensionsv1.JSONSchemaProps{}) {

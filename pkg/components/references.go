@@ -32,7 +32,7 @@ func newMoves(objects []unstructured.Unstructured, target string) *moves {
 			m.ours[key(o.GetKind(), namespace, o.GetName())] = true
 		}
 		if o.GetKind() == "Certificate" {
-			// The Secret of a certificate is cert-manager's to make, and is found beside it.
+			// The Secret of a certificate is cert-manager's to make, and is found next to it.
 			if secret, _ := nested(o.Object, "spec")["secretName"].(string); secret != "" {
 				m.ours[key("Secret", namespace, secret)] = true
 			}

@@ -91,7 +91,7 @@ type issuer struct {
 	client client.Client
 }
 
-// ofNamespace are the Certificates beside an Issuer.
+// ofNamespace are the Certificates in the namespace of an Issuer.
 func (i *issuer) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(certificateKind.GroupVersion().WithKind("CertificateList"))

@@ -32,7 +32,7 @@ var systemdBoot = loader{
 	},
 }
 
-// signedGRUB is a shim, which starts the GRUB that is beside it, which reads its configuration where Debian has it.
+// signedGRUB is a shim, which starts the GRUB in the same folder, which reads its configuration where Debian has it.
 var signedGRUB = loader{
 	packages: []string{"shim-signed", "grub-efi-amd64-signed"},
 	files: map[string]string{

@@ -1,6 +1,6 @@
 // Package repository makes a local repository of clusterctl with the providers that a management cluster
-// has beside an infrastructure provider, made of the sources of their Go modules, and what clusterctl
-// needs beside them. It reaches no network.
+// has in addition to an infrastructure provider, made of the sources of their Go modules, and what clusterctl
+// needs in addition to them. It reaches no network.
 package repository
 
 import (
@@ -41,7 +41,7 @@ type Provider struct {
 	Tool string
 }
 
-// Providers are those that a management cluster has beside an infrastructure provider.
+// Providers are those that a management cluster has in addition to an infrastructure provider.
 var Providers = []Provider{
 	{
 		Label: "cluster-api", Name: "cluster-api", Type: "CoreProvider", Components: "core-components.yaml",

@@ -49,7 +49,7 @@ type HostDedicatedCPUs struct {
 
 // HostDevices counts the PCI devices of one model that are lent to machines.
 type HostDevices struct {
-	// vendorID and the productID beside it are the model's.
+	// vendorID and the productID next to it are the model's.
 	// +required
 	// +kubebuilder:validation:MinLength=4
 	// +kubebuilder:validation:MaxLength=4

@@ -2,7 +2,7 @@
 // themselves, and PCI devices.
 //
 // The definitions of all domains on the host are the record of what is taken, those that others made too:
-// there is no list beside it that could be lost or differ. Whoever makes a machine
+// there is no other list that could be lost or differ. Whoever makes a machine
 //
 //  1. lists the domains, and chooses from what none of them has, or keeps what its own has;
 //  2. defines its domain with that;

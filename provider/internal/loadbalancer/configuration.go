@@ -22,7 +22,7 @@ type Configuration struct {
 	// it one when there is none.
 	Address netip.Prefix `json:"address,omitzero"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
-	// VirtualAddress is one more address of it, beside that from DHCP.
+	// VirtualAddress is one more address of it, in addition to that from DHCP.
 	VirtualAddress netip.Addr `json:"virtualAddress,omitzero"`
 }
 

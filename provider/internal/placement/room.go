@@ -115,7 +115,7 @@ func (b Bound) isOf(volume string) bool {
 }
 
 // Foreign returns how much of a host is taken by what isn't a bound machine: domains of others, domains
-// that were ours and have no machine any more, images, and files of whatever kind beside the volumes.
+// that were ours and have no machine any more, images, and files of other kinds.
 //
 // A domain of others counts while it is active. One that is shut off takes nothing, and hosts have old
 // ones; when somebody starts it, news of it come at once. A domain that was made for a LibvirtMachine

@@ -104,7 +104,7 @@ func choose(residents []resident) plan {
 		}
 	}
 	if leaving && p.next != nil && !p.next.isLeaving() {
-		p.next = nil // not beside one that has no Machine and is being deleted
+		p.next = nil // not while one is being deleted that has no Machine
 	}
 	return p
 }

@@ -254,7 +254,7 @@ func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluste
 }
 
 // newConfiguration is what a load balancer that is made now is to do. An endpoint from a pool is its only address; one
-// that somebody has set is one more beside that from DHCP, unless it is a DNS name.
+// that somebody has set is one more in addition to that from DHCP, unless it is a DNS name.
 func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalancer.Configuration, error) {
 	servers, _, err := r.servers(ctx, s)
 	if err != nil {

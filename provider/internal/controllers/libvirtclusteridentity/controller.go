@@ -158,7 +158,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	return ctrl.Result{RequeueAfter: secretInterval}, nil
 }
 
-// own makes an identity an owner of its Secret, beside owners that are there, so that `clusterctl
+// own makes an identity an owner of its Secret, in addition to owners that are there, so that `clusterctl
 // move` takes the Secret along (contract of clusterctl, "Move").
 func (r *Reconciler) own(ctx context.Context, identity *infrav1.LibvirtClusterIdentity, secret *corev1.Secret) error {
 	before := secret.DeepCopy()

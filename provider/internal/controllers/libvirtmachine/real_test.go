@@ -81,6 +81,7 @@ func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.Li
 		infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
 	}, "a")
 	w.silent = true
+	w.keepConsoleLogs(daemon.ConsoleFolder())
 	connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
 	w.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(func() { _ = connection.Close() })
@@ -110,7 +111,6 @@ func TestOnARealHost(t *testing.T) {
 	for _, life := range lives {
 		t.Run(life.name, func(t *testing.T) {
 			w, m, connection := newRealWorld(t, daemon, life.change)
-			w.keepConsoleLogs(daemon.ConsoleFolder())
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason))
 			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.NoAddressSourceReason))
 			domain, err := connection.Domain(t.Context(), w.uuid())
@@ -151,6 +151,7 @@ func TestOnARealHost(t *testing.T) {
 				w.Expect(strings.HasPrefix(volume.Name, "caplv-image-")).To(BeTrue(), volume.Name)
 			}
 			w.Expect(connection.ListDomains(t.Context())).To(BeEmpty())
+			w.Expect(os.ReadDir(daemon.ConsoleFolder())).To(BeEmpty())
 		})
 	}
 }
