@@ -34,30 +34,29 @@ func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		file, second, err := consoleLogHolder(text)
+		read, err := hypervisor.ReadDomainXML(text)
 		if err != nil {
 			return &hypervisor.Error{Operation: doing, Object: id, Reason: hypervisor.ErrInvalid, Cause: err}
 		}
-		if path.Base(file) != hypervisor.ConsoleLogName(second.Name) {
+		if path.Base(read.ConsoleLog) != hypervisor.ConsoleLogName(read.Name) {
 			return nil
 		}
-		second.Name = "caplv-console-log-" + id
-		return removeLog(client, doing, second, file)
+		holder, err := logHolder(text, read.UUID)
+		if err != nil {
+			return &hypervisor.Error{Operation: doing, Object: id, Reason: hypervisor.ErrInvalid, Cause: err}
+		}
+		return removeLog(client, doing, holder, read.ConsoleLog)
 	})
 }
 
-// consoleLogHolder returns the path of a domain's console log, and a small domain of the same name that its host takes.
-func consoleLogHolder(text string) (file string, holder *libvirtxml.Domain, err error) {
-	read, err := hypervisor.ReadDomainXML(text)
-	if err != nil {
-		return "", nil, err
-	}
+// logHolder is a small domain of the kind that another one is, which its host can run.
+func logHolder(text, id string) (*libvirtxml.Domain, error) {
 	var of libvirtxml.Domain
 	if err := of.Unmarshal(text); err != nil {
-		return "", nil, fmt.Errorf("reading a domain's XML: %w", err)
+		return nil, fmt.Errorf("reading a domain's XML: %w", err)
 	}
-	holder = &libvirtxml.Domain{
-		Type: of.Type, Name: of.Name, UUID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("console log of "+read.UUID)).String(),
+	holder := &libvirtxml.Domain{
+		Type: of.Type, Name: "caplv-console-log-" + id, UUID: uuid.NewSHA1(uuid.NameSpaceOID, []byte("console log of "+id)).String(),
 		Memory: &libvirtxml.DomainMemory{Value: 1, Unit: "MiB"}, OS: &libvirtxml.DomainOS{},
 		Features: &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}, // firmware needs it on amd64
 	}
@@ -67,7 +66,7 @@ func consoleLogHolder(text string) (file string, holder *libvirtxml.Domain, err 
 	if of.Devices != nil {
 		holder.Devices = &libvirtxml.DomainDeviceList{Emulator: of.Devices.Emulator}
 	}
-	return read.ConsoleLog, holder, nil
+	return holder, nil
 }
 
 // maxLogParts is how many parts of a log are deleted at most. virtlogd makes three unless it is told otherwise.
