@@ -56,6 +56,9 @@ var printing = []string{
 	"publish out/release --to repository",
 	"fetch repository --output copy",
 	"verify repository/infrastructure-demo/v0.1.0",
+	"mirror --provider infrastructure-demo:v0.1.0 --clusterctl-config source/clusterctl.yaml --to mirror",
+	"mirror push mirror --registry REGISTRY/site",
+	"mirror verify mirror",
 	"init --force",
 	"schema",
 	"version",
@@ -76,13 +79,14 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 // TestOutputThatCannotBeWritten: no command is fine, or has found something, where nobody can read it.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	dir := inDemo(t)
+	registry := mirrorSource(t)
 	treetest.Write(t, dir, map[string]string{"dump.yaml": "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: demo, namespace: demo, uid: demo}\n"})
 	missing := map[string]bool{}
 	eachCommand(newRootCommand(), func(cmd *cobra.Command) {
 		missing[strings.Join(strings.Fields(cmd.CommandPath())[2:], " ")] = true
 	})
 	for _, line := range printing {
-		args := strings.Fields(line)
+		args := strings.Fields(strings.Replace(line, "REGISTRY", registry, 1))
 		cmd, _, err := newRootCommand().Find(args)
 		if err == nil {
 			delete(missing, strings.Join(strings.Fields(cmd.CommandPath())[2:], " "))

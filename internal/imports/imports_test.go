@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"pkg/compare", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
 	{"pkg/ownership"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/pipeline", "pkg/publish"},
-	{"pkg/report"},
+	{"pkg/mirror", "pkg/report"},
 }
 
 // areas are the parts of the project outside of pkg, with what their packages may import besides

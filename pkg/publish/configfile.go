@@ -37,7 +37,7 @@ func providerEntries(root string, releases []*release.Release) []providerEntry {
 		entry := providerEntry{
 			Name: r.Provider.Name,
 			Type: r.Provider.Type,
-			URL:  repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()),
+			URL:  RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()),
 		}
 		if !slices.Contains(entries, entry) {
 			entries = append(entries, entry)
@@ -46,8 +46,8 @@ func providerEntries(root string, releases []*release.Release) []providerEntry {
 	return entries
 }
 
-// repositoryURL returns clusterctl's URL of a file in a local repository.
-func repositoryURL(root string, provider release.Provider, version, file string) string {
+// RepositoryURL returns clusterctl's URL of a file in a local repository.
+func RepositoryURL(root string, provider release.Provider, version, file string) string {
 	return "file://" + escapePath(filepath.ToSlash(filepath.Join(root, provider.Label(), version, file)))
 }
 

@@ -53,7 +53,7 @@ func entryClient(ctx context.Context, entry providerEntry) (repository.Client, e
 // localClient returns clusterctl's client for a local repository whose components are in a file.
 func localClient(ctx context.Context, root string, provider release.Provider, version, file string) (repository.Client, error) {
 	return entryClient(ctx, providerEntry{
-		Name: provider.Name, Type: provider.Type, URL: repositoryURL(root, provider, version, file),
+		Name: provider.Name, Type: provider.Type, URL: RepositoryURL(root, provider, version, file),
 	})
 }
 
@@ -103,7 +103,7 @@ func readBackConfig(ctx context.Context, root string, r *release.Release) error 
 	path := filepath.Join(root, configFile)
 	entry, err := configuredProvider(path, r.Provider)
 	if err == nil && !isLocalURL(entry.URL) {
-		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, repositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
 	}
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}

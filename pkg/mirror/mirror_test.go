@@ -1,0 +1,458 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// server is a registry in memory. Before it answers it calls intercept, which may answer itself.
+type server struct {
+	host      string
+	intercept atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	*httptest.Server
+}
+
+func startRegistry(t *testing.T) *server {
+	t.Helper()
+	s := &server{}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if intercept := s.intercept.Load(); intercept == nil || !(*intercept)(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	s.host = strings.TrimPrefix(s.URL, "http://")
+	return s
+}
+
+// refuse lets the registry answer all requests for manifests with a status.
+func (s *server) refuse(status int) {
+	refuse := func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			w.WriteHeader(status)
+		}
+		return strings.Contains(r.URL.Path, "/manifests/")
+	}
+	s.intercept.Store(&refuse)
+}
+
+// push makes an image of random bytes for two platforms, and returns its digest.
+func (s *server) push(t *testing.T, reference string) v1.Hash {
+	t.Helper()
+	index, err := random.Index(2048, 2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := name.ParseReference(s.host + "/" + reference)
+	if err == nil {
+		err = remote.WriteIndex(ref, index)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+// world has the releases of two providers and cert-manager, with their images in a registry, and the registry of a
+// site.
+type world struct {
+	source, site *server
+	// config is clusterctl's configuration of where the releases are.
+	config string
+	// dir is the folder of the mirror.
+	dir string
+}
+
+var providers = []string{"infrastructure-alpha:v0.1.0", "bootstrap-beta"}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{source: startRegistry(t), site: startRegistry(t), dir: filepath.Join(t.TempDir(), "mirror")}
+	w.source.push(t, "alpha/controller:v0.1.0")
+	w.source.push(t, "beta/controller:v0.1.0") // the same name as alpha's
+	digest := w.source.push(t, "alpha/init:v3")
+	for _, component := range []string{"controller", "webhook"} {
+		w.source.push(t, "jetstack/cert-manager-"+component+":v1.2.3")
+	}
+	root := t.TempDir()
+	w.config = filepath.Join(root, "clusterctl.yaml")
+	write := func(file, text string) {
+		file = filepath.Join(root, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(strings.ReplaceAll(text, "SOURCE", w.source.host)), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("infrastructure-alpha/v0.1.0/infrastructure-components.yaml", namespaced("alpha",
+		"SOURCE/alpha/controller:${TAG:=v0.1.0}", "SOURCE/alpha/init:v3@"+digest.String()))
+	write("infrastructure-alpha/v0.1.0/cluster-template.yaml", "kind: Cluster # ${CLUSTER_NAME}")
+	write("bootstrap-beta/v0.1.0/bootstrap-components.yaml", namespaced("beta", "SOURCE/beta/controller:v0.1.0"))
+	for _, label := range []string{"infrastructure-alpha", "bootstrap-beta"} {
+		write(label+"/v0.1.0/metadata.yaml", "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: [{major: 0, minor: 1, contract: v1beta2}]\n")
+	}
+	write("cert-manager/v1.2.3/cert-manager.yaml", "# ${ is not a variable\n"+
+		namespaced("cert-manager", "SOURCE/jetstack/cert-manager-controller:v1.2.3")+namespaced("", "SOURCE/jetstack/cert-manager-webhook:v1.2.3"))
+	write("clusterctl.yaml", fmt.Sprintf(`providers:
+- {name: alpha, type: InfrastructureProvider, url: "file://%[1]s/infrastructure-alpha/latest/infrastructure-components.yaml"}
+- {name: beta, type: BootstrapProvider, url: "file://%[1]s/bootstrap-beta/latest/bootstrap-components.yaml"}
+cert-manager: {url: "file://%[1]s/cert-manager/v1.2.3/cert-manager.yaml", version: v1.2.3}
+`, root))
+	return w
+}
+
+// namespaced returns a Deployment of images, with a variable that has no value, and its Namespace, "" for none.
+func namespaced(name string, images ...string) string {
+	text := ""
+	if name != "" {
+		text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n"
+	}
+	text += "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: manager, namespace: system}\nspec:\n  template:\n    spec:\n      containers:\n"
+	for i, image := range images {
+		text += fmt.Sprintf("      - {name: c%d, image: %q, args: [\"$(POD)\", \"${TOKEN}\"]}\n", i, image)
+	}
+	return text + "---\n"
+}
+
+func (w *world) fetch(ctx context.Context) error {
+	_, err := Fetch(ctx, w.dir, providers, w.config, func(string) {})
+	return err
+}
+
+func (w *world) push(ctx context.Context) error {
+	_, err := Push(ctx, w.dir, w.site.host+"/capi", func(string) {})
+	return err
+}
+
+func (w *world) verify(ctx context.Context) error {
+	_, err := Verify(ctx, w.dir, func(string) {})
+	return err
+}
+
+// must runs steps that must succeed.
+func must(t *testing.T, steps ...func(context.Context) error) {
+	t.Helper()
+	for _, step := range steps {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSite mirrors providers, takes the folder to a site without the source, and lets clusterctl's own code make the
+// components there. The registry of the site has each image that they name, whole.
+func TestSite(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.fetch)
+	w.source.Close()
+	if err := os.RemoveAll(filepath.Dir(w.config)); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(t.TempDir(), "with space", "copy")
+	if err := errors.Join(os.Mkdir(filepath.Dir(moved), 0o700), os.Rename(w.dir, moved)); err != nil {
+		t.Fatal(err)
+	}
+	w.dir = moved
+	must(t, w.push, w.verify, w.push)
+
+	file := filepath.Join(w.dir, ConfigFile)
+	clusterctl, err := client.New(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TAG", "v0.1.0")
+	t.Setenv("TOKEN", "any")
+	var images []string
+	for name, kind := range map[string]clusterctlv1.ProviderType{"alpha": clusterctlv1.InfrastructureProviderType, "beta": clusterctlv1.BootstrapProviderType} {
+		components, err := clusterctl.GetProviderComponents(t.Context(), name, kind, client.ComponentsOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, components.Images()...)
+	}
+	images = append(images, certManagerImages(t, file)...)
+	slices.Sort(images)
+	m, _, err := load(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(images) != 5 || len(m.Images) != 5 || len(m.Files) != 6 {
+		t.Fatalf("clusterctl installs %d images, the mirror has %d, and %d files: %v", len(images), len(m.Images), len(m.Files), images)
+	}
+	for _, image := range images {
+		if !strings.HasPrefix(image, w.site.host+"/capi/") {
+			t.Errorf("clusterctl installs %s from elsewhere", image)
+			continue
+		}
+		ref, err := name.ParseReference(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(ref)
+		if err == nil {
+			err = validate.Index(index)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", image, err)
+		}
+	}
+}
+
+// certManagerImages returns the images of cert-manager that clusterctl installs by a configuration.
+func certManagerImages(t *testing.T, file string) []string {
+	t.Helper()
+	configuration, err := config.New(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := cluster.New(cluster.Kubeconfig{}, configuration, cluster.InjectProxy(emptyCluster{})).CertManager().Images(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return images
+}
+
+// emptyCluster is a management cluster without objects.
+type emptyCluster struct{ cluster.Proxy }
+
+func (emptyCluster) NewClient(context.Context) (crclient.Client, error) {
+	return fake.NewClientBuilder().Build(), nil
+}
+
+// TestFaults: each fault gives an error that says what is wrong and what to do. Without the fault the same step
+// succeeds.
+func TestFaults(t *testing.T) {
+	const copyAgain, again = "copy the mirror again", "run `clusterctl release mirror` for it again"
+	for _, tc := range []struct {
+		name string
+		// before are the steps that succeed before the fault.
+		before []string
+		fault  func(t *testing.T, w *world)
+		step   string
+		says   []string
+	}{
+		{name: "image that the source does not have", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotFound) },
+			says: []string{"fetching the image", "/beta/controller:v0.1.0, which bootstrap-beta names", "does not have it", "docker login 127.0.0.1:"}},
+		{name: "source that wants credentials", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusForbidden) },
+			says: []string{"fetching the image", "log in with `docker login 127.0.0.1:"}},
+		{name: "source that fails", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotImplemented) },
+			says: []string{"fetching the image", "it goes on where it stopped"}},
+		{name: "folder that is not whole", step: "push", before: []string{"fetch"}, fault: removed(ManifestFile), says: []string{"is not a whole mirror", again}},
+		{name: "release that the manifest lacks", step: "push", before: []string{"fetch"}, says: []string{"infrastructure-alpha/v0.1.1/metadata.yaml is not in mirror.json", again},
+			fault: func(t *testing.T, w *world) {
+				edit(t, filepath.Join(w.dir, "infrastructure-alpha/v0.1.1/metadata.yaml"), "")
+			}},
+		{name: "components that were changed", step: "push", before: []string{"fetch"}, says: []string{"bootstrap-beta/v0.1.0/bootstrap-components.yaml is missing, or is not the file", copyAgain},
+			fault: func(t *testing.T, w *world) {
+				edit(t, filepath.Join(w.dir, "bootstrap-beta/v0.1.0/bootstrap-components.yaml"), namespaced("beta"))
+			}},
+		{name: "blob with another digest", step: "push", before: []string{"fetch"}, says: []string{"is damaged", copyAgain},
+			fault: func(t *testing.T, w *world) { edit(t, blobs(t, w)[0], "other") }},
+		{name: "blob that is missing", step: "push", before: []string{"fetch"}, says: []string{"is not whole: sha256:", copyAgain},
+			fault: func(t *testing.T, w *world) {
+				if err := os.Remove(blobs(t, w)[0]); err != nil {
+					t.Fatal(err)
+				}
+			}},
+		{name: "site that refuses", step: "push", before: []string{"fetch"}, fault: func(_ *testing.T, w *world) { w.site.refuse(http.StatusUnauthorized) },
+			says: []string{"pushing the image", "/capi/bootstrap-beta/controller:v0.1.0", "log in with `docker login 127.0.0.1:"}},
+		{name: "site that has another image", step: "push", before: []string{"fetch"}, fault: func(t *testing.T, w *world) { w.site.push(t, "capi/bootstrap-beta/controller:v0.1.0") },
+			says: []string{"pushing the image", "has another image under this name", "choose another path for --registry"}},
+		{name: "images that were not pushed", step: "verify", before: []string{"fetch"}, says: []string{"from its own registry", "clusterctl release mirror push"}},
+		{name: "image that the site lost", step: "verify", before: []string{"fetch", "push"}, fault: func(_ *testing.T, w *world) { w.site.refuse(http.StatusNotFound) },
+			says: []string{"asking for the image", "does not have it"}},
+		{name: "image that the site replaced", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, w *world) { w.site.push(t, "capi/cert-manager/cert-manager-webhook:v1.2.3") },
+			says: []string{"/capi/cert-manager/cert-manager-webhook:v1.2.3 has the digest sha256:", "push again"}},
+		{name: "variable that changes an image", step: "verify", before: []string{"fetch", "push"}, fault: func(t *testing.T, _ *world) { t.Setenv("TAG", "v9.9.9") },
+			says: []string{"alpha/controller:v9.9.9", "does not have it"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			steps := map[string]func(context.Context) error{"fetch": w.fetch, "push": w.push, "verify": w.verify}
+			for _, before := range tc.before {
+				must(t, steps[before])
+			}
+			if tc.fault != nil {
+				tc.fault(t, w)
+			}
+			err := steps[tc.step](t.Context())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, text := range tc.says {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the error does not say %q: %v", text, err)
+				}
+			}
+			var problems Problems
+			if tc.step == "fetch" {
+				if err := w.push(t.Context()); !errors.As(err, &problems) {
+					t.Errorf("a folder without all images is pushed: %v", err)
+				}
+				w.source.intercept.Store(nil)
+				must(t, w.fetch, w.push, w.verify)
+			}
+		})
+	}
+}
+
+// TestFetchAgain: fetching again fetches no blob that is there, and replaces those that are half written.
+func TestFetchAgain(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.fetch)
+	var fetched atomic.Int64
+	count := func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			fetched.Add(1)
+		}
+		return false
+	}
+	w.source.intercept.Store(&count)
+	must(t, w.fetch)
+	if n := fetched.Load(); n > 0 {
+		t.Errorf("fetched %d blobs again", n)
+	}
+	for _, file := range blobs(t, w) {
+		edit(t, file, "half")
+		edit(t, file+"123", "half")
+	}
+	must(t, w.fetch, w.push, w.verify)
+}
+
+// TestProviders: names of providers that can't be found.
+func TestProviders(t *testing.T) {
+	w := newWorld(t)
+	for provider, want := range map[string]string{
+		"alpha":                       "infrastructure-libvirt:v0.1.0",
+		"infrastructure-alpha:latest": "infrastructure-libvirt:v0.1.0",
+		"infrastructure-alpha:v0.2.0": "it has v0.1.0",
+		"infrastructure-unknown":      "infrastructure-unknown",
+	} {
+		if _, err := Fetch(t.Context(), w.dir, []string{provider}, w.config, func(string) {}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", provider, err)
+		}
+	}
+	for _, registry := range []string{"", "capi", "https://registry.example.com", "registry.example.com/Capi"} {
+		if _, err := Push(t.Context(), w.dir, registry, func(string) {}); err == nil || !strings.Contains(err.Error(), "such as registry.example.com/capi") {
+			t.Errorf("%s: %v", registry, err)
+		}
+	}
+}
+
+// TestTwins: clusterctl can't tell images of one name in two repositories of a component.
+func TestTwins(t *testing.T) {
+	_, err := imagesOf(t.Context(), []component{{name: "alpha", kind: clusterctlv1.InfrastructureProviderType, version: "v0.1.0",
+		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1", "a.example.com/y/controller:v1"))}})
+	if err == nil || !strings.Contains(err.Error(), "a.example.com/x and in a.example.com/y") {
+		t.Error(err)
+	}
+}
+
+// TestKilled kills a process that fetches, and then one that pushes, at its first, second, ... request, until it
+// succeeds. A folder is whole, and clusterctl installs from the site, after that only.
+func TestKilled(t *testing.T) {
+	if step := os.Getenv("MIRROR_STEP"); step != "" {
+		w := &world{dir: os.Getenv("MIRROR_DIR"), config: os.Getenv("MIRROR_CONFIG"), site: &server{host: os.Getenv("MIRROR_SITE")}}
+		must(t, map[string]func(context.Context) error{"fetch": w.fetch, "push": w.push}[step])
+		return
+	}
+	w := newWorld(t)
+	for _, step := range []string{"fetch", "push"} {
+		registry := map[string]*server{"fetch": w.source, "push": w.site}[step]
+		for n := int64(1); ; n += 2 {
+			if n > 1000 {
+				t.Fatal(step, "does not succeed")
+			}
+			if w.killed(t, step, registry, n) {
+				if n == 1 {
+					t.Fatal(step, "was not killed")
+				}
+				break
+			}
+			var problems Problems
+			if err := w.verify(t.Context()); !errors.As(err, &problems) {
+				t.Fatalf("%s killed at request %d leaves a mirror that is verified: %v", step, n, err)
+			}
+		}
+	}
+	must(t, w.push, w.verify)
+}
+
+// killed runs a step in a process that is killed at its n-th request, and says whether it succeeded before.
+func (w *world) killed(t *testing.T, step string, registry *server, n int64) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestKilled$")
+	child.Env = append(os.Environ(), "MIRROR_STEP="+step, "MIRROR_DIR="+w.dir, "MIRROR_CONFIG="+w.config, "MIRROR_SITE="+w.site.host)
+	var requests atomic.Int64
+	var wasKilled atomic.Bool
+	kill := func(http.ResponseWriter, *http.Request) bool {
+		if requests.Add(1) == n {
+			wasKilled.Store(true)
+			cancel()
+		}
+		return wasKilled.Load()
+	}
+	registry.intercept.Store(&kill)
+	defer registry.intercept.Store(nil)
+	out, err := child.CombinedOutput()
+	if err != nil && !wasKilled.Load() {
+		t.Fatalf("%s: %v\n%s", step, err, out)
+	}
+	return err == nil
+}
+
+func removed(file string) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(w.dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func edit(t *testing.T, file, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blobs returns the files of the blobs of a mirror.
+func blobs(t *testing.T, w *world) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(w.dir, imagesFolder, "blobs", "sha256", "*"))
+	if err != nil || len(files) < 10 {
+		t.Fatal(len(files), err)
+	}
+	return files
+}
