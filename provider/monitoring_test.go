@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+)
+
+// alertRule is an alert of docs/monitoring/alerts.yaml.
+type alertRule struct {
+	Alert, Expr         string
+	Labels, Annotations map[string]string
+}
+
+func alertRules(g *WithT) []alertRule {
+	var rules struct{ Groups []struct{ Rules []alertRule } }
+	content, err := os.ReadFile("../docs/monitoring/alerts.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(yaml.Unmarshal(content, &rules)).To(Succeed())
+	g.Expect(rules.Groups).To(HaveLen(1))
+	return rules.Groups[0].Rules
+}
+
+// TestAlerts: the alerts and the way to scrape are valid for Prometheus, each alert fires for what it is about, and
+// nothing fires in a fleet that works.
+func TestAlerts(t *testing.T) {
+	g := NewWithT(t)
+	operations, err := os.ReadFile("../docs/operations.md")
+	g.Expect(err).ToNot(HaveOccurred())
+	_, scraping, _ := strings.Cut(string(operations), "```yaml\nscrape_configs:")
+	scraping, _, _ = strings.Cut(scraping, "```")
+	config := filepath.Join(t.TempDir(), "prometheus.yml")
+	g.Expect(os.WriteFile(config, []byte("scrape_configs:"+scraping), 0o600)).To(Succeed())
+
+	promtool := pinned.Tool(t, "promtool")
+	for _, arguments := range [][]string{
+		{"check", "rules", "--lint=all", "--lint-fatal", "alerts.yaml"},
+		{"test", "rules", "alerts_test.yaml"},
+		{"check", "config", "--syntax-only", config},
+	} {
+		cmd := exec.CommandContext(t.Context(), promtool, arguments...)
+		cmd.Dir = "../docs/monitoring"
+		out, err := cmd.CombinedOutput()
+		g.Expect(err).ToNot(HaveOccurred(), "promtool %s: %s", arguments, out)
+	}
+
+	tests, err := os.ReadFile("../docs/monitoring/alerts_test.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	for _, rule := range alertRules(g) {
+		g.Expect(string(tests)).To(ContainSubstring(`alertname="%s"`, rule.Alert), "the alert has no test in which it fires")
+		g.Expect(string(operations)).To(ContainSubstring("| `%s` | %s |", rule.Alert, rule.Labels["severity"]), "the table of alerts")
+	}
+}
+
+// TestRunbooks: each alert has a summary, a description and a link to a heading that exists.
+func TestRunbooks(t *testing.T) {
+	g := NewWithT(t)
+	for _, rule := range alertRules(g) {
+		g.Expect(rule.Annotations).To(And(HaveLen(3), HaveKeyWithValue("summary", Not(BeEmpty())), HaveKeyWithValue("description", Not(BeEmpty()))), rule.Alert)
+		page, ours := strings.CutPrefix(rule.Annotations["runbook_url"], "https://github.com/clusterctl-release/clusterctl-release/blob/main/")
+		g.Expect(ours).To(BeTrue(), rule.Alert)
+		page, anchor, _ := strings.Cut(page, "#")
+		content, err := os.ReadFile(filepath.Join("..", page))
+		g.Expect(err).ToNot(HaveOccurred(), rule.Alert)
+		var anchors []string
+		for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(content), -1) {
+			anchors = append(anchors, strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
+		}
+		g.Expect(anchors).To(ContainElement(anchor), rule.Alert)
+	}
+}
+
+// TestPrometheusRule: the command in docs/operations.md makes a PrometheusRule of the alerts.
+func TestPrometheusRule(t *testing.T) {
+	g := NewWithT(t)
+	operations, err := os.ReadFile("../docs/operations.md")
+	g.Expect(err).ToNot(HaveOccurred())
+	command := regexp.MustCompile("(?s)```\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(operations))
+	g.Expect(command).To(HaveLen(2))
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", command[1]+"cat")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	g.Expect(err).ToNot(HaveOccurred())
+	var made, plain map[string]any
+	g.Expect(yaml.Unmarshal(out, &made)).To(Succeed())
+	content, err := os.ReadFile("../docs/monitoring/alerts.yaml")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(yaml.Unmarshal(content, &plain)).To(Succeed())
+	g.Expect(made).To(And(HaveKeyWithValue("kind", "PrometheusRule"), HaveKeyWithValue("spec", Equal(any(plain)))))
+}
+
+// TestMonitoringNamesMetrics: Prometheus can parse all expressions of the alerts and of the dashboard, and the metrics
+// and labels that they name are registered in the manager.
+func TestMonitoringNamesMetrics(t *testing.T) {
+	g := NewWithT(t)
+	var expressions []string
+	for _, rule := range alertRules(g) {
+		expressions = append(expressions, rule.Expr)
+	}
+	var dashboard struct {
+		Panels     []struct{ Targets []struct{ Expr string } }
+		Templating struct {
+			List []struct{ Query any }
+		}
+	}
+	content, err := os.ReadFile("../docs/monitoring/dashboard.json")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(json.Unmarshal(content, &dashboard)).To(Succeed())
+	for _, panel := range dashboard.Panels {
+		g.Expect(panel.Targets).ToNot(BeEmpty())
+		for _, target := range panel.Targets {
+			expressions = append(expressions, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"))
+		}
+	}
+
+	for _, variable := range dashboard.Templating.List {
+		if values := regexp.MustCompile(`label_values\((\w+), (\w+)\)`).FindStringSubmatch(fmt.Sprint(variable.Query)); values != nil {
+			expressions = append(expressions, fmt.Sprintf("sum by (%s) (%s)", values[2], values[1]))
+		}
+	}
+
+	input, err := json.Marshal(expressions)
+	g.Expect(err).ToNot(HaveOccurred())
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./selectors")
+	cmd.Dir = "../hack/tools/promtool"
+	cmd.Stdin = bytes.NewReader(input)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	g.Expect(err).ToNot(HaveOccurred(), stderr.String())
+	var parsed []struct {
+		Metrics  map[string][]string
+		Grouping []string
+	}
+	g.Expect(json.Unmarshal(out, &parsed)).To(Succeed())
+	g.Expect(parsed).To(HaveLen(len(expressions)))
+
+	registered := registeredMetrics(g)
+	for i, expression := range parsed {
+		g.Expect(expression.Metrics).ToNot(BeEmpty(), expressions[i])
+		for metric, used := range expression.Metrics {
+			labels, known := registered[metric]
+			if family := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, ""); !known && family != metric {
+				labels, known = registered[family]
+				labels = append(slices.Clone(labels), "le")
+			}
+			g.Expect(known).To(BeTrue(), "the manager has no metric %s: %s", metric, expressions[i])
+			for _, label := range append(used, expression.Grouping...) {
+				g.Expect(labels).To(ContainElement(label), "the labels of %s: %s", metric, expressions[i])
+			}
+		}
+	}
+}
+
+// registeredMetrics are the metrics of the manager, with their labels.
+func registeredMetrics(g *WithT) map[string][]string {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		ctrlmetrics.Registry.(prometheus.Collector).Describe(descriptions)
+	}()
+	described := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: {([^}]*)}`)
+	registered := map[string][]string{}
+	for description := range descriptions {
+		if found := described.FindStringSubmatch(description.String()); found != nil {
+			registered[found[1]] = strings.Split(found[2], ",")
+		}
+	}
+	g.Expect(registered).ToNot(BeEmpty())
+	return registered
+}
