@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
+	"github.com/clusterctl-release/clusterctl-release/pkg/mirror"
 )
 
 // The exit statuses, the same for every command.
@@ -128,7 +129,8 @@ func (e *usageError) Unwrap() error { return e.err }
 func isUsageError(err error) bool {
 	var usage *usageError
 	var options *build.UsageError
-	return errors.As(err, &usage) || errors.As(err, &options)
+	var name *mirror.NameError
+	return errors.As(err, &usage) || errors.As(err, &options) || errors.As(err, &name)
 }
 
 // findingsError says that a command did its work and found something wrong.

@@ -85,6 +85,19 @@ func (p podTemplate) containers() []map[string]any {
 	return append(nestedList(p.spec, "containers"), nestedList(p.spec, "initContainers")...)
 }
 
+// Images returns the images of the containers in an object that has a pod template.
+func Images(o unstructured.Unstructured) []string {
+	var images []string
+	for _, pod := range podTemplates(o) {
+		for _, c := range pod.containers() {
+			if image, _ := c["image"].(string); image != "" {
+				images = append(images, image)
+			}
+		}
+	}
+	return images
+}
+
 // nested returns the map at a path, itself and no copy, or nil.
 func nested(m map[string]any, path ...string) map[string]any {
 	for _, step := range path {

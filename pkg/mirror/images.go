@@ -21,12 +21,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/cluster-api/util/container"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
 // imagesFolder is the OCI image layout with all images of a mirror.
@@ -49,20 +53,35 @@ func (c component) label() string { return clusterctlv1.ManifestLabel(c.name, c.
 
 func (c component) String() string { return c.label() + " " + c.version }
 
-// images returns the images of Deployments and DaemonSets, in their order, as clusterctl rewrites them by a
-// configuration.
-func (c component) images(configuration config.Client) ([]string, error) {
+// installed returns what clusterctl installs by a configuration. Its Images are those of Deployments and DaemonSets,
+// in their order.
+func (c component) installed(configuration config.Client) (repository.Components, error) {
 	installed, err := repository.NewComponents(repository.ComponentsInput{
 		Provider:     config.NewProvider(c.name, "", c.kind),
 		ConfigClient: configuration,
-		Processor:    processor{Processor: yamlprocessor.NewSimpleProcessor(), verbatim: c.name == certManager},
+		Processor:    processor{Processor: templates.NewProcessor(), verbatim: c.name == certManager},
 		RawYaml:      c.raw,
 		Options:      repository.ComponentsOptions{Version: c.version, SkipTemplateProcess: c.name == certManager},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the images of %s: %w", c, err)
+		return nil, fmt.Errorf("clusterctl refuses the components of %s: %w: `clusterctl release check` says more; use another version", c, err)
 	}
-	return installed.Images(), nil
+	return installed, nil
+}
+
+// notRewritten returns a line for each image of objects that clusterctl does not rewrite.
+func (c component) notRewritten(objects []unstructured.Unstructured) []string {
+	var lines []string
+	for _, o := range objects {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
+			continue
+		}
+		for _, image := range components.Images(o) {
+			lines = append(lines, fmt.Sprintf("note: %s: the image %s of %s %s is not mirrored, as clusterctl rewrites images of Deployments and DaemonSets only",
+				c, image, o.GetKind(), o.GetName()))
+		}
+	}
+	return lines
 }
 
 // processor is clusterctl's processor, for which variables without a value and a default are empty: images rarely
@@ -110,20 +129,23 @@ func withImages(ctx context.Context, images map[string]any) (config.Client, erro
 	return config.New(ctx, "", config.InjectReader(reader))
 }
 
-// imagesOf returns the images of components, without their digests.
-func imagesOf(ctx context.Context, components []component) ([]Image, error) {
+// imagesOf returns the images of components, without their digests, and tells of those that are not mirrored.
+func imagesOf(ctx context.Context, all []component, tell func(string)) ([]Image, error) {
 	configuration, err := withImages(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	var images []Image
 	repositories := map[string]string{} // by the component and the name of the image
-	for _, c := range components {
-		references, err := c.images(configuration)
+	for _, c := range all {
+		installed, err := c.installed(configuration)
 		if err != nil {
 			return nil, err
 		}
-		for _, reference := range references {
+		for _, line := range c.notRewritten(installed.Objs()) {
+			tell(line)
+		}
+		for _, reference := range installed.Images() {
 			image, err := container.ImageFromString(reference)
 			if err != nil {
 				return nil, fmt.Errorf("%s: image %q: %w", c, reference, err)

@@ -55,6 +55,13 @@ type Image struct {
 	Digest v1.Hash `json:"digest"`
 }
 
+// NameError is the error of a text that can't name a provider or a registry.
+type NameError struct{ Err error }
+
+func (e *NameError) Error() string { return e.Err.Error() }
+
+func (e *NameError) Unwrap() error { return e.Err }
+
 // Fetch adds providers to the mirror in a folder, which may be new. A provider is a label with a version, such as
 // infrastructure-libvirt:v0.1.0, or a label alone for the version that its URL names. The URLs, and the version of
 // cert-manager, are those of clusterctl's configuration; clusterctlConfig is its file, "" for clusterctl's own.
@@ -92,7 +99,7 @@ func Fetch(ctx context.Context, dir string, providers []string, clusterctlConfig
 	if components, m.Files, err = m.read(root); err != nil {
 		return nil, err
 	}
-	if m.Images, err = imagesOf(ctx, components); err != nil {
+	if m.Images, err = imagesOf(ctx, components, tell); err != nil {
 		return nil, err
 	}
 	if err := fetchImages(ctx, filepath.Join(root, imagesFolder), m.Images, tell); err != nil {
@@ -116,7 +123,7 @@ func locationOf(configuration config.Client, text string) (string, error) {
 		_, err = release.ParseVersion(version)
 	}
 	if err != nil {
-		return "", fmt.Errorf("provider %q: %w: name it as infrastructure-libvirt:v0.1.0", text, err)
+		return "", &NameError{fmt.Errorf("provider %q: %w: name it as infrastructure-libvirt:v0.1.0", text, err)}
 	}
 	entry, err := configuration.Providers().Get(provider.Name, provider.Type)
 	if err != nil {

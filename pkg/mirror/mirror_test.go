@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -370,9 +371,47 @@ func TestProviders(t *testing.T) {
 // TestTwins: clusterctl can't tell images of one name in two repositories of a component.
 func TestTwins(t *testing.T) {
 	_, err := imagesOf(t.Context(), []component{{name: "alpha", kind: clusterctlv1.InfrastructureProviderType, version: "v0.1.0",
-		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1", "a.example.com/y/controller:v1"))}})
+		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1", "a.example.com/y/controller:v1"))}}, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "a.example.com/x and in a.example.com/y") {
 		t.Error(err)
+	}
+}
+
+// TestCredentials: the site's registry gets the credentials of docker login, and no error shows them.
+func TestCredentials(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.fetch)
+	ask := func(rw http.ResponseWriter, r *http.Request) bool {
+		if user, password, _ := r.BasicAuth(); user == "me" && password == "right" {
+			return false
+		}
+		rw.Header().Set("WWW-Authenticate", `Basic realm="site"`)
+		rw.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	w.site.intercept.Store(&ask)
+	docker := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", docker)
+	login := func(password string) {
+		auth := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+		edit(t, filepath.Join(docker, "config.json"), fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, w.site.host, auth))
+	}
+	login("wrong-password")
+	if err := w.push(t.Context()); err == nil || !strings.Contains(err.Error(), "log in with `docker login 127.0.0.1:") || strings.Contains(err.Error(), "wrong-password") {
+		t.Error(err)
+	}
+	login("right")
+	must(t, w.push, w.verify)
+}
+
+// TestNotRewritten: images that clusterctl does not rewrite are not mirrored, and somebody learns it.
+func TestNotRewritten(t *testing.T) {
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\nspec: {template: {spec: {initContainers: [{name: a, image: a.example.com/x/job:v1}]}}}\n"
+	var lines []string
+	images, err := imagesOf(t.Context(), []component{{name: "alpha", kind: clusterctlv1.InfrastructureProviderType, version: "v0.1.0",
+		raw: []byte(namespaced("alpha", "a.example.com/x/controller:v1") + job)}}, func(line string) { lines = append(lines, line) })
+	if err != nil || len(images) != 1 || len(lines) != 1 || !strings.Contains(lines[0], "infrastructure-alpha v0.1.0: the image a.example.com/x/job:v1 of Job once is not mirrored") {
+		t.Errorf("%v, %v, %v", images, lines, err)
 	}
 }
 

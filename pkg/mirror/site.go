@@ -38,7 +38,7 @@ func Push(ctx context.Context, dir, registry string, tell func(string)) (*Manife
 		err = errors.New("it is a URL")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the registry %q: %w: name its host and optionally a path, such as registry.example.com/capi", registry, err)
+		return nil, &NameError{fmt.Errorf("the registry %q: %w: name its host and optionally a path, such as registry.example.com/capi", registry, err)}
 	}
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -231,18 +231,18 @@ func Verify(ctx context.Context, dir string, tell func(string)) (*Manifest, erro
 			problems = append(problems, fmt.Errorf("reading %s by %s: %w", c, file, err))
 			continue
 		}
-		named, err := c.images(unchanged)
+		named, err := c.installed(unchanged)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		installed, err := c.images(configuration)
+		installed, err := c.installed(configuration)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		for i := range named {
-			if err := m.verifyImage(ctx, puller, Image{Component: c.label(), Reference: named[i]}, installed[i]); err != nil {
+		for i, reference := range named.Images() {
+			if err := m.verifyImage(ctx, puller, Image{Component: c.label(), Reference: reference}, installed.Images()[i]); err != nil {
 				problems = append(problems, err)
 			}
 		}
