@@ -17,9 +17,11 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema
+generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
 	go generate ./pkg/...
 	hack/generate-provider
+	go run ./hack/reference docs/reference
+	go run ./cmd/clusterctl-release man --markdown docs/reference/commands
 
 .PHONY: build
 build: ## Build the tool and the provider's manager into bin/

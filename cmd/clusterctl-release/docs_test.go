@@ -63,6 +63,7 @@ func runStep(t *testing.T, step, home string) {
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	inline  = regexp.MustCompile("`[^`\n]*`")
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	notSlug = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 )
@@ -98,7 +99,7 @@ func TestLinks(t *testing.T) {
 	}
 	links := 0
 	for path, text := range pages {
-		for _, match := range link.FindAllStringSubmatch(text, -1) {
+		for _, match := range link.FindAllStringSubmatch(inline.ReplaceAllString(text, ""), -1) {
 			target, err := url.Parse(match[1])
 			if err != nil || target.Scheme != "" {
 				continue

@@ -10,7 +10,8 @@ import (
 
 // newManCommand makes the command that packages are made with.
 func newManCommand() *cobra.Command {
-	return &cobra.Command{
+	markdown := false
+	cmd := &cobra.Command{
 		Use:     "man FOLDER",
 		Short:   "Write the manual pages of all commands to a folder",
 		Long:    `Man writes one page a command to FOLDER. Their date is SOURCE_DATE_EPOCH, in seconds since 1970, or today.`,
@@ -24,11 +25,17 @@ func newManCommand() *cobra.Command {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Section: "1", Source: "clusterctl-release " + toolVersion(), Manual: "clusterctl release"}
-			if err := doc.GenManTree(root, header, args[0]); err != nil {
+			write := func() error { return doc.GenManTree(root, header, args[0]) }
+			if markdown {
+				write = func() error { return doc.GenMarkdownTree(root, args[0]) }
+			}
+			if err := write(); err != nil {
 				return fmt.Errorf("writing manual pages: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "wrote the manual pages of all commands to %s\n", args[0])
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "write them in Markdown")
+	return cmd
 }

@@ -2,11 +2,17 @@ package v1alpha1
 
 import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-// Conditions and reasons of every kind here that is reconciled.
+// Conditions of all kinds, and reasons that any condition may have.
 //
 // A reason tells people and alerts why a condition is as it is. No controller reads one back to
 // decide what to do next.
 const (
+	// HostUnreachableReason: what the condition is about can't be seen, because the host doesn't answer.
+	HostUnreachableReason = "HostUnreachable"
+
+	// InternalErrorReason: an error that isn't described by any other reason; the message and the log have it.
+	InternalErrorReason = clusterv1.InternalErrorReason
+
 	// ReadyCondition sums up the other conditions, for the whole life of the object, deletion included.
 	// Cluster API mirrors it in the InfrastructureReady condition of the owner.
 	ReadyCondition = clusterv1.ReadyCondition
@@ -31,12 +37,6 @@ const (
 
 	// NotPausedReason: neither the Cluster nor the object is paused.
 	NotPausedReason = clusterv1.NotPausedReason
-
-	// HostUnreachableReason: what the condition is about can't be seen, because the host doesn't answer.
-	HostUnreachableReason = "HostUnreachable"
-
-	// InternalErrorReason: an error that isn't described by any other reason; the message and the log have it.
-	InternalErrorReason = clusterv1.InternalErrorReason
 )
 
 // Conditions of a LibvirtCluster.
