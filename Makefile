@@ -76,6 +76,12 @@ testbed-down: ## Take the testbed away
 	go build -o bin/testbed ./hack/testbed
 	bin/testbed down
 
+# KUBERNETES is a version that a module in hack/tools pins.
+KUBERNETES ?= v1.36.3
+.PHONY: node-image
+node-image: ## Make a disk image of a Kubernetes node, and print its path: KUBERNETES=v1.36.3
+	go run ./hack/nodeimage -kubernetes $(KUBERNETES)
+
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...

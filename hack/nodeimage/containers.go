@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
+	"github.com/clusterctl-release/clusterctl-release/internal/program"
+)
+
+// container says what a container image has.
+type container struct {
+	// files of this machine, by their paths in the image.
+	files map[string]string
+	// entrypoint is the path of what it starts, where the pod names no command.
+	entrypoint string
+}
+
+// pause is the path of the program that holds a pod's namespaces, in the folder that the image is made in.
+const pause = "pause"
+
+// containerOf returns what the image with a reference is made of. programs are the paths of programs by their names.
+func containerOf(ref name.Tag, programs map[string]string, work, tree string) (container, error) {
+	switch base := path.Base(ref.RepositoryStr()); base {
+	case "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd":
+		return container{files: map[string]string{"usr/local/bin/" + base: programs[base]}}, nil
+	case "coredns":
+		return container{files: map[string]string{"coredns": programs[base]}, entrypoint: "/coredns"}, nil
+	case "pause":
+		return container{files: map[string]string{"pause": filepath.Join(work, pause)}, entrypoint: "/pause"}, nil
+	case "kube-proxy":
+		files, err := packetFilters(tree)
+		if err != nil {
+			return container{}, err
+		}
+		files["usr/local/bin/kube-proxy"] = programs[base]
+		return container{files: files}, nil
+	}
+	return container{}, fmt.Errorf("kubeadm asks for the image %s, and there is no recipe for it", ref)
+}
+
+// packetFilters are the programs that kube-proxy calls, with their libraries, from a tree with Debian.
+func packetFilters(tree string) (map[string]string, error) {
+	const multi = "usr/sbin/xtables-nft-multi"
+	files := map[string]string{"usr/sbin/nft": filepath.Join(tree, "usr/sbin/nft")}
+	for _, protocol := range []string{"iptables", "ip6tables"} {
+		for _, does := range []string{"", "-save", "-restore"} {
+			files["usr/sbin/"+protocol+does] = filepath.Join(tree, multi) // it does what its name says
+		}
+	}
+	extensions, err := filepath.Glob(filepath.Join(tree, libraries, "xtables", "*.so"))
+	if err != nil {
+		return nil, err
+	}
+	for _, extension := range extensions {
+		files[libraries+"/xtables/"+filepath.Base(extension)] = extension
+	}
+	files[loader] = filepath.Join(tree, libraries, path.Base(loader))
+	for _, start := range append(extensions, filepath.Join(tree, multi), filepath.Join(tree, "usr/sbin/nft")) {
+		if err := addLibraries(files, tree, start); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// Where Debian has libraries on amd64, and the path of what links programs with them.
+const (
+	libraries = "usr/lib/x86_64-linux-gnu"
+	loader    = "lib64/ld-linux-x86-64.so.2"
+)
+
+// addLibraries adds the libraries that a program needs to files.
+func addLibraries(files map[string]string, tree, program string) error {
+	binary, err := elf.Open(program)
+	if err != nil {
+		return fmt.Errorf("reading what %s is linked with: %w", program, err)
+	}
+	names, err := binary.ImportedLibraries()
+	if err := errors.Join(err, binary.Close()); err != nil {
+		return err
+	}
+	for _, name := range names {
+		target := libraries + "/" + name
+		if _, added := files[target]; added {
+			continue
+		}
+		files[target] = filepath.Join(tree, target)
+		if err := addLibraries(files, tree, files[target]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildContainers writes the container images that kubeadm asks for to one archive.
+func (b *builder) buildContainers(ctx context.Context) error {
+	list, err := command(ctx, b.programs["kubeadm"], "config", "images", "list", "--kubernetes-version", b.version)
+	if err != nil {
+		return err
+	}
+	if err := b.compilePause(ctx); err != nil {
+		return err
+	}
+	images := map[name.Tag]v1.Image{}
+	for line := range strings.Lines(list) {
+		ref, err := name.NewTag(strings.TrimSpace(line))
+		if err != nil {
+			return fmt.Errorf("reading kubeadm's list of images: %w", err)
+		}
+		if path.Base(ref.RepositoryStr()) == "pause" {
+			b.pauseImage = ref.Name()
+		}
+		container, err := containerOf(ref, b.programs, b.work, b.tree)
+		if err != nil {
+			return err
+		}
+		if images[ref], err = container.build(); err != nil {
+			return fmt.Errorf("making the image %s: %w", ref, err)
+		}
+	}
+	return tarball.MultiWriteToFile(b.containers(), images)
+}
+
+// compilePause builds Kubernetes' own source of it.
+func (b *builder) compilePause(ctx context.Context) error {
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return err
+	}
+	sources, err := command(ctx, "go", "-C", filepath.Join(root, "hack", "tools", kubernetes(b.version)), "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	_, err = command(ctx, "gcc", "-Os", "-static", "-s", "-DVERSION="+b.version, "-o", filepath.Join(b.work, pause), filepath.Join(sources, "build/pause/linux/pause.c"))
+	return err
+}
+
+// build makes the image: one layer.
+func (c container) build() (v1.Image, error) {
+	content := []program.File{{Path: "tmp/", Mode: 0o1777}}
+	for target, source := range c.files {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return nil, err
+		}
+		content = append(content, program.File{Path: target, Mode: 0o755, Data: data})
+	}
+	var archive bytes.Buffer
+	if err := program.WriteTar(&archive, content, time.Unix(0, 0)); err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.BestSpeed))
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", "amd64"
+	config.Config = v1.Config{Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, WorkingDir: "/"}
+	if c.entrypoint != "" {
+		config.Config.Entrypoint = []string{c.entrypoint}
+	}
+	return mutate.ConfigFile(image, config)
+}
