@@ -15,7 +15,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/git"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
@@ -114,7 +114,7 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 }
 
 // checkAll checks releases, or a dump or a cluster, of which it says what could not be read.
-func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Report, []ownership.Problem, error) {
+func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Report, []move.Problem, error) {
 	if flags.world.asked() {
 		return checkWorld(cmd, args, flags.world)
 	}

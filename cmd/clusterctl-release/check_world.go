@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
 
@@ -28,7 +28,7 @@ func (f worldFlags) asked() bool {
 }
 
 // checkWorld holds a namespace of a dump or of a live cluster against the checks of ownership.
-func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Report, []ownership.Problem, error) {
+func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Report, []move.Problem, error) {
 	switch {
 	case len(args) > 0:
 		return nil, nil, &usageError{err: errors.New("with --dump or --live no RELEASE is checked: leave out one of them")}
@@ -53,7 +53,7 @@ func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Re
 }
 
 // incomplete prints what could not be read, and returns an error where there is something.
-func incomplete(cmd *cobra.Command, problems []ownership.Problem) error {
+func incomplete(cmd *cobra.Command, problems []move.Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 )
 
 func newDiffCommand() *cobra.Command {
@@ -38,7 +38,7 @@ It ends with status 0 whether there are differences or not; the JSON report says
     out/release/infrastructure-demo/v0.5.0 --format markdown`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := compare.ParseFormat(format); err != nil {
+			if err := diff.ParseFormat(format); err != nil {
 				return &usageError{err: fmt.Errorf("--format: %w", err)}
 			}
 			options, err := readOptions(tokenFile, args...)
@@ -53,8 +53,8 @@ It ends with status 0 whether there are differences or not; the JSON report says
 			if err != nil {
 				return err
 			}
-			differences, err := compare.Sets(before, after)
-			if errors.Is(err, compare.ErrSeveral) {
+			differences, err := diff.Sets(before, after)
+			if errors.Is(err, diff.ErrSeveral) {
 				return &usageError{err: err}
 			}
 			if err != nil {
@@ -66,7 +66,7 @@ It ends with status 0 whether there are differences or not; the JSON report says
 			return differences.Write(format, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to show the differences, one of %v", compare.Formats()))
+	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to show the differences, one of %v", diff.Formats()))
 	addTokenFileFlag(cmd, &tokenFile)
 	return cmd
 }

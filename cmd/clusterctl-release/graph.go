@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
-	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
 
 func newGraphCommand() *cobra.Command {
@@ -42,33 +42,33 @@ failure here: move-plan is the command to ask.`,
   clusterctl release graph out/release/infrastructure-demo/v0.1.0 --flavor topology`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runGraph(cmd, args, flags, format, picture.Collapse(collapse))
+			return runGraph(cmd, args, flags, format, draw.Collapse(collapse))
 		},
 	}
 	addSourceFlags(cmd, &flags)
 	var collapses []string
-	for _, c := range picture.Collapses() {
+	for _, c := range draw.Collapses() {
 		collapses = append(collapses, string(c))
 	}
-	cmd.Flags().StringVar(&format, "format", "text", strings.Join(picture.Formats(), ", "))
-	cmd.Flags().StringVar(&collapse, "collapse", string(picture.Auto), "which objects share a box: "+strings.Join(collapses, ", "))
+	cmd.Flags().StringVar(&format, "format", "text", strings.Join(draw.Formats(), ", "))
+	cmd.Flags().StringVar(&collapse, "collapse", string(draw.Auto), "which objects share a box: "+strings.Join(collapses, ", "))
 	return cmd
 }
 
-func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format string, collapse picture.Collapse) error {
-	if err := picture.ParseFormat(format); err != nil {
+func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format string, collapse draw.Collapse) error {
+	if err := draw.ParseFormat(format); err != nil {
 		return &usageError{err: fmt.Errorf("--format: %w", err)}
 	}
-	if err := picture.ParseCollapse(collapse); err != nil {
+	if err := draw.ParseCollapse(collapse); err != nil {
 		return &usageError{err: fmt.Errorf("--collapse: %w", err)}
 	}
 	world, namespace, err := readWorld(cmd, args, flags, false)
 	if err != nil {
 		return err
 	}
-	graph := ownership.Discover(cmd.Context(), world, namespace)
+	graph := move.Discover(cmd.Context(), world, namespace)
 	plan := graph.Plan()
-	p := picture.Of(graph, plan)
+	p := draw.Of(graph, plan)
 	p.Collapse, p.Color = collapse, wantsColor(cmd.OutOrStdout())
 	if err := p.Write(format, cmd.OutOrStdout()); err != nil {
 		return err

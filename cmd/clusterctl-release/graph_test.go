@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
 
 func TestGraph(t *testing.T) {
@@ -57,7 +57,7 @@ func TestGraph(t *testing.T) {
 			}
 			if tc.status != exitUsage && len(tc.stderr) > 0 && len(tc.stdout) > 0 {
 				// What could be read is shown in each format, and says that it is not all.
-				for _, format := range picture.Formats() {
+				for _, format := range draw.Formats() {
 					shown := execute(t, "graph", file, "--format", format)
 					if shown.status != tc.status || !strings.Contains(strings.ToLower(shown.stdout), "incomplete") {
 						t.Errorf("%s does not say that it is incomplete: status %d\n%s", format, shown.status, shown.stdout)

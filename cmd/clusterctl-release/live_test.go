@@ -21,7 +21,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
 
 // management is a real API server with a Cluster, what belongs to it, and an object that no move takes.
@@ -141,7 +141,7 @@ func TestLive(t *testing.T) {
 	admin := m.kubeconfig(t, envtest.User{Name: "admin", Groups: []string{"system:masters"}})
 
 	t.Run("graph", func(t *testing.T) {
-		for _, format := range picture.Formats() {
+		for _, format := range draw.Formats() {
 			stdout, stderr, status := runLive(t, "graph", admin, "--format", format)
 			if status != exitFine || stderr != "" {
 				t.Errorf("%s: status is %d; %s", format, status, stderr)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
 func newMovePlanCommand() *cobra.Command {
@@ -57,7 +57,7 @@ func runMovePlan(cmd *cobra.Command, args []string, flags sourceFlags, format st
 	if err != nil {
 		return err
 	}
-	plan := ownership.Discover(cmd.Context(), world, namespace).Plan()
+	plan := move.Discover(cmd.Context(), world, namespace).Plan()
 	if err := writePlan(cmd.OutOrStdout(), plan, format); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runMovePlan(cmd *cobra.Command, args []string, flags sourceFlags, format st
 	return nil
 }
 
-func writePlan(w io.Writer, plan *ownership.Plan, format string) error {
+func writePlan(w io.Writer, plan *move.Plan, format string) error {
 	if format == "json" {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
@@ -97,7 +97,7 @@ func writePlan(w io.Writer, plan *ownership.Plan, format string) error {
 		for _, m := range group {
 			if !m.Deleted {
 				text := fmt.Sprintf("%s: %s", m.Object, m.Kept)
-				if m.IfThere == ownership.Leave {
+				if m.IfThere == move.Leave {
 					text += "; left as it is where the target has it"
 				}
 				kept = append(kept, text)
@@ -131,7 +131,7 @@ func writePlan(w io.Writer, plan *ownership.Plan, format string) error {
 }
 
 // writeGroups lists the objects that are created, group by group.
-func writeGroups(b *strings.Builder, plan *ownership.Plan) {
+func writeGroups(b *strings.Builder, plan *move.Plan) {
 	fmt.Fprintf(b, "\nCreated: %d, in %d groups, one after the other; updated where the target has them\n", plan.Created(), len(plan.Groups))
 	width := 0
 	for _, group := range plan.Groups {
@@ -158,7 +158,7 @@ func writeList(b *strings.Builder, heading string, lines []string) {
 }
 
 // kindsText counts objects by kind.
-func kindsText(left []ownership.Left) string {
+func kindsText(left []move.Left) string {
 	counts := map[string]int{}
 	for _, l := range left {
 		counts[l.Object.Kind]++

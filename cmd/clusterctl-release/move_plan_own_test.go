@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
 // TestMovePlanOfOwnFlavors: a move of what becomes of each flavor of this repository's provider leaves
@@ -33,7 +33,7 @@ func TestMovePlanOfOwnFlavors(t *testing.T) {
 			}
 			var stdout, stderr strings.Builder
 			status := run(t.Context(), args, &stdout, &stderr)
-			var plan ownership.Plan
+			var plan move.Plan
 			if err := json.Unmarshal([]byte(stdout.String()), &plan); err != nil {
 				t.Fatalf("status %d, %s: %v", status, stderr.String(), err)
 			}

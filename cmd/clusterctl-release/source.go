@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -39,21 +39,21 @@ func addLiveFlags(cmd *cobra.Command, flags *sourceFlags) {
 }
 
 // readWorld reads the source that the arguments and flags name, and says which namespace is meant.
-func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool) (*ownership.World, string, error) {
+func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool) (*move.World, string, error) {
 	ctx := cmd.Context()
 	boundMemory(heapOfWorlds)
 	switch {
 	case flags.live && len(args) > 0:
 		return nil, "", &usageError{err: errors.New("with --live no SOURCE is read: leave out one of them")}
 	case flags.live:
-		config, namespace, err := ownership.Connect(flags.kubeconfig, flags.context)
+		config, namespace, err := move.Connect(flags.kubeconfig, flags.context)
 		if err != nil {
 			return nil, "", err
 		}
 		if flags.namespace != "" {
 			namespace = flags.namespace
 		}
-		world, err := ownership.Live(ctx, config, namespace, whole)
+		world, err := move.Live(ctx, config, namespace, whole)
 		return world, namespace, err
 	case len(args) == 0:
 		return nil, "", &usageError{err: errors.New("name a dump or a release, or use --live"), help: "Run '" + cmd.CommandPath() + " --help' for how to use it."}
@@ -69,7 +69,7 @@ func readWorld(cmd *cobra.Command, args []string, flags sourceFlags, whole bool)
 }
 
 // readSource reads a release or, where there is none, a dump.
-func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bool) (*ownership.World, error) {
+func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bool) (*move.World, error) {
 	releases, err := readReleases(cmd, []string{location})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is neither a dump nor a release: %w", location, err)
@@ -77,7 +77,7 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	var target *publish.TargetError
 	isRelease := err == nil || flags.render.flavor != "" || len(flags.render.set) > 0 || flags.render.values != "" || flags.render.env
 	if !isRelease && (errors.Is(err, release.ErrNoRelease) || errors.As(err, &target) || isDump(location)) {
-		return ownership.Dump(cmd.Context(), whole, location)
+		return move.Dump(cmd.Context(), whole, location)
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func readSource(cmd *cobra.Command, location string, flags sourceFlags, whole bo
 	if err != nil {
 		return nil, err
 	}
-	world, err := ownership.Rendered(cmd.Context(), choice.release, choice.flavor, choice.values, with...)
+	world, err := move.Rendered(cmd.Context(), choice.release, choice.flavor, choice.values, with...)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s of %s: %w", choice.file.Name, choice.release, err)
 	}
@@ -111,7 +111,7 @@ func isDump(path string) bool {
 }
 
 // meantNamespace returns the namespace to move: the one asked for, or the only one that may be meant.
-func meantNamespace(world *ownership.World, asked string) (string, error) {
+func meantNamespace(world *move.World, asked string) (string, error) {
 	found := world.Namespaces()
 	if asked != "" {
 		for i := range world.Objects {
@@ -135,7 +135,7 @@ func meantNamespace(world *ownership.World, asked string) (string, error) {
 }
 
 // namespacesText lists namespaces with what they have.
-func namespacesText(found []ownership.NamespaceCount) string {
+func namespacesText(found []move.NamespaceCount) string {
 	texts := make([]string, 0, len(found))
 	for _, n := range found {
 		texts = append(texts, fmt.Sprintf("%s (Clusters: %d, objects: %d)", n.Name, n.Clusters, n.Objects))

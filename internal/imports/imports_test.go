@@ -25,9 +25,9 @@ var layers = [][]string{
 	{"pkg/format", "pkg/git", "pkg/release", "pkg/manifest", "pkg/publish/transport", "pkg/yamledit"},
 	{"pkg/crdupdate", "pkg/provenance", "pkg/schemas", "pkg/tree"},
 	{"pkg/components", "pkg/contract", "pkg/metadata", "pkg/publish/store", "pkg/templates"},
-	{"pkg/compare", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
-	{"pkg/ownership"},
-	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/picture", "pkg/pipeline", "pkg/publish"},
+	{"pkg/diff", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
+	{"pkg/move"},
+	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/move/draw", "pkg/pipeline", "pkg/publish"},
 	{"pkg/mirror", "pkg/report"},
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
@@ -192,7 +192,7 @@ func (c checkCase) world(t *testing.T) *checks.Result {
 	if err := os.WriteFile(file, []byte(c.Dump), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	world, err := ownership.Dump(t.Context(), true, file)
+	world, err := move.Dump(t.Context(), true, file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -123,7 +123,7 @@ type Result struct {
 type TemplateGraph struct {
 	// Template is the name of the file, "" for a dump or cluster.
 	Template string
-	Graph    *ownership.Graph
+	Graph    *move.Graph
 }
 
 // Count returns how many findings have a severity.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -82,9 +82,9 @@ var (
 
 // RunWorld holds a namespace of a dump or of a cluster against the checks of ownership, and returns what
 // they found in the order of objects. The objects have to be read in whole.
-func RunWorld(ctx context.Context, world *ownership.World, namespace string) (*Result, error) {
+func RunWorld(ctx context.Context, world *move.World, namespace string) (*Result, error) {
 	result := &Result{Source: fmt.Sprintf("the namespace %s of %s", namespace, world.Source)}
-	graph := ownership.Discover(ctx, world, namespace)
+	graph := move.Discover(ctx, world, namespace)
 	result.Graphs = []TemplateGraph{{Graph: graph}}
 	for _, risk := range graph.Risks() {
 		check, err := Find(risk.Rule)
@@ -102,7 +102,7 @@ func RunWorld(ctx context.Context, world *ownership.World, namespace string) (*R
 
 // templateRisk is a risk of an object of a template, or of one that comes of the template's Cluster.
 type templateRisk struct {
-	ownership.Risk
+	move.Risk
 	template *template
 	// of is the object in the file; index is its place among the template's objects, or -1.
 	of    object
@@ -173,8 +173,8 @@ func (s *Subject) risksOf(t *template) []templateRisk {
 			objects = append(objects, copied)
 		}
 	}
-	world := ownership.OfTemplate(s.Context(), t.Name, s.knownCRDs(), objects)
-	graph := ownership.Discover(s.Context(), world, "default")
+	world := move.OfTemplate(s.Context(), t.Name, s.knownCRDs(), objects)
+	graph := move.Discover(s.Context(), world, "default")
 	if s.WantsGraphs {
 		s.graphs = append(s.graphs, TemplateGraph{Template: t.Name, Graph: graph})
 	}
@@ -188,7 +188,7 @@ func (s *Subject) risksOf(t *template) []templateRisk {
 }
 
 // locate finds the object of a risk in its file; what comes of a topology is in none.
-func locate(files []*template, risk ownership.Risk) (templateRisk, bool) {
+func locate(files []*template, risk move.Risk) (templateRisk, bool) {
 	for i, file := range files {
 		at := slices.IndexFunc(file.objects, func(o object) bool {
 			return o.GetName() == risk.Object.Name && o.GroupVersionKind().GroupKind() == risk.Object.GroupKind()

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
@@ -19,7 +19,7 @@ const (
 type upgrade struct {
 	// before is the release before, read as this one is.
 	before *Subject
-	crds   []compare.CRDChange
+	crds   []diff.CRDChange
 	// pairs are the definitions that both releases have, changed or not.
 	pairs []crdPair
 
@@ -40,7 +40,7 @@ func (s *Subject) upgrade() *upgrade {
 		_, err := s.Components()
 		_, errBefore := u.before.Components()
 		if err == nil && errBefore == nil {
-			u.crds = compare.CRDs(u.before.CRDs(), s.CRDs())
+			u.crds = diff.CRDs(u.before.CRDs(), s.CRDs())
 			u.pairs = crdPairs(u.before.CRDs(), s.CRDs())
 		}
 		s.upgradeKnown = u

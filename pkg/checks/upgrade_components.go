@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
@@ -137,8 +137,8 @@ var imageRegistryChanged = upgradeCheck("image-registry-changed", Warning, "Imag
 				}
 				oldImage, known := before.image()
 				newImage, alsoKnown := after.image()
-				oldRegistry, oldPath := compare.Repository(oldImage)
-				newRegistry, newPath := compare.Repository(newImage)
+				oldRegistry, oldPath := diff.Repository(oldImage)
+				newRegistry, newPath := diff.Repository(newImage)
 				if !known || !alsoKnown || oldRegistry == newRegistry && oldPath == newPath {
 					continue
 				}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	k8sversion "k8s.io/apimachinery/pkg/version"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
 	"github.com/clusterctl-release/clusterctl-release/pkg/crdupdate"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -112,9 +112,9 @@ var crdVersionRemoved = upgradeCheck("crd-version-removed", Error, "No version i
 	})
 
 // reportVersions reports the versions of a kind that went and that were not the stored one.
-func (u *upgrade) reportVersions(c compare.CRDChange, report Report) {
+func (u *upgrade) reportVersions(c diff.CRDChange, report Report) {
 	for _, v := range c.Before.Spec.Versions {
-		at := compare.VersionIndex(c.After, v.Name)
+		at := diff.VersionIndex(c.After, v.Name)
 		switch {
 		case at >= 0 && v.Served && !c.After.Spec.Versions[at].Served:
 			report(Finding{Place: c.After.Place("spec", "versions", at, "served"), Severity: Note, Cause: "not served " + v.Name,

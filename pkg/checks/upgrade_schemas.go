@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // schemaChange is a change of the schema of a version of a kind that is in use.
 type schemaChange struct {
-	compare.SchemaChange
+	diff.SchemaChange
 	crd *CRD
 	// version is the version's name, and index its place in the newer definition.
 	version string
@@ -71,9 +71,9 @@ var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone
 			}
 			what := fmt.Sprintf("%s is gone", c.name())
 			switch {
-			case c.Kind == compare.FieldRemoved && c.Kept:
+			case c.Kind == diff.FieldRemoved && c.Kept:
 				continue // a map, or an object that keeps what it does not name
-			case c.Kind == compare.FieldOpen:
+			case c.Kind == diff.FieldOpen:
 				what = fmt.Sprintf("%s takes no fields any more that the schema does not name", c.name())
 			}
 			f := Finding{Place: c.place(), Cause: c.cause(), Message: what + ": the API server drops it from what is stored at the next write, whatever users have set",
@@ -92,7 +92,7 @@ var crdFieldRemoved = upgradeCheck("crd-field-removed", Error, "No field is gone
 var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is required that existing objects lack", sourceAPIChanges,
 	func(_ *Subject, u *upgrade, report Report) {
 		for _, c := range u.schemaChanges() {
-			if c.Kind != compare.FieldRequired && c.Kind != compare.FieldAdded || c.Narrows == compare.Widens {
+			if c.Kind != diff.FieldRequired && c.Kind != diff.FieldAdded || c.Narrows == diff.Widens {
 				continue
 			}
 			f := Finding{Place: c.place(), Cause: c.cause(),
@@ -109,7 +109,7 @@ var crdFieldRequired = upgradeCheck("crd-field-required", Error, "No field is re
 var crdEnumNarrowed = upgradeCheck("crd-enum-narrowed", Error, "No value is gone that a field could have", sourceAPIChanges,
 	func(_ *Subject, u *upgrade, report Report) {
 		for _, c := range u.schemaChanges() {
-			if c.Kind != compare.FieldEnum || c.Narrows == compare.Widens {
+			if c.Kind != diff.FieldEnum || c.Narrows == diff.Widens {
 				continue
 			}
 			gone, all := c.GoneValues()
@@ -152,7 +152,7 @@ var crdValidationNarrowed = upgradeCheck("crd-validation-narrowed", Warning, "Wh
 
 var crdDefaultChanged = upgradeCheck("crd-default-changed", Note, "Defaults of fields stay as they are", "Kubernetes, CustomResourceDefinition, Defaulting",
 	func(_ *Subject, u *upgrade, report Report) {
-		changes := slices.DeleteFunc(u.schemaChanges(), func(c schemaChange) bool { return c.Kind != compare.FieldDefault || c.inStatus() })
+		changes := slices.DeleteFunc(u.schemaChanges(), func(c schemaChange) bool { return c.Kind != diff.FieldDefault || c.inStatus() })
 		for _, c := range changes {
 			if c.emptyDefault() || slices.ContainsFunc(changes, c.defaultIsToldBy) {
 				continue
@@ -207,12 +207,12 @@ func defaultAt(text string, path []string) any {
 // narrowing says what a change asks for that was not asked for before, and how much that weighs; ""
 // is nothing, or what another check says.
 func (c schemaChange) narrowing() (Severity, string) {
-	if c.Narrows == compare.Widens {
+	if c.Narrows == diff.Widens {
 		return "", ""
 	}
 	severity, what := narrowing(c.SchemaChange)
 	if c.inStatus() && what != "" {
-		if c.Kind != compare.FieldType {
+		if c.Kind != diff.FieldType {
 			return "", "" // only the manager writes it
 		}
 		severity = Note
@@ -221,28 +221,28 @@ func (c schemaChange) narrowing() (Severity, string) {
 }
 
 // narrowing words a change of a field by which values that were right may be refused.
-func narrowing(c compare.SchemaChange) (Severity, string) {
+func narrowing(c diff.SchemaChange) (Severity, string) {
 	reworded := Warning
 	if c.Before != "" {
 		reworded = Note // whether it takes less than before, only values can tell
 	}
 	switch c.Kind {
-	case compare.FieldType:
+	case diff.FieldType:
 		return Error, fmt.Sprintf("the type is %s, and was %s", c.After, c.Before)
-	case compare.FieldLimit, compare.FieldNullable:
+	case diff.FieldLimit, diff.FieldNullable:
 		if c.Before == "" {
 			return Warning, fmt.Sprintf("it has the limit %s, and had none", c.After)
 		}
 		return Warning, fmt.Sprintf("the limit is %s, and was %s", c.After, c.Before)
-	case compare.FieldPattern:
+	case diff.FieldPattern:
 		return reworded, fmt.Sprintf("it has to match %s%s", c.After, instead(c.Before))
-	case compare.FieldFormat:
+	case diff.FieldFormat:
 		return Note, fmt.Sprintf("its format is %s%s", c.After, instead(c.Before))
-	case compare.FieldList:
+	case diff.FieldList:
 		return Warning, fmt.Sprintf("its items have to be unique: the list is a %s%s", c.After, instead(c.Before))
-	case compare.FieldCombination:
+	case diff.FieldCombination:
 		return reworded, fmt.Sprintf("it has to fit %s%s", c.After, instead(c.Before))
-	case compare.FieldRule:
+	case diff.FieldRule:
 		switch {
 		case c.HoldsForOld(context.Background()):
 			return "", ""

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -26,7 +26,7 @@ var variableAdded = upgradeCheck("variable-added", Error, "An upgrade asks for n
 		before, errBefore := u.before.variableDefaults()
 		after, err := s.variableDefaults()
 		if err == nil && errBefore == nil && hasComponents(s) && hasComponents(u.before) {
-			for _, c := range compare.Variables(s.Release.Provider.ComponentsFile(), before, after) {
+			for _, c := range diff.Variables(s.Release.Provider.ComponentsFile(), before, after) {
 				if !c.Demanded() {
 					continue
 				}
@@ -66,7 +66,7 @@ func (s *Subject) reportTemplateVariables(report Report) {
 			continue // template-rendered says so
 		}
 		known := templates.Guess(nil)
-		for _, c := range compare.Variables(f.Name, defaultsOf(old), defaultsOf(now)) {
+		for _, c := range diff.Variables(f.Name, defaultsOf(old), defaultsOf(now)) {
 			if _, common := known[c.Name]; common || !c.Demanded() {
 				continue
 			}
@@ -186,7 +186,7 @@ func classVariables(before, after *clusterv1.ClusterClass) []Finding {
 		if was == nil {
 			continue
 		}
-		for _, c := range compare.Schemas(asProps(was.Schema.OpenAPIV3Schema), asProps(v.Schema.OpenAPIV3Schema)) {
+		for _, c := range diff.Schemas(asProps(was.Schema.OpenAPIV3Schema), asProps(v.Schema.OpenAPIV3Schema)) {
 			name := strings.TrimSuffix(v.Name+"."+c.Field, ".")
 			if what := variableNarrowing(c); what != "" {
 				say("the variable %s: %s: Clusters that have set it otherwise are not reconciled any more", name, what)
@@ -202,15 +202,15 @@ func classVariables(before, after *clusterv1.ClusterClass) []Finding {
 }
 
 // variableNarrowing says what a variable's schema refuses that it took before; "" is nothing.
-func variableNarrowing(c compare.SchemaChange) string {
+func variableNarrowing(c diff.SchemaChange) string {
 	switch {
-	case c.Closes() && c.Kind == compare.FieldRemoved:
+	case c.Closes() && c.Kind == diff.FieldRemoved:
 		return "the field is gone"
-	case c.Narrows == compare.Widens:
+	case c.Narrows == diff.Widens:
 		return ""
-	case c.Kind == compare.FieldRequired, c.Kind == compare.FieldAdded:
+	case c.Kind == diff.FieldRequired, c.Kind == diff.FieldAdded:
 		return "the field is required now and has no default"
-	case c.Kind == compare.FieldEnum:
+	case c.Kind == diff.FieldEnum:
 		if gone, all := c.GoneValues(); !all {
 			return "it can't be " + strings.Join(gone, " or ") + " any more"
 		}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/compare"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -244,7 +244,7 @@ func (o Options) makeNotes(ctx context.Context, v *store.Version, from history) 
 		return "", err
 	}
 	before := slices.DeleteFunc(previous, func(r *release.Release) bool { return r == nil })
-	differences, err := compare.Sets(before, v.Releases)
+	differences, err := diff.Sets(before, v.Releases)
 	if err != nil {
 		return "", err
 	}

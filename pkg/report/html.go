@@ -13,7 +13,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
-	"github.com/clusterctl-release/clusterctl-release/pkg/picture"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
 
 var (
@@ -98,14 +98,14 @@ type pageCheck struct{ ID, Text string }
 // lines around them, the contract tables, and the owner graphs of the templates. Without scripts,
 // only the filters are missing. The page's own policy forbids a browser to load anything.
 func writeHTML(r *Report, w io.Writer) error {
-	script := pageScript + picture.ZoomScript
+	script := pageScript + draw.ZoomScript
 	sum := sha256.Sum256([]byte(script))
 	data := pageData{
 		Title:  "Check of " + r.checked(),
 		Tool:   r.Tool,
 		Policy: "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
-		Style:  template.CSS(pageStyle + picture.ZoomStyle), //nolint:gosec // they are files of these packages
-		Script: template.JS(script),                         //nolint:gosec // they are files of these packages
+		Style:  template.CSS(pageStyle + draw.ZoomStyle), //nolint:gosec // they are files of these packages
+		Script: template.JS(script),                      //nolint:gosec // they are files of these packages
 		Counts: countsOf(r.Count),
 	}
 	explained := map[string]bool{}
@@ -207,7 +207,7 @@ func excerptAround(lines [][]byte, line int) []pageLine {
 
 // graphOf draws an owner graph as an image, so that the styles of one cannot reach another.
 func graphOf(g checks.TemplateGraph) (pageGraph, error) {
-	p := picture.Of(g.Graph, g.Graph.Plan())
+	p := draw.Of(g.Graph, g.Graph.Plan())
 	var svg bytes.Buffer
 	if err := p.Write("svg", &svg); err != nil {
 		return pageGraph{}, fmt.Errorf("drawing the owners of %s: %w", g.Template, err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/ownership"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -33,11 +33,11 @@ func pageOf(t *testing.T, text string) string {
 			{File: text, Object: object, Path: text},
 		},
 	}
-	world := &ownership.World{Source: text}
+	world := &move.World{Source: text}
 	var out bytes.Buffer
 	report := &Report{Tool: text, Entries: []Entry{{Folder: text, Result: &checks.Result{
 		Release: r, Findings: []checks.Finding{f}, Suppressed: []checks.Suppressed{{Finding: f, Reason: text}},
-		Graphs: []checks.TemplateGraph{{Template: text, Graph: ownership.Discover(t.Context(), world, text)}},
+		Graphs: []checks.TemplateGraph{{Template: text, Graph: move.Discover(t.Context(), world, text)}},
 	}}}}
 	if err := report.Write("html", &out); err != nil {
 		t.Fatal(err)

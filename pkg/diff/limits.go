@@ -1,0 +1,188 @@
+package diff
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// changed takes one change of a field.
+type changed func(kind SchemaKind, before, after string, narrows Narrowing)
+
+// compareEnums names the values that came and went.
+func compareEnums(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
+	old, now := enumTexts(before), enumTexts(after)
+	gone, come := without(old, now), without(now, old)
+	if len(gone) == 0 && len(come) == 0 {
+		return
+	}
+	narrows := narrowsIf(len(now) > 0 && (len(old) == 0 || len(gone) > 0), Narrows)
+	change(FieldEnum, strings.Join(old, ", "), strings.Join(now, ", "), narrows)
+}
+
+// enumTexts returns the values of an enum as JSON.
+func enumTexts(s *apiextensionsv1.JSONSchemaProps) []string {
+	var texts []string
+	for i := range s.Enum {
+		texts = append(texts, raw(&s.Enum[i]))
+	}
+	return texts
+}
+
+// GoneValues returns the values that an enum had and has no longer; all is true where there was no
+// enum before, so that any other value is refused now.
+func (c SchemaChange) GoneValues() (gone []string, all bool) {
+	if c.Old == nil || c.Schema == nil {
+		return nil, false
+	}
+	return without(enumTexts(c.Old), enumTexts(c.Schema)), len(c.Old.Enum) == 0
+}
+
+// without returns the items of a list that another does not have.
+func without(list, other []string) []string {
+	var left []string
+	for _, item := range list {
+		if !slices.Contains(other, item) {
+			left = append(left, item)
+		}
+	}
+	return left
+}
+
+// limit is a limit of a number or a length.
+type limit struct {
+	name string
+	// upper says that smaller limits are narrower.
+	upper bool
+	value func(s *apiextensionsv1.JSONSchemaProps) (float64, bool)
+}
+
+// limits are all of them.
+var limits = []limit{
+	{"maximum", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Maximum) }},
+	{"minimum", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Minimum) }},
+	{"maxLength", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxLength) }},
+	{"minLength", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinLength) }},
+	{"maxItems", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxItems) }},
+	{"minItems", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinItems) }},
+	{"maxProperties", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxProperties) }},
+	{"minProperties", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinProperties) }},
+}
+
+func number(n *float64) (float64, bool) {
+	if n == nil {
+		return 0, false
+	}
+	return *n, true
+}
+
+func count(n *int64) (float64, bool) {
+	if n == nil {
+		return 0, false
+	}
+	return float64(*n), true
+}
+
+// compareLimits names the limits of numbers and lengths that changed.
+func compareLimits(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
+	for _, l := range limits {
+		old, was := l.value(before)
+		now, is := l.value(after)
+		if was == is && old == now {
+			continue
+		}
+		tighter := is && (!was && !l.trivial(now) || was && (l.upper && now < old || !l.upper && now > old))
+		change(FieldLimit, l.text(old, was), l.text(now, is), narrowsIf(tighter, Narrows))
+	}
+	for _, exclusive := range []struct {
+		name   string
+		is, on bool
+	}{
+		{"exclusiveMaximum", before.ExclusiveMaximum, after.ExclusiveMaximum},
+		{"exclusiveMinimum", before.ExclusiveMinimum, after.ExclusiveMinimum},
+	} {
+		if exclusive.is != exclusive.on {
+			change(FieldLimit, fmt.Sprintf("%s %v", exclusive.name, exclusive.is), fmt.Sprintf("%s %v", exclusive.name, exclusive.on), narrowsIf(exclusive.on, Narrows))
+		}
+	}
+	old, was := number(before.MultipleOf)
+	now, is := number(after.MultipleOf)
+	if was != is || old != now {
+		l := limit{name: "multipleOf"}
+		change(FieldLimit, l.text(old, was), l.text(now, is), narrowsIf(is, Perhaps))
+	}
+}
+
+// trivial says whether a limit that was not there before is none: no length is below 0.
+func (l limit) trivial(value float64) bool {
+	return !l.upper && value <= 0 && l.name != "minimum"
+}
+
+func (l limit) text(value float64, there bool) string {
+	if !there {
+		return ""
+	}
+	return fmt.Sprintf("%s %v", l.name, apiNumber(value))
+}
+
+// apiNumber is a number that is written without an exponent.
+type apiNumber float64
+
+func (n apiNumber) String() string {
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.6f", float64(n)), "0"), ".")
+}
+
+// compareTexts names changes of a pattern, a format, and of whether null is taken.
+func compareTexts(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
+	if before.Pattern != after.Pattern {
+		change(FieldPattern, before.Pattern, after.Pattern, narrowsIf(after.Pattern != "", Perhaps))
+	}
+	if before.Format != after.Format {
+		// int64 holds all of int32, and what a format is not checked by is a remark.
+		change(FieldFormat, before.Format, after.Format, narrowsIf(after.Format != "" && (before.Format != "int32" || after.Format != "int64"), Perhaps))
+	}
+	if before.Nullable != after.Nullable {
+		change(FieldNullable, fmt.Sprintf("nullable %v", before.Nullable), fmt.Sprintf("nullable %v", after.Nullable), narrowsIf(before.Nullable, Narrows))
+	}
+}
+
+// compareRules names the rules in CEL that came and went. Their messages may change.
+func compareRules(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
+	old, now := ruleTexts(before), ruleTexts(after)
+	for _, rule := range without(now, old) {
+		change(FieldRule, "", rule, Perhaps)
+	}
+	for _, rule := range without(old, now) {
+		change(FieldRule, rule, "", Widens)
+	}
+}
+
+func ruleTexts(s *apiextensionsv1.JSONSchemaProps) []string {
+	var rules []string
+	for _, rule := range s.XValidations {
+		rules = append(rules, strings.Join(strings.Fields(rule.Rule), " "))
+	}
+	return rules
+}
+
+// compareLists names changes in how a list's items are told apart.
+func compareLists(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
+	old, now := listType(before), listType(after)
+	if old == now {
+		return
+	}
+	change(FieldList, old, now, narrowsIf(now != "atomic", Perhaps))
+}
+
+// listType describes how the items of a list are told apart; atomic is not at all.
+func listType(s *apiextensionsv1.JSONSchemaProps) string {
+	if s.XListType == nil {
+		return "atomic"
+	}
+	if len(s.XListMapKeys) == 0 {
+		return *s.XListType
+	}
+	return *s.XListType + " by " + strings.Join(s.XListMapKeys, ", ")
+}

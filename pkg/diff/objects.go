@@ -1,0 +1,253 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// ObjectChange is what became of an object of a file.
+type ObjectChange struct {
+	Object manifest.Object
+	Kind   Kind
+	// Fields are those that changed, where both releases have the object.
+	Fields []FieldChange
+}
+
+// Kind says whether something came, went, or is another.
+type Kind string
+
+// The kinds of changes.
+const (
+	Added   Kind = "added"
+	Removed Kind = "removed"
+	Changed Kind = "changed"
+)
+
+// objectKey tells objects from each other once clusterctl has put them into one namespace.
+type objectKey struct{ group, kind, name string }
+
+func keyOf(o unstructured.Unstructured) objectKey {
+	gvk := o.GroupVersionKind()
+	return objectKey{gvk.Group, gvk.Kind, o.GetName()}
+}
+
+// objects returns the objects that changed, by their kinds and names; it compares the part of each
+// that a function returns. An object that is there twice counts once, the last of its likes.
+func objects(before, after []*manifest.Document, part func(unstructured.Unstructured) map[string]any) []ObjectChange {
+	old, now := byKey(before), byKey(after)
+	var changes []ObjectChange
+	for key, d := range old {
+		other, ok := now[key]
+		if !ok {
+			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Removed})
+			continue
+		}
+		var w fieldWalk
+		w.hide = key.kind == "Secret" && key.group == ""
+		w.values(part(d.Object), part(other.Object), "")
+		if len(w.changes) > 0 {
+			changes = append(changes, ObjectChange{Object: other.Place().Object, Kind: Changed, Fields: w.changes})
+		}
+	}
+	for key, d := range now {
+		if _, ok := old[key]; !ok {
+			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Added})
+		}
+	}
+	slices.SortFunc(changes, func(a, b ObjectChange) int {
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Name, b.Object.Name),
+			cmp.Compare(a.Object.Namespace, b.Object.Namespace), cmp.Compare(a.Object.APIVersion, b.Object.APIVersion))
+	})
+	return changes
+}
+
+func byKey(documents []*manifest.Document) map[objectKey]*manifest.Document {
+	all := map[objectKey]*manifest.Document{}
+	for _, d := range documents {
+		all[keyOf(d.Object)] = d
+	}
+	return all
+}
+
+// besides returns what of an object has no comparison of its own, as rules of roles and images have.
+func besides(o unstructured.Unstructured) map[string]any {
+	fields := maps.Clone(o.Object)
+	delete(fields, "status")
+	if isRole(o) {
+		delete(fields, "rules")
+	}
+	if path, ok := podSpecs[o.GetKind()]; ok {
+		return withoutImages(fields, path)
+	}
+	return fields
+}
+
+// fieldWalk goes through two values side by side.
+type fieldWalk struct {
+	changes []FieldChange
+	// hide leaves values out of what is said.
+	hide bool
+	// plain writes texts without quotes where they are not empty.
+	plain bool
+}
+
+// values compares two values of a field.
+func (w *fieldWalk) values(before, after any, path string) {
+	oldFields, isMap := before.(map[string]any)
+	newFields, alsoMap := after.(map[string]any)
+	if isMap && alsoMap {
+		for _, name := range unionKeys(oldFields, newFields) {
+			w.values(oldFields[name], newFields[name], join(path, name))
+		}
+		return
+	}
+	oldNames, named := itemsByName(before)
+	newNames, alsoNamed := itemsByName(after)
+	if named && alsoNamed && len(oldNames)+len(newNames) > 0 {
+		for _, name := range unionKeys(oldNames, newNames) {
+			w.values(oldNames[name], newNames[name], path+"["+name+"]")
+		}
+		return
+	}
+	if w.texts(before, after, path) {
+		return
+	}
+	if old, now := compact(before), compact(after); old != now {
+		w.add(path, w.text(before), w.text(after))
+	}
+}
+
+// text writes a value; "" is none.
+func (w *fieldWalk) text(value any) string {
+	if value == nil {
+		return ""
+	}
+	if text, ok := value.(string); ok && w.plain && text != "" {
+		return text
+	}
+	return compact(value)
+}
+
+// texts compares two lists of texts, such as arguments, item by item; false is that they are none, or
+// have the same items in another order.
+func (w *fieldWalk) texts(before, after any, path string) bool {
+	old, areTexts := textItems(before)
+	now, alsoTexts := textItems(after)
+	gone, come := without(old, now), without(now, old)
+	if !areTexts || !alsoTexts || len(gone)+len(come) == 0 {
+		return false
+	}
+	for _, was := range gone {
+		is := ""
+		isSame := func(item string) bool { return flagOf(item) == flagOf(was) }
+		if len(gone) == 1 && len(come) == 1 && !strings.HasPrefix(was, "-") && !strings.HasPrefix(come[0], "-") {
+			isSame = func(string) bool { return true } // one text took the place of another
+		}
+		if i := slices.IndexFunc(come, isSame); i >= 0 {
+			is = come[i]
+			come = slices.Delete(come, i, i+1)
+		}
+		w.add(path+"[]", was, is)
+	}
+	for _, is := range come {
+		w.add(path+"[]", "", is)
+	}
+	return true
+}
+
+// flagOf returns the name of an argument of a command, which ends with "=".
+func flagOf(item string) string {
+	name, _, _ := strings.Cut(item, "=")
+	return name
+}
+
+// textItems returns the items of a list of texts; nothing is one with no items.
+func textItems(value any) ([]string, bool) {
+	if value == nil {
+		return nil, true
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, false
+	}
+	var items []string
+	for _, item := range list {
+		text, isText := item.(string)
+		if !isText {
+			return nil, false
+		}
+		items = append(items, text)
+	}
+	return items, true
+}
+
+func (w *fieldWalk) add(path, before, after string) {
+	if w.hide && !strings.HasPrefix(path, "metadata") {
+		if before != "" {
+			before = "(not shown)"
+		}
+		if after != "" {
+			after = "(not shown, changed)"
+		}
+	}
+	breaks := narrowsIf(strings.HasSuffix(path, ".failurePolicy") && after == `"Fail"`, Perhaps)
+	w.changes = append(w.changes, FieldChange{Path: path, Before: before, After: after, Breaks: breaks})
+}
+
+// join adds a field's name to a path as Kubernetes writes it.
+func join(path, name string) string {
+	step := manifest.FieldPath(name)
+	if path == "" || strings.HasPrefix(step, "[") {
+		return path + step
+	}
+	return path + "." + step
+}
+
+// itemsByName returns the items of a list whose items are told apart by their names; false for another
+// list. Nothing is one with no items.
+func itemsByName(value any) (map[string]any, bool) {
+	if value == nil {
+		return nil, true
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 {
+		return nil, ok
+	}
+	items := map[string]any{}
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		name, _ := fields["name"].(string)
+		if _, taken := items[name]; name == "" || taken {
+			return nil, false
+		}
+		items[name] = item
+	}
+	return items, true
+}
+
+// unionKeys returns the keys of two maps in order.
+func unionKeys[V any](a, b map[string]V) []string {
+	return slices.Sorted(maps.Keys(union(a, b)))
+}
+
+// union returns the keys of two maps.
+func union[K comparable, V any](a, b map[K]V) map[K]struct{} {
+	all := make(map[K]struct{}, max(len(a), len(b)))
+	for key := range a {
+		all[key] = struct{}{}
+	}
+	for key := range b {
+		all[key] = struct{}{}
+	}
+	return all
+}
+
+// String names an object change for errors and tests.
+func (c ObjectChange) String() string { return fmt.Sprintf("%s %s", c.Object, c.Kind) }

@@ -1,0 +1,140 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// PermissionChange is what a role allows more, or no longer.
+type PermissionChange struct {
+	Role           manifest.Object
+	Added, Removed []Permission
+}
+
+// Permission is what may be done with a resource.
+type Permission struct {
+	// Resource is one of a group (libvirthosts.infrastructure.cluster.x-k8s.io), with the only name
+	// it is for where there is one (leases.coordination.k8s.io/lock), or a path (/metrics).
+	Resource string
+	Verbs    []string
+}
+
+func (p Permission) String() string {
+	return fmt.Sprintf("%s %s", strings.Join(p.Verbs, ", "), p.Resource)
+}
+
+// isRole says whether an object is a role.
+func isRole(o unstructured.Unstructured) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == "rbac.authorization.k8s.io" && (gvk.Kind == "Role" || gvk.Kind == "ClusterRole")
+}
+
+// Permissions returns the roles that allow more or less than before, those that came and went among them.
+func Permissions(before, after []*manifest.Document) []PermissionChange {
+	old, now := byKey(roles(before)), byKey(roles(after))
+	var changes []PermissionChange
+	add := func(one, was, is *manifest.Document) {
+		c := PermissionChange{Role: one.Place().Object}
+		had, has := grants(was), grants(is)
+		c.Added, c.Removed = notIn(has, had), notIn(had, has)
+		if len(c.Added)+len(c.Removed) > 0 {
+			changes = append(changes, c)
+		}
+	}
+	for key, d := range old {
+		add(d, d, now[key])
+	}
+	for key, d := range now {
+		if old[key] == nil {
+			add(d, nil, d)
+		}
+	}
+	slices.SortFunc(changes, func(a, b PermissionChange) int { return cmp.Compare(a.Role.String(), b.Role.String()) })
+	return changes
+}
+
+func roles(documents []*manifest.Document) []*manifest.Document {
+	var found []*manifest.Document
+	for _, d := range documents {
+		if isRole(d.Object) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// grants returns the verbs that a role allows, by resource.
+func grants(role *manifest.Document) map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	if role == nil {
+		return all
+	}
+	rules, _ := role.Object.Object["rules"].([]any)
+	for _, item := range rules {
+		rule, _ := item.(map[string]any)
+		for _, resource := range resources(rule) {
+			if all[resource] == nil {
+				all[resource] = map[string]bool{}
+			}
+			for _, verb := range texts(rule, "verbs") {
+				all[resource][verb] = true
+			}
+		}
+	}
+	return all
+}
+
+// resources names what a rule is about.
+func resources(rule map[string]any) []string {
+	names := texts(rule, "resourceNames")
+	var found []string
+	for _, group := range texts(rule, "apiGroups") {
+		for _, resource := range texts(rule, "resources") {
+			if group != "" {
+				resource += "." + group
+			}
+			for _, name := range names {
+				found = append(found, resource+"/"+name)
+			}
+			if len(names) == 0 {
+				found = append(found, resource)
+			}
+		}
+	}
+	return append(found, texts(rule, "nonResourceURLs")...)
+}
+
+// texts returns the texts of a list.
+func texts(fields map[string]any, name string) []string {
+	list, _ := fields[name].([]any)
+	var found []string
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
+// notIn returns the verbs of one set of grants that another does not have.
+func notIn(grants, other map[string]map[string]bool) []Permission {
+	var left []Permission
+	for _, resource := range unionKeys(grants, nil) {
+		var verbs []string
+		for _, verb := range unionKeys(grants[resource], nil) {
+			if !other[resource][verb] {
+				verbs = append(verbs, verb)
+			}
+		}
+		if len(verbs) > 0 {
+			left = append(left, Permission{resource, verbs})
+		}
+	}
+	return left
+}

@@ -1,0 +1,313 @@
+package diff
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// Difference is what changed from one release of a provider to another.
+type Difference struct {
+	Provider release.Provider
+	// Before and After are versions.
+	Before, After string
+	// Contract is that of the releases' own series; its path is empty.
+	Contract FieldChange
+	Series   []SeriesChange
+	// Objects, CRDs, Permissions and Images are those of the components.
+	Objects     []ObjectChange
+	CRDs        []CRDChange
+	Permissions []PermissionChange
+	Images      []ImageChange
+	// Variables are those of the components; those of templates are with their files.
+	Variables []VariableChange
+	// Files are the cluster templates, class definitions and others; metadata and components are none of them.
+	Files []FileDifference
+	// Reworded are files that are other bytes and say the same, as far as it is compared here.
+	Reworded []string
+	// Unread is what could not be compared.
+	Unread []Unread
+}
+
+// Unread is a file, or an object of one, that could not be compared.
+type Unread struct {
+	// Version is that of the release.
+	Version, File string
+	// What was not compared, and the error for which it was not.
+	What, Message string
+}
+
+// SeriesChange is a release series with its contract; "" where the series is missing.
+type SeriesChange struct{ Series, Before, After string }
+
+// FileDifference is what became of a file.
+type FileDifference struct {
+	Name string
+	Role release.Role
+	// Title is the flavor's or class' name, or "" for the default flavor and for other files.
+	Title string
+	Kind  Kind
+	// Variables, Objects and Classes say what changed in it; the variables of ClusterClasses are in
+	// Classes only.
+	Variables []VariableChange
+	Objects   []ObjectChange
+	Classes   []ClassChange
+	// Unread says that objects were not compared: the file is YAML only once its variables have values.
+	Unread bool
+}
+
+// Empty says whether nothing changed.
+func (d *Difference) Empty() bool {
+	return d.Contract.Before == d.Contract.After && len(d.Series)+len(d.Objects)+len(d.CRDs)+len(d.Permissions)+len(d.Images)+
+		len(d.Variables)+len(d.Files)+len(d.Reworded)+len(d.Unread) == 0
+}
+
+// Releases compares two releases of one provider. Metadata and variables of the older release that
+// can't be read are in Unread, as nobody can change them any more, and the rest is compared. The error
+// is that of components or of a file of the newer release that can't be read: a *manifest.SyntaxError,
+// a *metadata.ParseError, or that of clusterctl's processor.
+func Releases(before, after *release.Release) (*Difference, error) {
+	if before.Provider != after.Provider {
+		return nil, fmt.Errorf("%s and %s are of two providers: nothing can be compared", before, after)
+	}
+	d := &Difference{Provider: after.Provider, Before: before.Version, After: after.Version}
+	if err := d.compareMetadata(before, after); err != nil {
+		return nil, err
+	}
+	if err := d.compareComponents(before, after); err != nil {
+		return nil, err
+	}
+	for _, name := range fileNames(before, after) {
+		old, was := before.File(name)
+		now, is := after.File(name)
+		if was && is && bytes.Equal(old.Data, now.Data) {
+			continue
+		}
+		compared, err := d.compareFile(after, old, now, was, is)
+		if err != nil {
+			return nil, fmt.Errorf("comparing %s with %s: %w", before, after, err)
+		}
+		if compared.saysTheSame() {
+			d.Reworded = append(d.Reworded, name)
+			continue
+		}
+		d.Files = append(d.Files, compared)
+	}
+	slices.Sort(d.Reworded)
+	return d, nil
+}
+
+// saysTheSame says whether a file with other bytes has no difference that was found.
+func (d FileDifference) saysTheSame() bool {
+	return d.Kind == Changed && d.Role != release.RoleOther && !d.Unread && len(d.Variables)+len(d.Objects)+len(d.Classes) == 0
+}
+
+// fileNames returns the files of two releases that are neither metadata nor components.
+func fileNames(before, after *release.Release) []string {
+	names := map[string]bool{}
+	for _, r := range []*release.Release{before, after} {
+		for _, f := range r.Files {
+			if role := r.Role(f.Name); role != release.RoleComponents && role != release.RoleMetadata {
+				names[f.Name] = true
+			}
+		}
+	}
+	return unionKeys(names, nil)
+}
+
+// compareMetadata compares the release series.
+func (d *Difference) compareMetadata(before, after *release.Release) error {
+	now, err := readMetadata(after)
+	if err != nil {
+		return err
+	}
+	old, err := readMetadata(before)
+	if err != nil {
+		d.unread(release.MetadataFile, "contract and release series", err)
+		return nil
+	}
+	oldSeries, newSeries := seriesOf(old), seriesOf(now)
+	for _, s := range slices.SortedFunc(maps.Keys(union(oldSeries, newSeries)), olderSeries) {
+		if oldSeries[s] != newSeries[s] {
+			name := metadata.Series{Major: s.major, Minor: s.minor}.String()
+			d.Series = append(d.Series, SeriesChange{name, oldSeries[s], newSeries[s]})
+		}
+	}
+	d.Contract = FieldChange{Before: contractOf(old, before), After: contractOf(now, after)}
+	oldFile, _ := before.File(release.MetadataFile)
+	newFile, _ := after.File(release.MetadataFile)
+	if len(d.Series) == 0 && d.Contract.Before == d.Contract.After && !bytes.Equal(oldFile.Data, newFile.Data) {
+		d.Reworded = append(d.Reworded, release.MetadataFile)
+	}
+	return nil
+}
+
+// unread notes a file of the older release that can't be read, and what is not compared for that.
+func (d *Difference) unread(file, what string, err error) {
+	d.Unread = append(d.Unread, Unread{Version: d.Before, File: file, What: what, Message: err.Error()})
+}
+
+// readMetadata reads the metadata.yaml of a release; nil is none.
+func readMetadata(r *release.Release) (*metadata.File, error) {
+	file, ok := r.File(release.MetadataFile)
+	if !ok {
+		return nil, nil
+	}
+	parsed, err := metadata.Parse(file.Name, file.Data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the metadata of %s: %w", r, err)
+	}
+	return parsed, nil
+}
+
+// seriesKey tells release series from each other.
+type seriesKey struct{ major, minor int32 }
+
+// olderSeries sorts release series by their versions.
+func olderSeries(a, b seriesKey) int {
+	return cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor))
+}
+
+// seriesOf returns the contracts of the release series; none where there is no metadata.yaml.
+func seriesOf(f *metadata.File) map[seriesKey]string {
+	contracts := map[seriesKey]string{}
+	if f == nil {
+		return contracts
+	}
+	for _, s := range f.Series() {
+		contracts[seriesKey{s.Major, s.Minor}] = s.Contract
+	}
+	return contracts
+}
+
+// contractOf returns the contract of a release's series, or "".
+func contractOf(f *metadata.File, r *release.Release) string {
+	if f == nil {
+		return ""
+	}
+	s, _ := f.SeriesFor(r.Version)
+	return s.Contract
+}
+
+// compareComponents compares the components YAML.
+func (d *Difference) compareComponents(before, after *release.Release) error {
+	old, hadFile := before.Components()
+	now, hasFile := after.Components()
+	if bytes.Equal(old.Data, now.Data) {
+		return nil
+	}
+	newObjects, err := parse(now, hasFile)
+	if err != nil {
+		return fmt.Errorf("reading the components of %s: %w", after, err)
+	}
+	if d.Variables, err = d.fileVariables(old, now); err != nil {
+		return err
+	}
+	oldObjects, err := parse(old, hadFile)
+	if err != nil {
+		return fmt.Errorf("reading the components of %s: %w", before, err)
+	}
+	oldCRDs, newCRDs, oldObjects, newObjects := definitions(oldObjects, newObjects)
+	d.CRDs, d.Objects = CRDs(oldCRDs, newCRDs), objects(oldObjects, newObjects, besides)
+	d.Permissions, d.Images = Permissions(oldObjects, newObjects), Images(oldObjects, newObjects)
+	if len(d.Objects)+len(d.Permissions)+len(d.Images)+len(d.CRDs)+len(d.Variables) == 0 {
+		d.Reworded = append(d.Reworded, now.Name)
+	}
+	return nil
+}
+
+// errNotSet is what the processor hears of a variable that nobody set.
+var errNotSet = errors.New("not set")
+
+// parse reads the objects of a file; where that needs its variables replaced, with their defaults.
+func parse(f release.File, there bool) ([]*manifest.Document, error) {
+	if !there {
+		return nil, nil
+	}
+	documents, err := manifest.Parse(f.Name, f.Data)
+	if err == nil {
+		return documents, nil
+	}
+	rendered, unset := yamlprocessor.NewSimpleProcessor().Process(f.Data, func(string) (string, error) { return "", errNotSet })
+	if unset != nil {
+		return nil, err
+	}
+	if documents, again := manifest.Parse(f.Name, rendered); again == nil {
+		return documents, nil
+	}
+	return nil, err
+}
+
+// compareFile compares a template, a class definition or another file.
+func (d *Difference) compareFile(r *release.Release, before, after release.File, was, is bool) (FileDifference, error) {
+	name := after.Name
+	if !is {
+		name = before.Name
+	}
+	f := FileDifference{Name: name, Role: r.Role(name), Kind: Changed}
+	switch f.Role {
+	case release.RoleClusterTemplate:
+		f.Title, _ = release.Flavor(name)
+	case release.RoleClusterClass:
+		f.Title, _ = release.ClusterClassName(name)
+	}
+	switch {
+	case !was:
+		f.Kind = Added
+	case !is:
+		f.Kind = Removed
+	}
+	if f.Role == release.RoleOther || f.Kind == Removed {
+		return f, nil
+	}
+	var err error
+	if f.Variables, err = d.fileVariables(before, after); err != nil || f.Kind == Added {
+		return f, err
+	}
+	old, oldErr := parse(before, was)
+	now, newErr := parse(after, is)
+	if f.Unread = oldErr != nil || newErr != nil; !f.Unread {
+		f.Objects, f.Classes = objects(old, now, withoutClassVariables), classes(old, now)
+	}
+	return f, nil
+}
+
+// fileVariables compares the variables of a file.
+func (d *Difference) fileVariables(before, after release.File) ([]VariableChange, error) {
+	now, err := defaults(after)
+	if err != nil {
+		return nil, err
+	}
+	old, err := defaults(before)
+	if err != nil {
+		d.unread(before.Name, "variables", err)
+		return nil, nil
+	}
+	return Variables(after.Name, old, now), nil
+}
+
+// defaults returns the variables of a file with their defaults.
+func defaults(f release.File) (map[string]*string, error) {
+	if len(f.Data) == 0 {
+		return nil, nil
+	}
+	variables, err := templates.Variables(f)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*string{}
+	for _, v := range variables {
+		all[v.Name] = v.Default
+	}
+	return all, nil
+}

@@ -1,0 +1,86 @@
+package diff
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// Report is what changed between two sets of releases.
+type Report struct {
+	// Differences are those of the providers that both sets have, by label; one that is Empty says
+	// that nothing changed.
+	Differences []*Difference
+	// Added and Removed are releases of providers that only one set has.
+	Added, Removed []*release.Release
+}
+
+// ErrSeveral says that a set has two releases of one provider, so that it is not clear which to compare.
+var ErrSeveral = errors.New("name one version's folder")
+
+// Sets compares two sets of releases, provider by provider. The error is ErrSeveral, or that of Releases.
+func Sets(before, after []*release.Release) (*Report, error) {
+	old, err := byProvider(before)
+	if err != nil {
+		return nil, err
+	}
+	now, err := byProvider(after)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	for _, label := range unionKeys(old, now) {
+		switch {
+		case now[label] == nil:
+			r.Removed = append(r.Removed, old[label])
+		case old[label] == nil:
+			r.Added = append(r.Added, now[label])
+		default:
+			d, err := Releases(old[label], now[label])
+			if err != nil {
+				return nil, err
+			}
+			r.Differences = append(r.Differences, d)
+		}
+	}
+	return r, nil
+}
+
+func byProvider(releases []*release.Release) (map[string]*release.Release, error) {
+	all := map[string]*release.Release{}
+	for _, r := range releases {
+		label := r.Provider.Label()
+		if other := all[label]; other != nil {
+			return nil, fmt.Errorf("there are %s and %s: %w", other, r, ErrSeveral)
+		}
+		all[label] = r
+	}
+	return all, nil
+}
+
+// Empty says whether nothing changed at all.
+func (r *Report) Empty() bool {
+	return len(r.Added)+len(r.Removed) == 0 && !slices.ContainsFunc(r.Differences, func(d *Difference) bool { return !d.Empty() })
+}
+
+// formats are the ways to show one. A new one is a file of its own and a line here.
+var formats = format.List[*Report]{
+	{Name: "text", Write: writeText},
+	{Name: "markdown", Write: writeMarkdown},
+	{Name: "json", Write: writeJSON},
+}
+
+// Formats returns the names of the formats.
+func Formats() []string { return formats.Names() }
+
+// ParseFormat returns an error that lists the formats if name is not one of them.
+func ParseFormat(name string) error { return formats.Parse(name) }
+
+// Write shows the report in a format of Formats.
+func (r *Report) Write(name string, w io.Writer) error {
+	return formats.Write(name, "the changes", r, w)
+}

@@ -1,0 +1,139 @@
+package draw
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
+)
+
+// look is how objects of a fate are shown. Colours are never alone: there is a marker, a label and a
+// line of its own width or dashes.
+type look struct {
+	fate move.Fate
+	// class is the name of the fate in styles; label and marker are for people.
+	class, label, marker, legend string
+	// light and dark are for the two backgrounds.
+	light, dark colors
+	// width is that of the line, in pixels, and dashes are as SVG has them.
+	width  string
+	dashes string
+}
+
+type colors struct{ line, fill string }
+
+// looks are those of all fates. Blue, green and red are told apart by the colour-blind too: they are
+// from the palette of Okabe and Ito, but for the red, which is a darker one.
+var looks = []look{
+	{
+		move.FateMoved, "moved", "moved", "→", "moved: created in the target, deleted from the source",
+		colors{"#0072b2", "#eef6fb"}, colors{"#56b4e9", "#10293a"}, "1.5", "",
+	},
+	{
+		move.FateCopied, "copied", "copied", "=", "copied: created in the target, and kept in the source",
+		colors{"#00735a", "#e9f6f1"}, colors{"#2fc59a", "#0d2e25"}, "1.5", "8 3",
+	},
+	{
+		move.FateLeft, "left", "LEFT BEHIND", "×", "left behind: not in the target",
+		colors{"#c1121f", "#fde8e8"}, colors{"#ff6b5e", "#471313"}, "3.5", "",
+	},
+	{
+		move.FateApart, "apart", "apart", "·", "apart: has nothing to do with the move",
+		colors{"#6b6b6b", "#f4f4f4"}, colors{"#a0a0a0", "#24272c"}, "1", "4 3",
+	},
+	{
+		move.FateAbsent, "absent", "not read", "?", "not read: only named as an owner",
+		colors{"#6b6b6b", "#ffffff"}, colors{"#a0a0a0", "#14171c"}, "1.5", "1 3",
+	},
+}
+
+// Paper and ink of the two backgrounds.
+const (
+	lightPaper, lightInk, lightFaint = "#ffffff", "#1b1b1b", "#8a8a8a"
+	darkPaper, darkInk, darkFaint    = "#14171c", "#ececec", "#8f8f8f"
+)
+
+// The line of a cycle of owners, and what the legend says of it and of soft owners.
+const (
+	lightRing, darkRing = "#b45309", "#fbbf24"
+	ringLegend          = "in a cycle of owners"
+	softLegend          = "linked by clusterctl, without an owner reference"
+	hardLegend          = "owner above, what it owns below"
+)
+
+// lookOf returns the look of a fate.
+func lookOf(fate move.Fate) look {
+	for _, l := range looks {
+		if l.fate == fate {
+			return l
+		}
+	}
+	return looks[len(looks)-1]
+}
+
+// printable replaces what would not be seen, or would change how the rest is seen: names come from
+// strangers. What Unicode calls not printable is written as its number.
+func printable(text string) string {
+	plain := true
+	for _, r := range text {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			fmt.Fprintf(&b, "<U+%04X>", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// cells returns how many columns of a monospaced font a text takes. Hangul and what comes behind
+// symbols in Unicode are taken for wide letters, which is too much for a few.
+func cells(text string) int {
+	n := 0
+	for _, r := range text {
+		n += cell(r)
+	}
+	return n
+}
+
+func cell(r rune) int {
+	if r >= 0x1100 && r < 0x1200 || r >= 0x2e80 {
+		return 2
+	}
+	return 1
+}
+
+// shorten cuts the middle out of a text that takes more columns than given: names often differ at
+// their ends.
+func shorten(text string, columns int) string {
+	if cells(text) <= columns {
+		return text
+	}
+	runes := []rune(text)
+	head, tail := 0, len(runes)
+	used := 1 // for the dots
+	for head < tail {
+		if next := cell(runes[head]); used+next <= columns {
+			used += next
+			head++
+		} else {
+			break
+		}
+		if head < tail && used+cell(runes[tail-1]) <= columns {
+			tail--
+			used += cell(runes[tail])
+		}
+	}
+	return string(runes[:head]) + "…" + string(runes[tail:])
+}

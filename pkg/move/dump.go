@@ -1,0 +1,239 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// maxDumpFile is how large a file of a dump may be, in bytes.
+const maxDumpFile = 512 << 20
+
+// ErrNoDump says that there is nothing at a path that could be a dump.
+var ErrNoDump = errors.New("there is no dump")
+
+// Dump reads the objects of files and folders: YAML and JSON, single objects and lists as kubectl
+// prints them, and what `clusterctl move --to-directory` writes. Folders are read with what is below
+// them, of files that end in .yaml, .yml or .json. With whole, objects keep all of their fields; else
+// those that the rules of a move look at.
+//
+// What can't be read becomes a problem of the world, and the rest is there. The error is ErrNoDump
+// where there are no such files, or that of reading one.
+func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
+	var files []string
+	for _, path := range paths {
+		found, err := dumpFiles(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	world := &World{Source: "the dump " + strings.Join(paths, ", ")}
+	parts := make([]part, len(files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	// Small files are taken by the hundred: a goroutine for each would cost more than reading it.
+	const batch = 100
+	for start := 0; start < len(files); start += batch {
+		group.Go(func() error {
+			for i := start; i < min(start+batch, len(files)); i++ {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				data, err := readDumpFile(files[i])
+				if err != nil {
+					return err
+				}
+				parts[i] = readPart(files[i], data, whole)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, p := range parts {
+		world.Objects = append(world.Objects, p.objects...)
+		crds = append(crds, p.crds...)
+		world.Problems = append(world.Problems, p.problems...)
+	}
+	if len(world.Objects)+len(crds) == 0 && len(world.Problems) == 0 {
+		return nil, fmt.Errorf("%s: no file has an object: %w", strings.Join(paths, ", "), ErrNoDump)
+	}
+	world.setKinds(crds)
+	world.dropDoubles()
+	world.checkUIDs()
+	return world, nil
+}
+
+// dumpFiles returns the files of a dump.
+func dumpFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a dump: %w: %w", err, ErrNoDump)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the folder %s: %w", path, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no file that ends in .yaml, .yml or .json: %w", path, ErrNoDump)
+	}
+	return files, nil
+}
+
+// readDumpFile reads a file up to the limit.
+func readDumpFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a dump: %w", err)
+	}
+	if info.Size() > maxDumpFile {
+		return nil, fmt.Errorf("%s has %d bytes, and more than %d are not read: dump the namespace alone, or one file for each kind", file, info.Size(), maxDumpFile)
+	}
+	data, err := os.ReadFile(file) //nolint:gosec // the user named it, or its folder
+	if err != nil {
+		return nil, fmt.Errorf("reading a dump: %w", err)
+	}
+	return data, nil
+}
+
+// part is what was read of one file.
+type part struct {
+	objects  []Object
+	crds     []*apiextensionsv1.CustomResourceDefinition
+	problems []Problem
+}
+
+// problem adds a problem at a line of a file; 0 isn't a line.
+func (p *part) problem(file string, line int, format string, args ...any) {
+	where := file
+	if line > 0 {
+		where = fmt.Sprintf("%s:%d", file, line)
+	}
+	p.problems = append(p.problems, Problem{Where: where, Message: fmt.Sprintf(format, args...)})
+}
+
+// readPart reads a file of a dump.
+func readPart(file string, data []byte, whole bool) part {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		return readJSON(file, data, whole)
+	}
+	return readYAML(file, data, whole)
+}
+
+// setKinds sets the kinds: those of the CRDs, and what must be assumed where there are none.
+func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
+	w.Kinds = KindsOf(crds...)
+	if len(crds) > 0 {
+		if len(w.Kinds) == 2 {
+			w.problem("", "none of the %d CRDs of the dump has the label clusterctl.cluster.x-k8s.io: the cluster was not set up by clusterctl, and its move takes nothing", len(crds))
+		}
+		return
+	}
+	for i := range w.Objects {
+		w.Kinds.assume(&w.Objects[i])
+	}
+	for i := range w.Objects { // after all objects: those tell whether their kinds have namespaces
+		for _, r := range w.Objects[i].Owners {
+			w.Kinds.assume(&Object{Object: manifest.Object{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: w.Objects[i].Namespace}})
+		}
+	}
+	w.assume("the dump has no CRDs: all kinds that are not Kubernetes' own are taken for kinds that clusterctl installed, those whose objects have no namespace for cluster-scoped ones, and none for one with a label to move it (add the output of `kubectl get crds -o yaml` to the dump to know)")
+	if !w.isBackup() {
+		return
+	}
+	w.assume("the files are named as `clusterctl move --to-directory` names them: cluster-scoped kinds are taken for kinds with the label clusterctl.cluster.x-k8s.io/move-hierarchy, as without one they were not here")
+	for gk, kind := range w.Kinds {
+		if kind.ClusterScoped {
+			kind.Move, kind.MoveHierarchy = true, true
+			w.Kinds[gk] = kind
+		}
+	}
+}
+
+// isBackup says whether all files are named as clusterctl names them.
+func (w *World) isBackup() bool {
+	for i := range w.Objects {
+		if filepath.Base(w.Objects[i].Place.File) != FileName(w.Objects[i].Object) {
+			return false
+		}
+	}
+	return len(w.Objects) > 0
+}
+
+// dropDoubles keeps one of objects that were dumped twice. Which is the newer is not known.
+func (w *World) dropDoubles() {
+	first := make(map[key]int, len(w.Objects))
+	kept := w.Objects[:0]
+	for _, o := range w.Objects {
+		at, seen := first[o.key()]
+		if !seen {
+			first[o.key()] = len(kept)
+			kept = append(kept, o)
+			continue
+		}
+		if kept[at].UID != o.UID {
+			w.problem(o.where(), "%s is there twice with different UIDs, also at %s: dumps of two clusters, or of two times, are mixed; the first counts", o.Object, kept[at].where())
+		}
+	}
+	w.Objects = kept
+}
+
+// where names the place of an object in a dump.
+func (o *Object) where() string {
+	if o.Place.Line > 0 {
+		return fmt.Sprintf("%s:%d", o.Place.File, o.Place.Line)
+	}
+	return o.Place.File
+}
+
+// checkUIDs tells of objects without UIDs, and of UIDs that several objects have.
+func (w *World) checkUIDs() {
+	owners := map[types.UID]int{}
+	missing, first := 0, ""
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		if o.UID == "" {
+			if missing++; missing == 1 {
+				first = o.where()
+			}
+			continue
+		}
+		if other, ok := owners[o.UID]; ok {
+			w.problem(o.where(), "%s has the UID %s, which %s has as well (%s): the dump was edited; the UID is taken for that of the first", o.Object, o.UID, w.Objects[other].Object, w.Objects[other].where())
+			o.UID = ""
+			continue
+		}
+		owners[o.UID] = i
+	}
+	if missing > 0 {
+		w.problem(first, "%d of %d objects have no metadata.uid, this one first: owners are looked for by kind and name instead; dump with `kubectl get -o yaml`, which has UIDs", missing, len(w.Objects))
+	}
+}

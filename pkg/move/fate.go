@@ -1,0 +1,151 @@
+package move
+
+import (
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// Fate is what becomes of an object in a move.
+type Fate string
+
+// The fates. Copied objects are created in the target and stay in the source; objects apart have
+// nothing to do with the move; absent ones were not read, and are only named as owners.
+const (
+	FateMoved  Fate = "moved"
+	FateCopied Fate = "copied"
+	FateLeft   Fate = "left-behind"
+	FateApart  Fate = "apart"
+	FateAbsent Fate = "absent"
+)
+
+// Member is an object of a graph, or one that is only named as an owner, with its owners and its fate.
+type Member struct {
+	manifest.Object
+	Fate Fate
+	// Why says why it has the fate.
+	Why string
+	// Step is which group of the move creates it, from 1; 0 is none.
+	Step   int
+	Owners []Link
+	// Stops end the move because of this object.
+	Stops []string
+}
+
+// Link leads to an owner.
+type Link struct {
+	// At is the owner's place in the list of members.
+	At int
+	// Soft says that there is no owner reference, and clusterctl links the two all the same.
+	Soft bool
+}
+
+// Members returns all objects of the graph with what a plan of it does to them, and with the objects
+// left behind that a move does not read; ordered by kind, namespace and name.
+func (g *Graph) Members(p *Plan) []Member {
+	fates := fatesOf(p)
+	why := newReasons(g)
+	at := make(map[*Node]int, len(g.Nodes))
+	named := make(map[manifest.Object]int, len(g.Nodes)) // by the names that stops use
+	var members []Member
+	for i, n := range g.Nodes {
+		m := Member{Object: n.Object.Object, Fate: FateAbsent, Step: n.group}
+		if n.Virtual {
+			m.Why = "objects name it as their owner, and it was not read"
+			if o, known := why.byUID[n.Object.UID]; known {
+				m.Object, m.Why = o.Object, "objects name it as their owner, and a move does not read it"
+			}
+		}
+		if fate, ok := fates[m.Object]; ok {
+			m.Fate, m.Why = fate.Fate, fate.Why
+			delete(fates, m.Object)
+		}
+		at[n], named[n.Object.Object] = i, i
+		members = append(members, m)
+	}
+	for i, n := range g.Nodes {
+		for _, owner := range n.Owners {
+			members[i].link(at[owner], false)
+		}
+		for _, owner := range n.SoftOwners {
+			members[i].link(at[owner], true)
+		}
+		if o, known := why.byUID[n.Object.UID]; n.Virtual && known {
+			g.linkUnread(&members[i], o, at)
+		}
+	}
+	// The fates that are left are of objects that aren't nodes, as a move doesn't read them.
+	for i := range g.world.Objects {
+		o := &g.world.Objects[i]
+		if m, ok := fates[o.Object]; ok {
+			delete(fates, o.Object)
+			g.linkUnread(&m, o, at)
+			members = append(members, m)
+		}
+	}
+	for _, s := range g.Stops {
+		if i, ok := named[s.Object]; ok {
+			members[i].Stops = append(members[i].Stops, s.Why)
+		}
+	}
+	return sortMembers(members)
+}
+
+// link adds an owner, once.
+func (m *Member) link(at int, soft bool) {
+	if !slices.ContainsFunc(m.Owners, func(l Link) bool { return l.At == at }) {
+		m.Owners = append(m.Owners, Link{At: at, Soft: soft})
+	}
+}
+
+// linkUnread adds the owners of an object that a move does not read, as far as they are in the graph.
+func (g *Graph) linkUnread(m *Member, o *Object, at map[*Node]int) {
+	for i := range o.Owners {
+		if owner := g.byUID[o.Owners[i].UID]; owner != nil {
+			m.link(at[owner], false)
+		}
+	}
+}
+
+// fatesOf returns what a plan does to each of its objects, without the owners.
+func fatesOf(p *Plan) map[manifest.Object]Member {
+	fates := map[manifest.Object]Member{}
+	for _, group := range p.Groups {
+		for _, m := range group {
+			fate := Member{Object: m.Object, Fate: FateMoved, Why: m.Why}
+			if !m.Deleted {
+				fate.Fate, fate.Why = FateCopied, m.Why+"; it stays in the source as well: "+m.Kept
+			}
+			fates[m.Object] = fate
+		}
+	}
+	for _, l := range p.LeftBehind {
+		fates[l.Object] = Member{Object: l.Object, Fate: FateLeft, Why: l.Why}
+	}
+	for _, l := range p.Apart {
+		fates[l.Object] = Member{Object: l.Object, Fate: FateApart, Why: l.Why}
+	}
+	return fates
+}
+
+// sortMembers orders members, and keeps their links right.
+func sortMembers(members []Member) []Member {
+	order := make([]int, len(members))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compareObjects(members[a].Object, members[b].Object) })
+	place := make([]int, len(members))
+	sorted := make([]Member, len(members))
+	for to, from := range order {
+		place[from] = to
+		sorted[to] = members[from]
+	}
+	for i := range sorted {
+		for j := range sorted[i].Owners {
+			sorted[i].Owners[j].At = place[sorted[i].Owners[j].At]
+		}
+		slices.SortFunc(sorted[i].Owners, func(a, b Link) int { return a.At - b.At })
+	}
+	return sorted
+}

@@ -1,0 +1,281 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+// Node is an object that a move has read, or one that is only known as the owner of another.
+type Node struct {
+	// Object is what was read; of a node that is virtual, only the name that its owner reference gives.
+	Object *Object
+	// Virtual says that the object was named as an owner and not read: it does not exist, or it is not
+	// of a kind or namespace that a move reads.
+	Virtual bool
+	// Owners have their references in the object. SoftOwners are those that clusterctl adds by itself.
+	Owners, SoftOwners []*Node
+	// Dependents are the nodes whose owners or soft owners have this one.
+	Dependents []*Node
+
+	kind schema.GroupKind
+	// The following are clusterctl's, by the same names.
+	forceMove, forceMoveHierarchy, isGlobal, isGlobalHierarchy, shouldNotDelete bool
+	// byCRD says that forceMove and forceMoveHierarchy come of the kind and not of the object's labels.
+	byCRD bool
+	// tenant is the nearest object with a move hierarchy to which the node belongs, and via the owner
+	// on the way there; global likewise is the cluster-scoped one. nil is none.
+	tenant, via, global *Node
+	// keptFor is the ClusterClass for whose sake the node is not deleted.
+	keptFor *Node
+	// cluster and class are what the object says as a Cluster or a ClusterClass.
+	cluster *clusterv1.Cluster
+	class   *clusterv1.ClusterClass
+	// group is where in the move sequence the node is, from 1; 0 is nowhere.
+	group int
+}
+
+// moves says whether the node is one that clusterctl wants to move: it belongs to a hierarchy, or is
+// labelled.
+func (n *Node) moves() bool { return n.tenant != nil || n.forceMove }
+
+// Graph is what clusterctl knows of the objects of a namespace once it has discovered them.
+type Graph struct {
+	// Namespace is that which is moved; "" is all.
+	Namespace string
+	// Nodes are in an order that depends on nothing but the objects.
+	Nodes []*Node
+	// Stops end a move before it has moved anything.
+	Stops []Stop
+
+	world *World
+	byUID map[types.UID]*Node
+	byKey map[key]int
+	// elsewhere has the Clusters of other namespaces.
+	elsewhere []*clusterv1.Cluster
+}
+
+// Stop is a reason for which clusterctl ends with an error before it moves anything.
+type Stop struct {
+	Object manifest.Object `json:"object"`
+	Why    string          `json:"why"`
+	// DryRun and ToDirectory say that it ends `clusterctl move` with the flag of that name as well.
+	DryRun      bool `json:"dryRun"`
+	ToDirectory bool `json:"toDirectory"`
+}
+
+// The kinds of moves that a reason to stop ends, each with those before it.
+const (
+	onlyMoves = iota
+	backups   // --to-directory
+	dryRuns
+)
+
+// stop adds a reason to stop.
+func (g *Graph) stop(o manifest.Object, ends int, format string, args ...any) {
+	g.Stops = append(g.Stops, Stop{Object: o, DryRun: ends >= dryRuns, ToDirectory: ends >= backups, Why: fmt.Sprintf(format, args...)})
+}
+
+// Discover builds the graph of a namespace as clusterctl's discovery does, "" being all namespaces.
+// Objects that can't be read as what their kinds say become problems of the world.
+func Discover(ctx context.Context, world *World, namespace string) *Graph {
+	g := &Graph{Namespace: namespace, world: world, byUID: make(map[types.UID]*Node, len(world.Objects)), byKey: make(map[key]int, len(world.Objects))}
+	order := make([]int, len(world.Objects))
+	for i := range world.Objects {
+		order[i] = i
+		g.byKey[world.Objects[i].key()] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return compareObjects(world.Objects[a].Object, world.Objects[b].Object)
+	})
+	providers := g.providerNamespaces()
+	for _, i := range order {
+		o := &world.Objects[i]
+		if g.reads(o, providers) {
+			g.add(ctx, o)
+		} else if namespace != "" && o.Namespace != namespace && o.GroupKind() == clusterKind {
+			if cluster, err := topology.Cluster(ctx, o.unstructured()); err == nil {
+				g.elsewhere = append(g.elsewhere, cluster)
+			} else {
+				world.problem(o.String(), "it can't be read: %v", err)
+			}
+		}
+	}
+	g.addClasses(ctx)
+	g.setSoftOwners()
+	g.link()
+	g.setTenants()
+	g.setShouldNotDelete()
+	g.setSequence()
+	g.findStops()
+	return g
+}
+
+// providerNamespaces returns the namespaces of infrastructure providers, by clusterctl's inventory.
+func (g *Graph) providerNamespaces() sets.Set[string] {
+	found := sets.New[string]()
+	for i := range g.world.Objects {
+		o := &g.world.Objects[i]
+		if o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
+			found.Insert(o.Namespace)
+		}
+	}
+	return found
+}
+
+// reads says whether discovery lists an object.
+func (g *Graph) reads(o *Object, providers sets.Set[string]) bool {
+	kind, known := g.world.Kinds[o.GroupKind()]
+	switch {
+	case !known:
+		return false
+	case kind.ClusterScoped, g.Namespace == "", o.Namespace == g.Namespace:
+		return true
+	}
+	return kind.GroupKind == secretKind && providers.Has(o.Namespace)
+}
+
+// uid returns an object's UID, or what stands for it where the source has none.
+func uid(o *Object) types.UID {
+	if o.UID != "" {
+		return o.UID
+	}
+	return uidOfName(o.key())
+}
+
+// uidOfName stands for the UID of an object that is known by its name alone. No UID has a space.
+func uidOfName(k key) types.UID {
+	return types.UID(k.Group + " " + k.Kind + " " + k.namespace + " " + k.name)
+}
+
+// add adds an object that was read.
+func (g *Graph) add(ctx context.Context, o *Object) *Node {
+	n := g.byUID[uid(o)]
+	if n == nil {
+		n = &Node{kind: o.GroupKind()}
+		g.byUID[uid(o)] = n
+		g.Nodes = append(g.Nodes, n)
+	} else if !n.Virtual {
+		return n // a class and its templates may be found twice
+	}
+	n.Object, n.Virtual, n.kind = o, false, o.GroupKind()
+	g.setLabels(n)
+	if err := n.readContent(ctx); err != nil {
+		g.world.problem(o.String(), "it can't be read: %v", err)
+	}
+	for i := range o.Owners {
+		owner := g.owner(o, i)
+		if !slices.Contains(n.Owners, owner) {
+			n.Owners = append(n.Owners, owner)
+		}
+	}
+	return n
+}
+
+// owner returns the node of an owner reference, a virtual one where it was not read yet.
+func (g *Graph) owner(o *Object, i int) *Node {
+	reference := o.Owners[i]
+	id := reference.UID
+	gk := groupKind(reference.APIVersion, reference.Kind)
+	if _, known := g.byUID[id]; id == "" || !known {
+		// A source without UIDs: owners are in the namespace of what they own, or in none.
+		for _, namespace := range []string{o.Namespace, ""} {
+			if at, ok := g.byKey[key{GroupKind: gk, namespace: namespace, name: reference.Name}]; ok && (id == "" || g.world.Objects[at].UID == "") {
+				id = uid(&g.world.Objects[at])
+				break
+			}
+		}
+	}
+	if id == "" {
+		id = uidOfName(key{GroupKind: gk, namespace: o.Namespace, name: reference.Name})
+	}
+	n := g.byUID[id]
+	if n == nil {
+		n = &Node{
+			Virtual: true, kind: gk,
+			Object: &Object{UID: id, Object: manifest.Object{APIVersion: reference.APIVersion, Kind: reference.Kind, Name: reference.Name}},
+		}
+		g.byUID[id] = n
+		g.Nodes = append(g.Nodes, n)
+	}
+	return n
+}
+
+// setLabels notes what the labels of an object and of its kind ask for.
+func (g *Graph) setLabels(n *Node) {
+	_, n.forceMove = n.Object.Labels[clusterctlv1.ClusterctlMoveLabel]
+	_, n.forceMoveHierarchy = n.Object.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
+	n.byCRD = !n.forceMove && !n.forceMoveHierarchy
+	kind := g.world.Kinds[n.kind]
+	n.forceMove = n.forceMove || kind.Move
+	n.forceMoveHierarchy = n.forceMoveHierarchy || kind.MoveHierarchy
+	n.isGlobal = kind.ClusterScoped
+}
+
+// readContent reads what the rules need of Clusters and ClusterClasses.
+func (n *Node) readContent(ctx context.Context) error {
+	var err error
+	switch n.kind {
+	case clusterKind:
+		n.cluster, err = topology.Cluster(ctx, n.Object.unstructured())
+	case classKind:
+		n.class, err = topology.Class(ctx, n.Object.unstructured())
+	}
+	return err
+}
+
+// addClasses adds the ClusterClasses in other namespaces that Clusters name, with the templates that
+// those refer to, of whatever kind. clusterctl gets each by its name, and ends where one is missing.
+func (g *Graph) addClasses(ctx context.Context) {
+	seen := sets.New[types.NamespacedName]()
+	for _, n := range slices.Clone(g.Nodes) {
+		if n.cluster == nil || !n.cluster.Spec.Topology.IsDefined() {
+			continue
+		}
+		class := n.cluster.GetClassKey()
+		if class.Namespace == g.Namespace || seen.Has(class) {
+			continue
+		}
+		seen.Insert(class)
+		found := g.fetch(ctx, n, key{GroupKind: classKind, namespace: class.Namespace, name: class.Name}, "which it names as its class")
+		if found == nil || found.class == nil {
+			continue
+		}
+		for _, r := range templatesOf(found.class) {
+			k := key{GroupKind: groupKind(r.APIVersion, r.Kind), namespace: class.Namespace, name: r.Name}
+			g.fetch(ctx, found, k, "which it refers to")
+		}
+	}
+}
+
+// fetch adds the object of a reference.
+func (g *Graph) fetch(ctx context.Context, from *Node, k key, why string) *Node {
+	if i, ok := g.byKey[k]; ok {
+		return g.add(ctx, &g.world.Objects[i])
+	}
+	g.stop(from.Object.Object, dryRuns, "clusterctl reads the %s %s/%s, %s, and it is not there", k.Kind, k.namespace, k.name, why)
+	return nil
+}
+
+// templatesOf returns the references of a class that clusterctl follows.
+func templatesOf(class *clusterv1.ClusterClass) []clusterv1.ClusterClassTemplateReference {
+	references := []clusterv1.ClusterClassTemplateReference{
+		class.Spec.Infrastructure.TemplateRef, class.Spec.ControlPlane.TemplateRef, class.Spec.ControlPlane.MachineInfrastructure.TemplateRef,
+	}
+	for _, worker := range class.Spec.Workers.MachineDeployments {
+		references = append(references, worker.Infrastructure.TemplateRef, worker.Bootstrap.TemplateRef)
+	}
+	for _, worker := range class.Spec.Workers.MachinePools {
+		references = append(references, worker.Infrastructure.TemplateRef, worker.Bootstrap.TemplateRef)
+	}
+	return slices.DeleteFunc(references, func(r clusterv1.ClusterClassTemplateReference) bool { return !r.IsDefined() })
+}

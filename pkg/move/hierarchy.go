@@ -1,0 +1,171 @@
+package move
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	secretutil "sigs.k8s.io/cluster-api/util/secret"
+)
+
+// setSoftOwners adds the owners that have no references: a Cluster owns the Secrets that are called
+// after it and have no owner, and the ClusterResourceSetBinding that names it; a ClusterClass owns the
+// Clusters that name it.
+func (g *Graph) setSoftOwners() {
+	clusters, classes := map[types.NamespacedName]*Node{}, map[types.NamespacedName]*Node{}
+	for _, n := range g.Nodes {
+		switch {
+		case n.Virtual:
+		case n.kind == clusterKind:
+			clusters[n.name()] = n
+		case n.kind == classKind:
+			classes[n.name()] = n
+		}
+	}
+	for _, n := range g.Nodes {
+		var owner *Node
+		switch {
+		case n.Virtual:
+		case n.kind == secretKind && len(n.Owners) == 0:
+			if cluster, _, err := secretutil.ParseSecretName(n.Object.Name); err == nil {
+				owner = clusters[types.NamespacedName{Namespace: n.Object.Namespace, Name: cluster}]
+			}
+		case n.kind == bindingKind:
+			owner = clusters[types.NamespacedName{Namespace: n.Object.Namespace, Name: n.Object.text("spec", "clusterName")}]
+		case n.cluster != nil && n.cluster.Spec.Topology.IsDefined():
+			owner = classes[n.cluster.GetClassKey()]
+		}
+		if owner != nil {
+			n.SoftOwners = append(n.SoftOwners, owner)
+		}
+	}
+}
+
+// name returns the name of the node's object.
+func (n *Node) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: n.Object.Namespace, Name: n.Object.Name}
+}
+
+// link sets the dependents of all nodes.
+func (g *Graph) link() {
+	for _, n := range g.Nodes {
+		for _, owner := range n.Owners {
+			owner.Dependents = append(owner.Dependents, n)
+		}
+		for _, owner := range n.SoftOwners {
+			owner.Dependents = append(owner.Dependents, n)
+		}
+	}
+}
+
+// setTenants finds what belongs to hierarchies that move, and to those of cluster-scoped objects. All
+// hierarchies are walked at once and breadth first, so each node gets the nearest.
+func (g *Graph) setTenants() {
+	var queue, globals []*Node
+	for _, n := range g.Nodes {
+		if n.forceMoveHierarchy {
+			n.tenant = n
+			queue = append(queue, n)
+			if n.isGlobal {
+				n.global, n.isGlobalHierarchy = n, true
+				globals = append(globals, n)
+			}
+		}
+	}
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		for _, dependent := range n.Dependents {
+			if dependent.tenant == nil {
+				dependent.tenant, dependent.via = n.tenant, n
+				queue = append(queue, dependent)
+			}
+		}
+	}
+	for len(globals) > 0 {
+		n := globals[0]
+		globals = globals[1:]
+		for _, dependent := range n.Dependents {
+			if dependent.global == nil {
+				dependent.global, dependent.isGlobalHierarchy = n.global, true
+				globals = append(globals, dependent)
+			}
+		}
+	}
+}
+
+// setShouldNotDelete keeps ClusterClasses in the source that other namespaces have or use, with all
+// that they own by references.
+func (g *Graph) setShouldNotDelete() {
+	if g.Namespace == "" {
+		return
+	}
+	used := map[types.NamespacedName]bool{}
+	for _, cluster := range g.elsewhere {
+		if cluster.Spec.Topology.IsDefined() && cluster.Spec.Topology.ClassRef.Namespace == g.Namespace {
+			used[cluster.GetClassKey()] = true
+		}
+	}
+	for _, n := range g.Nodes {
+		if n.kind == classKind && (n.Object.Namespace != g.Namespace || used[n.name()]) {
+			keep(n)
+		}
+	}
+}
+
+// keep marks a class and what it owns.
+func keep(class *Node) {
+	stack := []*Node{class}
+	class.keptFor = class
+	for len(stack) > 0 {
+		n := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		n.shouldNotDelete = true
+		for _, dependent := range n.Dependents {
+			if !dependent.shouldNotDelete && dependent.isOwnedBy(n) {
+				dependent.shouldNotDelete, dependent.keptFor = true, class
+				stack = append(stack, dependent)
+			}
+		}
+	}
+}
+
+// isOwnedBy says whether the node has a reference to an owner.
+func (n *Node) isOwnedBy(owner *Node) bool {
+	for _, o := range n.Owners {
+		if o == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// setSequence puts the nodes that move into groups: each comes after all of its owners. What has an
+// owner that is in no group never gets one, and is not moved.
+func (g *Graph) setSequence() {
+	missing := make(map[*Node]int, len(g.Nodes))
+	var group []*Node
+	for _, n := range g.Nodes {
+		if !n.moves() {
+			continue
+		}
+		missing[n] = len(n.Owners) + len(n.SoftOwners)
+		if missing[n] == 0 {
+			group = append(group, n)
+		}
+	}
+	for number := 1; len(group) > 0; number++ {
+		var next []*Node
+		for _, n := range group {
+			n.group = number
+		}
+		for _, n := range group {
+			for _, dependent := range n.Dependents {
+				if !dependent.moves() {
+					continue
+				}
+				if missing[dependent]--; missing[dependent] == 0 {
+					next = append(next, dependent)
+				}
+			}
+		}
+		group = next
+	}
+}

@@ -1,0 +1,138 @@
+package move
+
+import (
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/contract"
+)
+
+// The kinds that the rules of a move name.
+var (
+	clusterKind       = clusterv1.GroupVersion.WithKind("Cluster").GroupKind()
+	classKind         = clusterv1.GroupVersion.WithKind("ClusterClass").GroupKind()
+	machineKind       = clusterv1.GroupVersion.WithKind("Machine").GroupKind()
+	resourceSetKind   = addonsv1.GroupVersion.WithKind("ClusterResourceSet").GroupKind()
+	bindingKind       = addonsv1.GroupVersion.WithKind("ClusterResourceSetBinding").GroupKind()
+	providerKind      = clusterctlv1.GroupVersion.WithKind("Provider").GroupKind()
+	secretKind        = schema.GroupKind{Kind: "Secret"}
+	configMapKind     = schema.GroupKind{Kind: "ConfigMap"}
+	crdKind           = schema.GroupKind{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}
+	hierarchiesOfCore = map[schema.GroupKind]bool{clusterKind: true, classKind: true, resourceSetKind: true}
+)
+
+// Kind is a kind whose objects a move reads.
+type Kind struct {
+	schema.GroupKind
+	// Version is the one that is stored: clusterctl reads the objects in it. "" is not known.
+	Version string
+	// Served are the versions that the API server serves; none is not known.
+	Served []string
+	// Plural is the resource's name in URLs; "" is not known.
+	Plural string
+	// ClusterScoped says that its objects have no namespace.
+	ClusterScoped bool
+	// Move and MoveHierarchy say that its CRD has clusterctl's label of that name, or that the kind is
+	// one of those that clusterctl treats so without a label.
+	Move, MoveHierarchy bool
+	// Unknown says that the CRD belongs to a release that is not here, and its labels are not known.
+	Unknown bool
+}
+
+// Kinds are the kinds that a move reads: those of CRDs with clusterctl's label, Secrets and ConfigMaps.
+type Kinds map[schema.GroupKind]Kind
+
+// KindsOf returns the kinds that clusterctl reads of CRDs, as its getDiscoveryTypes does.
+func KindsOf(crds ...*apiextensionsv1.CustomResourceDefinition) Kinds {
+	kinds := Kinds{
+		secretKind:    {GroupKind: secretKind, Version: "v1", Plural: "secrets"},
+		configMapKind: {GroupKind: configMapKind, Version: "v1", Plural: "configmaps"},
+	}
+	for _, crd := range crds {
+		if _, ok := crd.Labels[clusterctlv1.ClusterctlLabel]; !ok {
+			continue
+		}
+		for _, version := range crd.Spec.Versions {
+			if version.Storage {
+				kinds.add(crd, version.Name)
+			}
+		}
+	}
+	return kinds
+}
+
+// add adds the kind of a CRD.
+func (k Kinds) add(crd *apiextensionsv1.CustomResourceDefinition, version string) {
+	gk := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+	_, hierarchy := crd.Labels[clusterctlv1.ClusterctlMoveHierarchyLabel]
+	hierarchy = hierarchy || hierarchiesOfCore[gk]
+	_, move := crd.Labels[clusterctlv1.ClusterctlMoveLabel]
+	var served []string
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			served = append(served, v.Name)
+		}
+	}
+	k[gk] = Kind{
+		GroupKind: gk, Version: version, Served: served, Plural: crd.Spec.Names.Plural, ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
+		Move: move || hierarchy, MoveHierarchy: hierarchy,
+	}
+}
+
+// assume adds the kind of an object whose CRD is not known, where it may be one of a provider.
+func (k Kinds) assume(o *Object) {
+	gk := o.GroupKind()
+	if _, known := k[gk]; known || isOfKubernetes(gk.Group) {
+		return
+	}
+	k[gk] = Kind{GroupKind: gk, ClusterScoped: o.Namespace == "", Move: hierarchiesOfCore[gk], MoveHierarchy: hierarchiesOfCore[gk]}
+}
+
+// isOfKubernetes says whether a group belongs to Kubernetes itself.
+func isOfKubernetes(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".x-k8s.io")
+}
+
+// pluralOf returns the name of a kind's resource where its CRD is not known: that of the contract.
+//
+// Source: Cluster API book, provider contract, "CRD name".
+func pluralOf(gk schema.GroupKind) string {
+	return strings.TrimSuffix(contract.CalculateCRDName(gk.Group, gk.Kind), "."+gk.Group)
+}
+
+// slimCRD is what is read of a CRD.
+type slimCRD struct {
+	Metadata struct {
+		Name   string            `json:"name" yaml:"name"`
+		Labels map[string]string `json:"labels" yaml:"labels"`
+	} `json:"metadata" yaml:"metadata"`
+	Spec struct {
+		Group string                        `json:"group" yaml:"group"`
+		Scope apiextensionsv1.ResourceScope `json:"scope" yaml:"scope"`
+		Names struct {
+			Kind   string `json:"kind" yaml:"kind"`
+			Plural string `json:"plural" yaml:"plural"`
+		} `json:"names" yaml:"names"`
+		Versions []struct {
+			Name    string `json:"name" yaml:"name"`
+			Storage bool   `json:"storage" yaml:"storage"`
+			Served  bool   `json:"served" yaml:"served"`
+		} `json:"versions" yaml:"versions"`
+	} `json:"spec" yaml:"spec"`
+}
+
+// crd returns the CRD without its schemas.
+func (s *slimCRD) crd() *apiextensionsv1.CustomResourceDefinition {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Name, crd.Labels = s.Metadata.Name, s.Metadata.Labels
+	crd.Spec.Group, crd.Spec.Scope = s.Spec.Group, s.Spec.Scope
+	crd.Spec.Names.Kind, crd.Spec.Names.Plural = s.Spec.Names.Kind, s.Spec.Names.Plural
+	for _, v := range s.Spec.Versions {
+		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Storage: v.Storage, Served: v.Served})
+	}
+	return crd
+}

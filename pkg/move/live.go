@@ -1,0 +1,150 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+)
+
+const (
+	// pageSize is how many objects are asked for at once, and requests how many requests run at a time.
+	pageSize = 500
+	requests = 8
+	// requestTimeout is for one request: a page of objects, or finding out that nobody answers.
+	requestTimeout = 30 * time.Second
+)
+
+// Connect returns how to reach the cluster of a kubeconfig and a context, and the namespace of that
+// context. "" stands for what kubectl would take. The error is ErrKubeconfig.
+func Connect(kubeconfig, kubeContext string) (*rest.Config, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: kubeContext})
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrKubeconfig, err)
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrKubeconfig, err)
+	}
+	return config, namespace, nil
+}
+
+// live reads a management cluster.
+type live struct {
+	objects  dynamic.Interface
+	metadata metadata.Interface
+	// answers gives answers of the API server as they came.
+	answers rest.Interface
+	// mutex guards the world while kinds are read side by side.
+	mutex sync.Mutex
+	world *World
+	space string
+	// whole says that objects are read with all their fields.
+	whole bool
+}
+
+// Live reads of a management cluster what a move of a namespace reads, in pages; "" is all namespaces.
+// Of most objects, and of all Secrets, only the metadata is read, but all of cluster-scoped ones that head a move
+// hierarchy; with whole, all but Secrets and
+// ConfigMaps is. What the credentials don't permit to read becomes a problem that names the rule to
+// add. The error is ErrUnreachable, ErrUnauthorized, or that of the API server.
+func Live(ctx context.Context, config *rest.Config, namespace string, whole bool) (*World, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = requestTimeout
+	config.QPS = -1 // requests is the limit, and the API server has its own
+	l := &live{world: &World{Source: "the cluster at " + config.Host, Kinds: Kinds{}}, space: namespace, whole: whole}
+	var err error
+	if l.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
+	}
+	if l.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
+	}
+	l.answers = client.RESTClient()
+	if err := l.readKinds(ctx, client); err != nil {
+		return nil, err
+	}
+	if err := l.readObjects(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.readClasses(ctx); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(l.world.Problems, func(a, b Problem) int { return strings.Compare(a.String(), b.String()) })
+	return l.world, nil
+}
+
+// readKinds reads the CRDs with clusterctl's label.
+func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterface) error {
+	resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	err := l.pages(ctx, func(options metav1.ListOptions) (string, error) {
+		// Schemas are most of what comes, and are passed over here and not kept.
+		request := l.answers.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
+		options.Limit = pageSize / 10
+		items, next, err := pageOf[slimCRD](ctx, request, options, keptFields(crdKind.Kind))
+		for i := range items {
+			crds = append(crds, items[i].crd())
+		}
+		return next, err
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		l.forbidden(resource, "", "they say what a move reads, and have its labels")
+		return l.guessKinds(client)
+	case err != nil:
+		return readError("CRDs", err)
+	}
+	l.world.Kinds = KindsOf(crds...)
+	if _, ok := l.world.Kinds[clusterKind]; !ok {
+		l.world.problem("", "the cluster has no CRD of Clusters with the label %s: it isn't a management cluster, or was not set up by clusterctl", clusterctlv1.ClusterctlLabel)
+	}
+	return nil
+}
+
+// guessKinds takes what discovery serves of Cluster API's groups for want of their CRDs.
+func (l *live) guessKinds(client discovery.DiscoveryInterface) error {
+	l.world.Kinds = KindsOf()
+	lists, err := client.ServerPreferredResources()
+	if err != nil && len(lists) == 0 {
+		return readError("the kinds that the API server serves", err)
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || isOfKubernetes(gv.Group) {
+			continue
+		}
+		for _, resource := range list.APIResources {
+			gk := schema.GroupKind{Group: gv.Group, Kind: resource.Kind}
+			if !slices.Contains(resource.Verbs, "list") {
+				continue
+			}
+			l.world.Kinds[gk] = Kind{
+				GroupKind: gk, Version: gv.Version, Plural: resource.Name, ClusterScoped: !resource.Namespaced,
+				Move: hierarchiesOfCore[gk], MoveHierarchy: hierarchiesOfCore[gk],
+			}
+		}
+	}
+	l.world.assume("all kinds that are not Kubernetes' own are taken for kinds with the label %s and without labels to move them", clusterctlv1.ClusterctlLabel)
+	return nil
+}

@@ -1,0 +1,80 @@
+package move
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+// readClasses reads the ClusterClasses of other namespaces that Clusters name, and their templates.
+func (l *live) readClasses(ctx context.Context) error {
+	have := make(map[key]*Object, len(l.world.Objects))
+	for i := range l.world.Objects {
+		have[l.world.Objects[i].key()] = &l.world.Objects[i]
+	}
+	get := func(k key, version string) (*Object, error) {
+		if o, ok := have[k]; ok {
+			return o, nil
+		}
+		o, err := l.get(ctx, k, version)
+		have[k] = o
+		return o, err
+	}
+	for _, o := range slices.Clone(l.world.Objects) {
+		if o.GroupKind() != clusterKind || l.space != "" && o.Namespace != l.space {
+			continue
+		}
+		cluster, err := topology.Cluster(ctx, o.unstructured())
+		if err != nil || !cluster.Spec.Topology.IsDefined() || cluster.GetClassKey().Namespace == l.space {
+			continue // what is wrong with it, Discover tells
+		}
+		name := cluster.GetClassKey()
+		class, err := get(key{GroupKind: classKind, namespace: name.Namespace, name: name.Name}, l.world.Kinds[classKind].Version)
+		if err != nil {
+			return err
+		}
+		if class == nil {
+			continue
+		}
+		read, err := topology.Class(ctx, class.unstructured())
+		if err != nil {
+			continue
+		}
+		for _, r := range templatesOf(read) {
+			gk := groupKind(r.APIVersion, r.Kind)
+			version := strings.TrimPrefix(r.APIVersion, gk.Group+"/")
+			if _, err := get(key{GroupKind: gk, namespace: name.Namespace, name: r.Name}, version); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// get reads one object by its name; nil is one that is not there, or that may not be read.
+func (l *live) get(ctx context.Context, k key, version string) (*Object, error) {
+	kind, ok := l.world.Kinds[k.GroupKind]
+	if !ok {
+		kind = Kind{GroupKind: k.GroupKind, Plural: pluralOf(k.GroupKind)}
+	}
+	kind.Version = version
+	read, err := l.objects.Resource(kind.resource()).Namespace(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		l.forbidden(kind.resource(), k.namespace, "a Cluster uses a ClusterClass of that namespace")
+		return nil, nil
+	case err != nil:
+		return nil, readError(kind.String(), err)
+	}
+	o := FromUnstructured(read, manifest.Place{})
+	l.add(o)
+	return &o, nil
+}

@@ -1,0 +1,83 @@
+package move
+
+import (
+	"cmp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// Object is what the rules of a move look at in a Kubernetes object.
+type Object struct {
+	manifest.Object
+	// UID is "" where the source does not have it: then owners are found by their kinds and names.
+	UID         types.UID
+	Labels      map[string]string
+	Annotations map[string]string
+	Owners      []metav1.OwnerReference
+	// addedOwners is how many of the last Owners the source does not have: controllers will set them.
+	addedOwners int
+	// Content is the object as Kubernetes has it. Sources may leave out all fields but those that the
+	// rules for its kind read.
+	Content map[string]any
+	// Place is where it was read; the zero place is that of a live object.
+	Place manifest.Place
+}
+
+// FromUnstructured returns what is looked at in an object.
+func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object {
+	return Object{
+		Object: manifest.Object{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()},
+		UID:    u.GetUID(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), Owners: u.GetOwnerReferences(),
+		Content: u.Object, Place: place,
+	}
+}
+
+// ownOwners returns the owner references that the source of the object has.
+func (o *Object) ownOwners() []metav1.OwnerReference {
+	return o.Owners[:len(o.Owners)-o.addedOwners]
+}
+
+// GroupKind returns the object's group and kind.
+func (o *Object) GroupKind() schema.GroupKind { return groupKind(o.APIVersion, o.Kind) }
+
+// groupKind returns the group and kind of an apiVersion and a kind.
+func groupKind(apiVersion, kind string) schema.GroupKind {
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group = "" // of Kubernetes' core: v1
+	}
+	return schema.GroupKind{Group: group, Kind: kind}
+}
+
+// unstructured returns the object's content with what was read of its metadata.
+func (o *Object) unstructured() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, field := range []string{"spec", "status"} {
+		if value, ok := o.Content[field]; ok {
+			u.Object[field] = value
+		}
+	}
+	u.SetAPIVersion(o.APIVersion)
+	u.SetKind(o.Kind)
+	u.SetNamespace(o.Namespace)
+	u.SetName(o.Name)
+	u.SetAnnotations(o.Annotations)
+	return u
+}
+
+// text returns the text at a path of the content, or "".
+func (o *Object) text(path ...string) string {
+	value, _, _ := unstructured.NestedString(o.Content, path...)
+	return value
+}
+
+// compareObjects orders objects by kind, namespace and name.
+func compareObjects(a, b manifest.Object) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.APIVersion, b.APIVersion))
+}

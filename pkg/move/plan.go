@@ -1,0 +1,201 @@
+package move
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// Plan is what `clusterctl move` would do. As JSON, its schema is docs/move-plan.schema.json.
+type Plan struct {
+	// Source says what the plan was made of; Namespace is that which is moved, "" being all.
+	Source    string `json:"source"`
+	Namespace string `json:"namespace"`
+	// Incomplete says that not everything could be read: the Problems say what.
+	Incomplete  bool      `json:"incomplete"`
+	Problems    []Problem `json:"problems,omitempty"`
+	Assumptions []string  `json:"assumptions,omitempty"`
+	// Stops end the move before anything is moved; the rest is what would happen without them.
+	Stops []Stop `json:"stops,omitempty"`
+	// Groups are created one after the other, the objects of a group in any order. Objects are deleted
+	// from the source group by group from the last to the first.
+	Groups [][]Moved `json:"groups"`
+	// LeftBehind stay in the source without a copy, and belong to Cluster API, a provider, or to
+	// something that is moved.
+	LeftBehind []Left `json:"leftBehind"`
+	// Apart are ConfigMaps and Secrets that were read and have nothing to do with a move, and objects of
+	// which only the labels of a CRD that is not here decide.
+	Apart []Left `json:"apart"`
+}
+
+// Moved is an object that is created in the target.
+type Moved struct {
+	Object manifest.Object `json:"object"`
+	UID    types.UID       `json:"uid,omitempty"`
+	// Why says why it is moved.
+	Why string `json:"why"`
+	// IfThere is what happens where the target has the object already.
+	IfThere Action `json:"ifThere" jsonschema:"enum=update,enum=leave"`
+	// Deleted says that it is deleted from the source; else Kept says why it is not.
+	Deleted bool   `json:"deleted"`
+	Kept    string `json:"kept,omitempty"`
+}
+
+// Action is what happens to an object of the target that is there before the move.
+type Action string
+
+// The actions: objects of global hierarchies are left as they are.
+const (
+	Update Action = "update"
+	Leave  Action = "leave"
+)
+
+// Left is an object that is not moved.
+type Left struct {
+	Object manifest.Object `json:"object"`
+	UID    types.UID       `json:"uid,omitempty"`
+	Why    string          `json:"why"`
+	// Linked says that it belongs to something that is moved, and that clusterctl drops it all the same.
+	Linked bool `json:"linked"`
+}
+
+// Plan returns what a move would do to the objects of the graph.
+func (g *Graph) Plan() *Plan {
+	p := &Plan{
+		Source: g.world.Source, Namespace: g.Namespace, Stops: g.Stops,
+		Assumptions: g.world.Assumptions, Problems: g.world.Problems, Incomplete: len(g.world.Problems) > 0,
+		Groups: [][]Moved{}, LeftBehind: []Left{}, Apart: []Left{},
+	}
+	why, named := newReasons(g), g.namedSecrets()
+	for _, n := range g.Nodes {
+		switch {
+		case n.group > 0:
+			for len(p.Groups) < n.group {
+				p.Groups = append(p.Groups, nil)
+			}
+			p.Groups[n.group-1] = append(p.Groups[n.group-1], g.moved(n))
+		case n.Virtual:
+			// It isn't an object that was read: those that name it tell of it.
+		case n.moves():
+			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.stuck(n), Linked: true})
+		case named[n] != nil:
+			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Linked: true,
+				Why: named[n].Object.String() + " names it, and it has no owner that is moved, and no label to move it"})
+		case n.kind == secretKind || n.kind == configMapKind || n.kind == providerKind || g.world.Kinds[n.kind].Unknown:
+			p.Apart = append(p.Apart, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.unlinked(n)})
+		default:
+			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.unlinked(n)})
+		}
+	}
+	p.LeftBehind = append(p.LeftBehind, why.notRead()...)
+	for _, group := range p.Groups {
+		slices.SortFunc(group, func(a, b Moved) int { return compareObjects(a.Object, b.Object) })
+	}
+	slices.SortFunc(p.LeftBehind, func(a, b Left) int { return compareObjects(a.Object, b.Object) })
+	slices.SortFunc(p.Apart, func(a, b Left) int { return compareObjects(a.Object, b.Object) })
+	return p
+}
+
+// moved says what happens to an object that is moved.
+func (g *Graph) moved(n *Node) Moved {
+	m := Moved{Object: n.Object.Object, UID: n.Object.UID, Why: whyMoved(n), IfThere: Update, Deleted: true}
+	if n.isGlobal || n.isGlobalHierarchy {
+		m.IfThere = Leave
+	}
+	switch {
+	case n.isGlobal:
+		m.Kept = "it has no namespace, and others may use it"
+	case n.isGlobalHierarchy:
+		m.Kept = "it belongs to " + n.global.Object.String() + ", which has no namespace, and others may use it"
+	case n.shouldNotDelete && n.Object.Namespace != g.Namespace:
+		m.Kept = "it is in another namespace than the one that is moved"
+	case n.shouldNotDelete && n.keptFor == n:
+		m.Kept = "Clusters of other namespaces use it"
+	case n.shouldNotDelete:
+		m.Kept = "it belongs to " + n.keptFor.Object.String() + ", which is not deleted"
+	}
+	m.Deleted = m.Kept == ""
+	return m
+}
+
+// whyMoved says why an object is moved.
+func whyMoved(n *Node) string {
+	switch {
+	case n.tenant == n && hierarchiesOfCore[n.kind] && n.byCRD:
+		return "a " + n.kind.Kind + " is moved with all that belongs to it"
+	case n.tenant == n && n.byCRD:
+		return "its CRD has the label move-hierarchy"
+	case n.tenant == n:
+		return "it has the label move-hierarchy"
+	case n.tenant == nil && n.byCRD:
+		return "its CRD has the label move"
+	case n.tenant == nil:
+		return "it has the label move"
+	}
+	link := "owned by "
+	switch {
+	case slices.Contains(n.Owners, n.via):
+	case n.kind == secretKind:
+		link = "named after "
+	case n.kind == bindingKind:
+		link = "binds resources to "
+	default:
+		link = "uses "
+	}
+	why := link + n.via.Object.String()
+	if n.via != n.tenant {
+		why += ", which belongs to " + n.tenant.Object.String()
+	}
+	return why
+}
+
+// Created returns how many objects are moved.
+func (p *Plan) Created() int {
+	n := 0
+	for _, group := range p.Groups {
+		n += len(group)
+	}
+	return n
+}
+
+// Deletions returns the objects that are deleted from the source, in groups, in that order.
+func (p *Plan) Deletions() [][]Moved {
+	var groups [][]Moved
+	for _, group := range slices.Backward(p.Groups) {
+		var deleted []Moved
+		for _, m := range group {
+			if m.Deleted {
+				deleted = append(deleted, m)
+			}
+		}
+		if len(deleted) > 0 {
+			groups = append(groups, deleted)
+		}
+	}
+	return groups
+}
+
+// Clashes returns the names of files that `clusterctl move --to-directory` would write for several
+// objects, of which it keeps one: it names files by kind, namespace and name, without the group.
+func (p *Plan) Clashes() []string {
+	seen := map[string]int{}
+	var names []string
+	for _, group := range p.Groups {
+		for _, m := range group {
+			name := FileName(m.Object)
+			if seen[name]++; seen[name] == 2 {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// FileName returns the name of the file that `clusterctl move --to-directory` writes for an object.
+func FileName(o manifest.Object) string {
+	return strings.Join([]string{o.Kind, o.Namespace, o.Name}, "_") + ".yaml"
+}

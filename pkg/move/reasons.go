@@ -1,0 +1,177 @@
+package move
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+)
+
+// reasons tells why objects are not moved.
+type reasons struct {
+	g *Graph
+	// byUID has the objects that a move does not read.
+	byUID map[types.UID]*Object
+	// cycle is the cycle of owners that each node is in or belongs to, once it was looked for.
+	cycle map[*Node][]*Node
+}
+
+func newReasons(g *Graph) *reasons {
+	r := &reasons{g: g, byUID: map[types.UID]*Object{}, cycle: map[*Node][]*Node{}}
+	for i := range g.world.Objects {
+		o := &g.world.Objects[i]
+		if n := g.byUID[uid(o)]; n == nil || n.Virtual {
+			r.byUID[uid(o)] = o
+		}
+	}
+	return r
+}
+
+// stuck says why an object that clusterctl wants to move never gets its turn: one of its owners is in
+// no group, as it is not read, is not moved itself, or is in a cycle.
+func (r *reasons) stuck(n *Node) string {
+	for _, owner := range append(append([]*Node{}, n.Owners...), n.SoftOwners...) {
+		switch {
+		case owner.group > 0:
+		case owner.Virtual:
+			return fmt.Sprintf("its owner %s %s, so it never gets its turn", r.name(owner), r.absent(owner, n))
+		case !owner.moves():
+			return fmt.Sprintf("its owner %s is not moved, as nothing links it to what is, so it never gets its turn", owner.Object)
+		}
+	}
+	if cycle := r.cycleOf(n); cycle != nil {
+		names := make([]string, 0, len(cycle)+1)
+		for _, c := range cycle {
+			names = append(names, c.Object.String())
+		}
+		text := strings.Join(append(names, names[0]), " -> ")
+		for _, c := range cycle {
+			if c == n {
+				return "it is in a cycle of owners, none of which comes first: " + text
+			}
+		}
+		return "its owners are in a cycle, none of which comes first: " + text
+	}
+	return "an owner of its owners is not moved, so it never gets its turn: " + r.chain(n)
+}
+
+// cycleOf follows the first owner that is stuck until a node comes twice, and returns the nodes from
+// there on; nil where the way ends. What was found is kept for all nodes on the way.
+func (r *reasons) cycleOf(n *Node) []*Node {
+	var path []*Node
+	at := map[*Node]int{}
+	var found []*Node
+	for n != nil {
+		if known, ok := r.cycle[n]; ok {
+			found = known
+			break
+		}
+		if i, ok := at[n]; ok {
+			found = path[i:]
+			break
+		}
+		at[n] = len(path)
+		path = append(path, n)
+		n = stuckOwner(n)
+	}
+	for _, p := range path {
+		r.cycle[p] = found
+	}
+	return found
+}
+
+// stuckOwner returns the first owner that is moved and in no group, or nil.
+func stuckOwner(n *Node) *Node {
+	for _, owners := range [][]*Node{n.Owners, n.SoftOwners} {
+		for _, owner := range owners {
+			if owner.group == 0 && owner.moves() {
+				return owner
+			}
+		}
+	}
+	return nil
+}
+
+// chain names the owners up to the one that is to blame, at most five of them.
+func (r *reasons) chain(n *Node) string {
+	var names []string
+	for owner := stuckOwner(n); owner != nil; owner = stuckOwner(owner) {
+		if len(names) == 5 {
+			return strings.Join(append(names, "..."), " <- ")
+		}
+		names = append(names, owner.Object.String())
+	}
+	return strings.Join(names, " <- ")
+}
+
+// name names a virtual owner.
+func (r *reasons) name(n *Node) string {
+	if o, ok := r.byUID[n.Object.UID]; ok {
+		return o.String()
+	}
+	return n.Object.String()
+}
+
+// absent says why a move does not read an owner.
+func (r *reasons) absent(owner, of *Node) string {
+	o, known := r.byUID[owner.Object.UID]
+	_, read := r.g.world.Kinds[owner.kind]
+	switch {
+	case known && !read, !known && !read && !isOfKubernetes(owner.kind.Group):
+		return fmt.Sprintf("is of a kind that clusterctl does not read: its CRD has no label %s", clusterctlv1.ClusterctlLabel)
+	case known && o.Namespace != of.Object.Namespace:
+		return "is in another namespace, which no owner may be"
+	case !read:
+		return "is of a kind that clusterctl does not read"
+	}
+	return fmt.Sprintf("does not exist (UID %s)", owner.Object.UID)
+}
+
+// unlinked says why clusterctl does not want to move an object.
+func (r *reasons) unlinked(n *Node) string {
+	if n.kind == providerKind {
+		return "it is clusterctl's own list of providers: `clusterctl init` makes that of the target"
+	}
+	if r.g.world.Kinds[n.kind].Unknown {
+		return "nothing links it to what is moved, and the labels of its CRD, which is not here, decide"
+	}
+	if len(n.Owners) == 0 {
+		why := "nothing links it to a Cluster, a ClusterResourceSet or another move hierarchy: it has no owner, and no label to move it"
+		if n.isGlobal {
+			why = "it has no namespace, and neither it nor its CRD has a label to move it"
+		}
+		return why
+	}
+	owner := n.Owners[0]
+	if owner.Virtual {
+		return fmt.Sprintf("its owner %s %s, and nothing else links it to what is moved", r.name(owner), r.absent(owner, n))
+	}
+	return fmt.Sprintf("its owner %s is not moved either", owner.Object)
+}
+
+// notRead returns the objects that a move does not read although an owner of theirs is moved: their
+// kinds lack clusterctl's label. Only sources that have such objects know of them.
+func (r *reasons) notRead() []Left {
+	var left []Left
+	for i := range r.g.world.Objects {
+		o := &r.g.world.Objects[i]
+		if n := r.g.byUID[uid(o)]; n != nil && !n.Virtual {
+			continue
+		}
+		if _, read := r.g.world.Kinds[o.GroupKind()]; read {
+			continue
+		}
+		for j := range o.Owners {
+			owner := r.g.byUID[o.Owners[j].UID]
+			if owner == nil || owner.group == 0 || isOfKubernetes(o.GroupKind().Group) {
+				continue
+			}
+			left = append(left, Left{Object: o.Object, UID: o.UID, Linked: true, Why: fmt.Sprintf(
+				"its owner %s is moved, and it is not read, as its CRD has no label %s", owner.Object, clusterctlv1.ClusterctlLabel)})
+			break
+		}
+	}
+	return left
+}

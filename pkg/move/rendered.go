@@ -1,0 +1,366 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+// Rendered makes the world that a flavor of a release becomes, "" being the default one: rendered with
+// these values, its topologies expanded, with the owner references that Cluster API's controllers set.
+// Kinds of other providers come from the releases with. What controllers make later is not there:
+// they own what they make. The error is clusterctl's, or that of a release's CRDs.
+func Rendered(ctx context.Context, r *release.Release, flavor string, values map[string]string, with ...*release.Release) (*World, error) {
+	rendered, err := templates.Render(ctx, r, flavor, values)
+	if err != nil {
+		return nil, err
+	}
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for _, r := range append([]*release.Release{r}, with...) {
+		found, err := schemas.CRDs(r)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
+		}
+		crds = append(crds, found...)
+	}
+	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), crds, rendered.Objects), nil
+}
+
+// OfTemplate makes the world that the objects of a rendered template and of the classes that it names
+// become, as Rendered does. Owner references that the objects bring themselves stay.
+func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.CustomResourceDefinition, objects []unstructured.Unstructured) *World {
+	kinds := schemas.Of(crds...)
+	w := &World{Source: source, Desired: true}
+	made, err := topology.Expand(ctx, kinds, objects)
+	switch {
+	case err == nil:
+		objects = replaced(objects, made)
+	case !errors.Is(err, topology.ErrUnmanaged):
+		w.problem("", "the topology can't be expanded, so what Cluster API makes of it is missing: %v", err)
+	}
+	w.setKindsOfReleases(kinds, crds)
+	for i := range objects {
+		if kind, ok := w.Kinds[objects[i].GroupVersionKind().GroupKind()]; ok && kind.ClusterScoped {
+			objects[i].SetNamespace("") // clusterctl sets one on what it does not know
+		}
+		o := FromUnstructured(&objects[i], manifest.Place{})
+		if _, known := w.Kinds[o.GroupKind()]; !known && !isOfKubernetes(o.GroupKind().Group) {
+			w.Kinds[o.GroupKind()] = Kind{GroupKind: o.GroupKind(), Unknown: true}
+			w.assume("%s is of a provider that is not here: it is taken for a namespaced kind that clusterctl installed (--with takes its release)", o.GroupKind())
+		}
+		w.Objects = append(w.Objects, o)
+	}
+	w.own()
+	return w
+}
+
+// replaced returns objects with those of a second list in place of the first's of the same names.
+func replaced(objects, with []unstructured.Unstructured) []unstructured.Unstructured {
+	name := func(o unstructured.Unstructured) key {
+		return key{GroupKind: o.GroupVersionKind().GroupKind(), namespace: o.GetNamespace(), name: o.GetName()}
+	}
+	kept := slices.DeleteFunc(slices.Clone(objects), func(o unstructured.Unstructured) bool {
+		return slices.ContainsFunc(with, func(w unstructured.Unstructured) bool { return name(w) == name(o) })
+	})
+	return append(kept, with...)
+}
+
+// setKindsOfReleases sets the kinds to those of releases and of the core, all of which clusterctl labels
+// when it installs them.
+func (w *World) setKindsOfReleases(kinds *schemas.Kinds, crds []*apiextensionsv1.CustomResourceDefinition) {
+	labelled := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(crds))
+	for _, crd := range crds {
+		copied := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: crd.ObjectMeta, Spec: crd.Spec}
+		copied.Labels = map[string]string{clusterctlv1.ClusterctlLabel: ""}
+		maps.Copy(copied.Labels, crd.Labels)
+		labelled = append(labelled, copied)
+	}
+	w.Kinds = KindsOf(labelled...)
+	for _, kind := range kinds.All() {
+		if _, known := w.Kinds[kind.GroupKind]; kind.Core && !known {
+			w.Kinds[kind.GroupKind] = Kind{
+				GroupKind: kind.GroupKind, Served: kind.Served(), ClusterScoped: kind.Scope == apiextensionsv1.ClusterScoped,
+				Move: hierarchiesOfCore[kind.GroupKind], MoveHierarchy: hierarchiesOfCore[kind.GroupKind],
+			}
+		}
+	}
+}
+
+// ownership is a rule of a controller: the objects that fields of a kind refer to get an owner.
+type ownership struct {
+	// kind is that of the objects whose fields refer; an empty kind stands for all kinds that the
+	// field controlPlaneRef of a Cluster names.
+	kind schema.GroupKind
+	// byCluster says that the Cluster becomes the owner, instead of the object that refers.
+	byCluster bool
+	// fields are paths of references; a step that is a list stands for all of its items.
+	fields [][]string
+}
+
+// ownerships are the rules of Cluster API's controllers.
+//
+// Source: Cluster API book, "Owner references" (reference/owner_references), and the provider contracts.
+var ownerships = []ownership{
+	{kind: clusterKind, fields: [][]string{{"spec", "infrastructureRef"}, {"spec", "controlPlaneRef"}}},
+	{kind: machineKind, fields: [][]string{{"spec", "infrastructureRef"}, {"spec", "bootstrap", "configRef"}}},
+	{kind: coreKind("MachineDeployment"), byCluster: true, fields: templateFields},
+	{kind: coreKind("MachineSet"), byCluster: true, fields: templateFields},
+	{kind: coreKind("MachinePool"), fields: templateFields},
+	{byCluster: true, fields: [][]string{{"spec", "machineTemplate", "spec", "infrastructureRef"}, {"spec", "machineTemplate", "infrastructureRef"}}},
+	{kind: resourceSetKind, fields: [][]string{{"spec", "resources"}}},
+	{kind: classKind, fields: [][]string{
+		{"spec", "infrastructure"}, {"spec", "controlPlane"}, {"spec", "controlPlane", "machineInfrastructure"},
+		{"spec", "workers", "machineDeployments", "infrastructure"}, {"spec", "workers", "machineDeployments", "bootstrap"},
+		{"spec", "workers", "machineDeployments", "template", "infrastructure"}, {"spec", "workers", "machineDeployments", "template", "bootstrap"},
+		{"spec", "workers", "machinePools", "infrastructure"}, {"spec", "workers", "machinePools", "bootstrap"},
+		{"spec", "workers", "machinePools", "template", "infrastructure"}, {"spec", "workers", "machinePools", "template", "bootstrap"},
+	}},
+}
+
+var templateFields = [][]string{{"spec", "template", "spec", "infrastructureRef"}, {"spec", "template", "spec", "bootstrap", "configRef"}}
+
+func coreKind(kind string) schema.GroupKind { return clusterv1.GroupVersion.WithKind(kind).GroupKind() }
+
+// ownedByCluster are the kinds whose objects the Cluster in spec.clusterName owns.
+var ownedByCluster = []schema.GroupKind{
+	machineKind, coreKind("MachineDeployment"), coreKind("MachineSet"), coreKind("MachinePool"), coreKind("MachineHealthCheck"),
+}
+
+// own sets the owner references that controllers would.
+func (w *World) own() {
+	at := map[key]int{}
+	for i := range w.Objects {
+		at[w.Objects[i].key()] = i
+	}
+	controlPlanes := map[schema.GroupKind]bool{}
+	for i := range w.Objects {
+		if w.Objects[i].GroupKind() == clusterKind {
+			if r, ok := field(w.Objects[i].Content, "spec", "controlPlaneRef").(map[string]any); ok {
+				controlPlanes[referenced(r)] = true
+			}
+		}
+	}
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		gk := o.GroupKind()
+		if slices.Contains(ownedByCluster, gk) {
+			if cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: o.text("spec", "clusterName")}]; ok {
+				o.addOwner(&w.Objects[cluster])
+			}
+		}
+		for _, rule := range ownerships {
+			if rule.kind == gk || rule.kind.Kind == "" && controlPlanes[gk] {
+				w.apply(rule, o, at)
+			}
+		}
+	}
+	w.ownRest(at)
+}
+
+// apply sets the owners of what the fields of an object refer to.
+func (w *World) apply(rule ownership, o *Object, at map[key]int) {
+	for _, path := range rule.fields {
+		for _, r := range references(field(o.Content), path) {
+			name, _ := r["name"].(string)
+			i, ok := at[key{GroupKind: referenced(r), namespace: o.Namespace, name: name}]
+			if !ok {
+				continue
+			}
+			owner := o
+			if rule.byCluster {
+				cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: w.clusterOf(o)}]
+				if !ok {
+					continue
+				}
+				owner = &w.Objects[cluster]
+			}
+			w.Objects[i].addOwner(owner)
+		}
+	}
+}
+
+// clusterOf returns the name of the Cluster of an object: that of its field, or that which refers to it.
+func (w *World) clusterOf(o *Object) string {
+	if name := o.text("spec", "clusterName"); name != "" {
+		return name
+	}
+	for _, owner := range o.Owners {
+		if groupKind(owner.APIVersion, owner.Kind) == clusterKind {
+			return owner.Name
+		}
+	}
+	// The Cluster may come after its control plane.
+	for i := range w.Objects {
+		if w.Objects[i].GroupKind() != clusterKind || w.Objects[i].Namespace != o.Namespace {
+			continue
+		}
+		if r, ok := field(w.Objects[i].Content, "spec", "controlPlaneRef").(map[string]any); ok && r["name"] == o.Name && referenced(r) == o.GroupKind() {
+			return w.Objects[i].Name
+		}
+	}
+	return ""
+}
+
+// ownRest lets objects of providers that nothing owns be owned by the objects that refer to them, or by
+// the Cluster that they name: providers' controllers have to see to it, and what they do is not in
+// the release.
+func (w *World) ownRest(at map[key]int) {
+	free := map[string][]int{} // objects without owners, by name
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		gk := o.GroupKind()
+		if len(o.Owners) == 0 && o.Namespace != "" && !isOfKubernetes(gk.Group) && !hierarchiesOfCore[gk] {
+			free[o.Name] = append(free[o.Name], i)
+		}
+	}
+	for i := range w.Objects {
+		from := &w.Objects[i]
+		if isOfKubernetes(from.GroupKind().Group) {
+			continue
+		}
+		for _, r := range allReferences(field(from.Content, "spec"), "", nil) {
+			for _, to := range free[r.name] {
+				o := &w.Objects[to]
+				if to == i || o.Namespace != from.Namespace || len(o.Owners) > 0 || !r.fits(o.GroupKind(), from.GroupKind().Group) {
+					continue
+				}
+				o.addOwner(from)
+				w.assume("%s refers to %s: its provider's controller is taken to make it the owner", from.Object, o.Object)
+			}
+		}
+	}
+	for _, places := range free {
+		for _, i := range places {
+			o := &w.Objects[i]
+			cluster, ok := at[key{GroupKind: clusterKind, namespace: o.Namespace, name: o.text("spec", "clusterName")}]
+			if ok && len(o.Owners) == 0 {
+				o.addOwner(&w.Objects[cluster])
+				w.assume("%s names %s: its provider's controller is taken to make that the owner", o.Object, w.Objects[cluster].Object)
+			}
+		}
+	}
+	slices.Sort(w.Assumptions)
+}
+
+// addOwner adds an owner reference, once.
+func (o *Object) addOwner(owner *Object) {
+	r := metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
+	if !slices.Contains(o.Owners, r) {
+		o.Owners = append(o.Owners, r)
+		o.addedOwners++
+	}
+}
+
+// field returns the value at a path of maps, or nil.
+func field(value map[string]any, path ...string) any {
+	var at any = value
+	for _, step := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[step]
+	}
+	return at
+}
+
+// references returns the references at a path; a ClusterClass has them in templateRef or ref below.
+func references(value any, path []string) []map[string]any {
+	if items, ok := value.([]any); ok {
+		var found []map[string]any
+		for _, item := range items {
+			found = append(found, references(item, path)...)
+		}
+		return found
+	}
+	m, ok := value.(map[string]any)
+	switch {
+	case !ok:
+		return nil
+	case len(path) > 0:
+		return references(m[path[0]], path[1:])
+	}
+	for _, below := range []string{"templateRef", "ref"} {
+		if r, ok := m[below].(map[string]any); ok {
+			return []map[string]any{r}
+		}
+	}
+	return []map[string]any{m}
+}
+
+// guess is something below a spec that may be a reference.
+type guess struct {
+	// field is the name of the field, and kind and group are what it says of the object.
+	field, name, kind, group string
+}
+
+// allReferences returns what may be references below a value: maps with a name.
+func allReferences(value any, at string, found []guess) []guess {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			found = allReferences(item, at, found)
+		}
+	case map[string]any:
+		if name, _ := v["name"].(string); name != "" {
+			gk := referenced(v)
+			found = append(found, guess{field: at, name: name, kind: gk.Kind, group: gk.Group})
+		}
+		for _, name := range sortedKeys(v) {
+			found = allReferences(v[name], name, found)
+		}
+	}
+	return found
+}
+
+// fits says whether the reference may be one to an object of a kind. Without a kind of its own, the
+// field has to be called after it: dataTemplate, rosaRoleConfigRef.
+func (g guess) fits(gk schema.GroupKind, ownGroup string) bool {
+	if g.group != "" && g.group != gk.Group || g.group == "" && gk.Group != ownGroup {
+		return false
+	}
+	if g.kind != "" {
+		return g.kind == gk.Kind
+	}
+	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(g.field, "Reference"), "Ref"))
+	return stem != "" && strings.HasSuffix(strings.ToLower(gk.Kind), stem)
+}
+
+func sortedKeys(m map[string]any) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// referenced returns the group and kind that a reference names, of either contract.
+func referenced(r map[string]any) schema.GroupKind {
+	kind, _ := r["kind"].(string)
+	if group, ok := r["apiGroup"].(string); ok {
+		return schema.GroupKind{Group: group, Kind: kind}
+	}
+	apiVersion, _ := r["apiVersion"].(string)
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		group = ""
+	}
+	return schema.GroupKind{Group: group, Kind: kind}
+}

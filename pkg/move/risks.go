@@ -1,0 +1,290 @@
+package move
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
+)
+
+// Risk is something about an object for which a move loses it, takes too much, or does not start.
+type Risk struct {
+	// Rule is the id of the rule: that of the check that tells of it.
+	Rule   string
+	Object *Object
+	// Path is the field, none for the object as a whole.
+	Path []any
+	// Message says what is wrong and what comes of it, and Fix what to do.
+	Message, Fix string
+}
+
+// finder looks for the risks of all rules in a graph.
+type finder struct {
+	*Graph
+	why *reasons
+	// objects are all of the world by UID, also those that a move does not read.
+	objects map[types.UID]*Object
+	found   []Risk
+}
+
+// risks are the rules. A new one is a method and a line here.
+var risks = []func(*finder){
+	(*finder).orphans, (*finder).danglingOwners, (*finder).cycles, (*finder).ownersOfReferences,
+	(*finder).identities, (*finder).secrets, (*finder).classes, (*finder).stopping,
+}
+
+// Risks returns what is risky about moving the objects of the graph, in the order of objects and rules.
+// Rules on what objects refer to need worlds with whole objects.
+func (g *Graph) Risks() []Risk {
+	f := &finder{Graph: g, why: newReasons(g), objects: make(map[types.UID]*Object, len(g.world.Objects))}
+	for i := range g.world.Objects {
+		f.objects[uid(&g.world.Objects[i])] = &g.world.Objects[i]
+	}
+	for _, look := range risks {
+		look(f)
+	}
+	slices.SortStableFunc(f.found, func(a, b Risk) int {
+		return cmp.Or(compareObjects(a.Object.Object, b.Object.Object), strings.Compare(a.Rule, b.Rule))
+	})
+	return f.found
+}
+
+func (f *finder) add(rule string, o *Object, path []any, fix, format string, args ...any) {
+	f.found = append(f.found, Risk{Rule: rule, Object: o, Path: path, Fix: fix, Message: fmt.Sprintf(format, args...)})
+}
+
+// isOther says whether a node is a ConfigMap, a Secret or clusterctl's inventory, which a move reads
+// and which are rarely meant.
+func (n *Node) isOther() bool {
+	return n.kind == secretKind || n.kind == configMapKind || n.kind == providerKind
+}
+
+// orphans finds what nothing links to anything that moves. Of a tree of them, the root is told.
+func (f *finder) orphans() {
+	for _, n := range f.Nodes {
+		if n.Virtual || n.moves() || n.isGlobal || n.isOther() || len(n.Owners) > 0 || f.world.Kinds[n.kind].Unknown {
+			continue
+		}
+		f.add("orphan", n.Object, nil,
+			"let its controller make an object that leads to the Cluster its owner, or label it or its CRD "+clusterctlv1.ClusterctlMoveLabel,
+			"nothing links it to a Cluster, a ClusterResourceSet or a move hierarchy: `clusterctl move` leaves it behind")
+	}
+}
+
+// danglingOwners finds owners that are not among what a move reads.
+func (f *finder) danglingOwners() {
+	for _, n := range f.Nodes {
+		if n.Virtual || n.isOther() && !n.moves() {
+			continue
+		}
+		for _, owner := range n.Owners {
+			if !owner.Virtual || f.objects[owner.Object.UID] != nil && f.objects[owner.Object.UID].Namespace != n.Object.Namespace && f.objects[owner.Object.UID].Namespace != "" {
+				continue // in another namespace: owner-scope tells of it
+			}
+			result := "`clusterctl move` leaves it behind, with all that it owns"
+			if owner.kind == clusterKind || owner.kind == classKind {
+				result = "`clusterctl move` fails to get it, and moves nothing of the namespace"
+			}
+			f.add("dangling-owner", n.Object, []any{"metadata", "ownerReferences"}, "take the owner reference out, or let its kind be installed by clusterctl",
+				"its owner %s %s: %s", f.why.name(owner), f.why.absent(owner, n), result)
+		}
+	}
+}
+
+// cycles finds cycles of owners, and tells of each at its first object.
+func (f *finder) cycles() {
+	told := map[*Node]bool{}
+	for _, n := range f.Nodes {
+		if n.Virtual || n.group > 0 || !n.moves() {
+			continue
+		}
+		cycle := f.why.cycleOf(n)
+		if len(cycle) == 0 || slices.ContainsFunc(cycle, func(c *Node) bool { return told[c] }) {
+			continue
+		}
+		first := slices.MinFunc(cycle, func(a, b *Node) int { return compareObjects(a.Object.Object, b.Object.Object) })
+		names := make([]string, 0, len(cycle))
+		for _, c := range cycle {
+			told[c] = true
+			names = append(names, c.Object.String())
+		}
+		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "take out the owner reference that goes back",
+			"owners go round in a circle, and none comes first: %s: `clusterctl move` leaves them and all that they own behind", strings.Join(append(names, names[0]), " -> "))
+	}
+}
+
+// ownersOfReferences finds owner references that Kubernetes does not allow, or that clusterctl can't set.
+func (f *finder) ownersOfReferences() {
+	for _, n := range f.Nodes {
+		if n.Virtual {
+			continue
+		}
+		controllers := 0
+		for i, r := range n.Object.ownOwners() {
+			path := []any{"metadata", "ownerReferences", i}
+			if ptr.Deref(r.Controller, false) {
+				controllers++
+			}
+			if owner := f.ownerOf(n.Object, i); owner != nil && owner.Namespace != "" && owner.Namespace != n.Object.Namespace {
+				what := "it is in another namespace than"
+				if n.Object.Namespace == "" {
+					what = "it has no namespace, unlike"
+				}
+				f.add("owner-scope", n.Object, path, "use a label or a field instead of an owner reference",
+					"%s its owner %s: Kubernetes takes the owner for missing and may delete the object, and `clusterctl move` does not follow the reference", what, owner.Object)
+			}
+			version := strings.TrimPrefix(r.APIVersion, groupKind(r.APIVersion, r.Kind).Group+"/")
+			kind, known := f.world.Kinds[groupKind(r.APIVersion, r.Kind)]
+			if known && len(kind.Served) > 0 && !slices.Contains(kind.Served, version) {
+				f.add("owner-version", n.Object, append(path, "apiVersion"), "let its controller set the reference again with a version that is served",
+					"it names its owner %s %s as %s, and served are %s: clusterctl may read the owner by that version, and fails", r.Kind, r.Name, r.APIVersion, strings.Join(kind.Served, ", "))
+			}
+		}
+		if controllers > 1 {
+			f.add("two-controllers", n.Object, []any{"metadata", "ownerReferences"}, "leave controller: true to one owner",
+				"%d owners are its controller, and Kubernetes takes one: the target of a move refuses the object", controllers)
+		}
+	}
+}
+
+// ownerOf returns the object of an owner reference, or nil.
+func (f *finder) ownerOf(o *Object, i int) *Object {
+	if n := f.owner(o, i); !n.Virtual {
+		return n.Object
+	}
+	return f.objects[o.Owners[i].UID]
+}
+
+// identities finds objects without a namespace that are not moved, and that objects which are refer to.
+func (f *finder) identities() {
+	left := map[string][]*Node{}
+	for _, n := range f.Nodes {
+		if !n.Virtual && n.isGlobal && !n.moves() {
+			left[n.Object.Name] = append(left[n.Object.Name], n)
+		}
+	}
+	told := map[*Node]bool{}
+	for _, from := range f.Nodes {
+		if from.Virtual || !from.moves() || len(left) == 0 {
+			continue
+		}
+		for _, r := range allReferences(field(from.Object.Content, "spec"), "", nil) {
+			for _, n := range left[r.name] {
+				if told[n] || !r.fits(n.kind, from.kind.Group) {
+					continue
+				}
+				told[n] = true
+				f.add("identity-move", n.Object, nil, "label its CRD "+clusterctlv1.ClusterctlMoveHierarchyLabel,
+					"%s refers to it, it has no namespace, and neither it nor its CRD has a label to move it: `clusterctl move` leaves it behind", from.Object)
+			}
+		}
+	}
+}
+
+// secrets finds Secrets that are not moved, and that objects which are name.
+func (f *finder) secrets() {
+	for n, from := range f.namedSecrets() {
+		f.add("secret-unlinked", n.Object, nil, fmt.Sprintf("label it %s: \"\", or let a controller own it", clusterctlv1.ClusterctlMoveLabel),
+			"%s names it, and nothing links it to what is moved: `clusterctl move` leaves it behind", from.Object)
+	}
+}
+
+// namedSecrets returns the Secrets that are not moved and that objects which are name, each with the first of these. A
+// name without a namespace means that of the object, and for an object that has none those of infrastructure providers,
+// which are where clusterctl looks for the Secrets of such objects.
+func (g *Graph) namedSecrets() map[*Node]*Node {
+	left := map[types.NamespacedName]*Node{}
+	var providers []string
+	for _, n := range g.Nodes {
+		if !n.Virtual && n.kind == secretKind && !n.moves() {
+			left[n.name()] = n
+		}
+	}
+	for i := range g.world.Objects {
+		if o := &g.world.Objects[i]; o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
+			providers = append(providers, o.Namespace)
+		}
+	}
+	named := map[*Node]*Node{}
+	for _, from := range g.Nodes {
+		if from.Virtual || !from.moves() || isOfKubernetes(from.kind.Group) || len(left) == 0 {
+			continue
+		}
+		for _, ref := range secretsOf(field(from.Object.Content, "spec"), "", nil) {
+			namespaces := []string{cmp.Or(ref.Namespace, from.Object.Namespace)}
+			if namespaces[0] == "" {
+				namespaces = providers
+			}
+			for _, namespace := range namespaces {
+				if n := left[types.NamespacedName{Namespace: namespace, Name: ref.Name}]; n != nil && named[n] == nil {
+					named[n] = from
+				}
+			}
+		}
+	}
+	return named
+}
+
+// secretsOf returns the names of Secrets in fields below a value: a reference of the kind, the field
+// name of one that is called after Secrets, or a text in one that ends in SecretName. A reference may have a namespace.
+func secretsOf(value any, at string, found []types.NamespacedName) []types.NamespacedName {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			found = secretsOf(item, at, found)
+		}
+	case map[string]any:
+		name, _ := v["name"].(string)
+		if kind, hasKind := v["kind"].(string); name != "" && (kind == secretKind.Kind || !hasKind && strings.Contains(strings.ToLower(at), "secret")) {
+			namespace, _ := v["namespace"].(string)
+			found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+		for _, key := range sortedKeys(v) {
+			if text, ok := v[key].(string); ok && strings.HasSuffix(strings.ToLower(key), "secretname") {
+				found = append(found, types.NamespacedName{Name: text})
+			}
+			found = secretsOf(v[key], key, found)
+		}
+	}
+	return found
+}
+
+// classes finds Clusters with classes of other namespaces, which are copied and not moved.
+func (f *finder) classes() {
+	for _, n := range f.Nodes {
+		if n.cluster == nil || !n.cluster.Spec.Topology.IsDefined() {
+			continue
+		}
+		if class := n.cluster.GetClassKey(); class.Namespace != n.Object.Namespace {
+			f.add("class-in-other-namespace", n.Object, []any{"spec", "topology", "classRef", "namespace"}, "move the namespaces of all Clusters of the class, and delete the class in the source by hand",
+				"its ClusterClass is %s: `clusterctl move` copies the class and its templates to the target and leaves them in the source too, and later changes to one do not reach the other", class)
+		}
+	}
+}
+
+// stopping finds what keeps a move from starting: pauses, and the annotation that blocks it.
+func (f *finder) stopping() {
+	for _, n := range f.Nodes {
+		if n.Virtual {
+			continue
+		}
+		if _, blocks := n.Object.Annotations[clusterctlv1.BlockMoveAnnotation]; blocks && n.moves() {
+			f.add("move-blocked", n.Object, []any{"metadata", "annotations", clusterctlv1.BlockMoveAnnotation}, "let its controller remove the annotation once it has stopped its work",
+				"the annotation blocks the move of the whole namespace: clusterctl waits two minutes for it to go, and ends")
+		}
+		const fix = "unpause it before the move: clusterctl pauses it by itself"
+		const message = "it is paused, and clusterctl refuses to move the namespace"
+		switch {
+		case (n.cluster != nil || n.class != nil) && annotations.HasPaused(n.Object.unstructured()):
+			f.add("not-paused", n.Object, []any{"metadata", "annotations", clusterv1.PausedAnnotation}, fix, message)
+		case n.cluster != nil && ptr.Deref(n.cluster.Spec.Paused, false):
+			f.add("not-paused", n.Object, []any{"spec", "paused"}, fix, message)
+		}
+	}
+}

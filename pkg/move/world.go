@@ -1,0 +1,99 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// World is what a source knows of a management cluster.
+type World struct {
+	// Source says where it comes from, for people.
+	Source string
+	Kinds  Kinds
+	// Desired says that the objects are not in a cluster yet: what only status tells is not asked for.
+	Desired bool
+	// Objects may be more than a move reads: what else there is explains what is left behind.
+	Objects []Object
+	// Assumptions say what was taken for granted because the source does not have it.
+	Assumptions []string
+	// Problems say what could not be read: with one, the world is incomplete.
+	Problems []Problem
+}
+
+// Problem is something that keeps a source from being read in whole.
+type Problem struct {
+	// Where is a file with its line, or a kind of objects; "" is the source as a whole.
+	Where string `json:"where,omitempty"`
+	// Message says what is wrong and what to do about it.
+	Message string `json:"message"`
+}
+
+func (p Problem) String() string {
+	if p.Where == "" {
+		return p.Message
+	}
+	return p.Where + ": " + p.Message
+}
+
+// problem adds a problem.
+func (w *World) problem(where, format string, args ...any) {
+	w.Problems = append(w.Problems, Problem{Where: where, Message: fmt.Sprintf(format, args...)})
+}
+
+// assume adds an assumption, once.
+func (w *World) assume(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(w.Assumptions, text) {
+		w.Assumptions = append(w.Assumptions, text)
+	}
+}
+
+// NamespaceCount is how much of Cluster API a namespace has.
+type NamespaceCount struct {
+	Name              string
+	Clusters, Objects int
+}
+
+// Namespaces returns the namespaces that may be meant by a move: those with Clusters, or where there
+// are none, all with objects of Cluster API and of providers; in the order of their names.
+func (w *World) Namespaces() []NamespaceCount {
+	counts := map[string]*NamespaceCount{}
+	clusters := 0
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		gk := o.GroupKind()
+		if _, known := w.Kinds[gk]; !known || o.Namespace == "" || gk == secretKind || gk == configMapKind || gk == providerKind {
+			continue
+		}
+		c := counts[o.Namespace]
+		if c == nil {
+			c = &NamespaceCount{Name: o.Namespace}
+			counts[o.Namespace] = c
+		}
+		c.Objects++
+		if gk == clusterKind {
+			c.Clusters++
+			clusters++
+		}
+	}
+	var found []NamespaceCount
+	for _, c := range counts {
+		if clusters == 0 || c.Clusters > 0 {
+			found = append(found, *c)
+		}
+	}
+	slices.SortFunc(found, func(a, b NamespaceCount) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// key names an object in a world.
+type key struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+func (o *Object) key() key {
+	return key{GroupKind: o.GroupKind(), namespace: o.Namespace, name: o.Name}
+}
