@@ -220,6 +220,9 @@ func load(root string) (*Manifest, []component, error) {
 	if err == nil {
 		err = json.Unmarshal(data, m)
 	}
+	if err == nil && !filepath.IsLocal(filepath.FromSlash(m.CertManager)) {
+		err = fmt.Errorf("certManager is %q, which is not a path in the folder: copy the mirror again", m.CertManager)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the manifest of the mirror %s: %w", root, err)
 	}

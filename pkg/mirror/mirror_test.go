@@ -267,6 +267,10 @@ func TestFaults(t *testing.T) {
 		{name: "source that fails", step: "fetch", fault: func(_ *testing.T, w *world) { w.source.refuse(http.StatusNotImplemented) },
 			says: []string{"fetching the image", "it goes on where it stopped"}},
 		{name: "folder that is not whole", step: "push", before: []string{"fetch"}, fault: removed(ManifestFile), says: []string{"is not a whole mirror", again}},
+		{name: "cert-manager outside of the folder", step: "push", before: []string{"fetch"}, says: []string{"reading the manifest of the mirror", "not a path in the folder", copyAgain},
+			fault: func(t *testing.T, w *world) {
+				edit(t, filepath.Join(w.dir, ManifestFile), `{"certManager": "../v1.2.3/cert-manager.yaml"}`)
+			}},
 		{name: "release that the manifest lacks", step: "push", before: []string{"fetch"}, says: []string{"infrastructure-alpha/v0.1.1/metadata.yaml is not in mirror.json", again},
 			fault: func(t *testing.T, w *world) {
 				edit(t, filepath.Join(w.dir, "infrastructure-alpha/v0.1.1/metadata.yaml"), "")
