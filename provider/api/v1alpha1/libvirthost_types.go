@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LibvirtHostSpec says how a hypervisor is reached and what of it may be used.
+// LibvirtHostSpec says how a hypervisor is reached, and which of its resources machines may use.
 type LibvirtHostSpec struct {
 	// uri of the libvirt daemon, in one of these forms; only the parameter socket is understood:
 	//
@@ -537,7 +537,7 @@ type LibvirtHost struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is how the host is reached and what of it may be used.
+	// spec is how the host is reached, and which of its resources machines may use.
 	// +required
 	Spec LibvirtHostSpec `json:"spec,omitempty,omitzero"`
 

@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -23,12 +22,8 @@ import (
 func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 	const doing = "deleting the console log of the domain"
 	return h.withDomain(ctx, doing, id, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		state, err := stateOf(client, domain)
-		if err != nil {
+		if err := inactive(client, domain, doing, id); err != nil {
 			return err
-		}
-		if state.Active() {
-			return &hypervisor.Error{Operation: doing, Object: id, Reason: hypervisor.ErrBusy, Cause: errors.New("it is active: stop it first")}
 		}
 		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive)
 		if err != nil {

@@ -307,16 +307,21 @@ func (h *host) StopDomain(ctx context.Context, uuid string) error {
 func (h *host) UndefineDomain(ctx context.Context, uuid string) error {
 	const doing = "undefining the domain"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		state, err := stateOf(client, domain)
-		if err != nil {
+		if err := inactive(client, domain, doing, uuid); err != nil {
 			return err
-		}
-		if state.Active() {
-			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: errors.New("it is active: stop it first")}
 		}
 		return client.DomainUndefineFlags(domain, golibvirt.DomainUndefineManagedSave|golibvirt.DomainUndefineSnapshotsMetadata|
 			golibvirt.DomainUndefineCheckpointsMetadata|golibvirt.DomainUndefineNvram)
 	})
+}
+
+// inactive returns an error when a domain is active.
+func inactive(client *golibvirt.Libvirt, domain golibvirt.Domain, doing, uuid string) error {
+	state, err := stateOf(client, domain)
+	if err == nil && state.Active() {
+		return &hypervisor.Error{Operation: doing, Object: uuid, Reason: hypervisor.ErrBusy, Cause: errors.New("it is active: stop it first")}
+	}
+	return err
 }
 
 // DetachDisk implements hypervisor.Domains.
