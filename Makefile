@@ -21,6 +21,7 @@ generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhook
 	go generate ./pkg/...
 	hack/generate-provider
 	go run ./hack/reference docs/reference
+	rm -rf docs/reference/commands
 	go run ./cmd/clusterctl-release man --markdown docs/reference/commands
 
 .PHONY: build

@@ -18,7 +18,10 @@ import (
 )
 
 // docs are the pages about the provider.
-var docs = []string{"addresses.md", "hosts.md", "images-and-hardware.md", "in-place-updates.md", "load-balancers.md", "machine-pools.md", "operations.md", "troubleshooting.md"}
+var docs = []string{
+	"explanation/machine-pools.md", "how-to/addresses.md", "how-to/hosts.md", "how-to/images-and-hardware.md", "how-to/in-place-updates.md",
+	"how-to/load-balancers.md", "how-to/operations.md", "how-to/troubleshooting.md", "reference/metrics.md",
+}
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
 var ofOthers = []string{
@@ -73,7 +76,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 // TestDocsListTheMetrics: the table has each metric that is registered, with its type and labels, and no other.
 func TestDocsListTheMetrics(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	content, err := os.ReadFile(filepath.Join("..", "docs", "reference", "metrics.md"))
 	g.Expect(err).ToNot(HaveOccurred())
 	documented := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(caplv_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|").FindAllStringSubmatch(string(content), -1) {
@@ -115,10 +118,10 @@ func words(g *WithT) map[string]bool {
 	return known
 }
 
-// TestTroubleshooting: docs/troubleshooting.md has all reasons of conditions, and quotes clusterctl as its code has it.
+// TestTroubleshooting: docs/how-to/troubleshooting.md has all reasons of conditions, and quotes clusterctl as its code has it.
 func TestTroubleshooting(t *testing.T) {
 	g := NewWithT(t)
-	page, err := os.ReadFile(filepath.Join("..", "docs", "troubleshooting.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "troubleshooting.md"))
 	g.Expect(err).ToNot(HaveOccurred())
 	conditions, err := os.ReadFile(filepath.Join("api", "v1alpha1", "conditions.go"))
 	g.Expect(err).ToNot(HaveOccurred())

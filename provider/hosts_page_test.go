@@ -19,7 +19,7 @@ import (
 )
 
 // hostsPage is the page about adding a host.
-var hostsPage = filepath.Join("..", "docs", "hosts.md")
+var hostsPage = filepath.Join("..", "docs", "how-to", "hosts.md")
 
 // blocks returns the code of a language in a page.
 func blocks(page, language string) []string {

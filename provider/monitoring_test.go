@@ -39,7 +39,7 @@ func alertRules(g *WithT) []alertRule {
 // nothing fires in a fleet that works.
 func TestAlerts(t *testing.T) {
 	g := NewWithT(t)
-	operations, err := os.ReadFile("../docs/operations.md")
+	operations, err := os.ReadFile("../docs/how-to/operations.md")
 	g.Expect(err).ToNot(HaveOccurred())
 	_, scraping, _ := strings.Cut(string(operations), "```yaml\nscrape_configs:")
 	scraping, _, _ = strings.Cut(scraping, "```")
@@ -84,10 +84,10 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestPrometheusRule: the command in docs/operations.md makes a PrometheusRule of the alerts.
+// TestPrometheusRule: the command in docs/how-to/operations.md makes a PrometheusRule of the alerts.
 func TestPrometheusRule(t *testing.T) {
 	g := NewWithT(t)
-	operations, err := os.ReadFile("../docs/operations.md")
+	operations, err := os.ReadFile("../docs/how-to/operations.md")
 	g.Expect(err).ToNot(HaveOccurred())
 	command := regexp.MustCompile("(?s)```\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(operations))
 	g.Expect(command).To(HaveLen(2))

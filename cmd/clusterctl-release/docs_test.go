@@ -19,7 +19,7 @@ func TestTours(t *testing.T) {
 	for _, page := range []struct {
 		path  string
 		steps int
-	}{{"README.md", 6}, {"docs/tutorial-release.md", 10}} {
+	}{{"README.md", 6}, {"docs/tutorials/release.md", 10}} {
 		t.Run(page.path, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(repository, page.path))
 			if err != nil {

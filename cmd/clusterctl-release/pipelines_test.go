@@ -43,7 +43,7 @@ func requireCommands(t *testing.T, text string) int {
 // TestPipelines: the pipelines of the docs and the action are YAML, and their commands are ones that there are.
 func TestPipelines(t *testing.T) {
 	root := pinned.Root(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "pipelines.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "pipelines.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

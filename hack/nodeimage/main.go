@@ -1,5 +1,5 @@
 // Command nodeimage makes a disk image of a Kubernetes node, a qcow2: Debian with cloud-init, containerd, kubelet and
-// kubeadm, and the container images that kubeadm asks for. It needs no container engine. docs/node-image.md is for its
+// kubeadm, and the container images that kubeadm asks for. It needs no container engine. docs/how-to/node-image.md is for its
 // users.
 package main
 

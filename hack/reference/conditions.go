@@ -16,7 +16,7 @@ func conditionsPage() (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Conditions and reasons\n\n" + generated + "\n[Troubleshooting](../troubleshooting.md) says what to do about each reason.\n")
+	b.WriteString("# Conditions and reasons\n\n" + generated + "\n[Troubleshooting](../how-to/troubleshooting.md) says what to do about each reason.\n")
 	for _, declaration := range file.Decls {
 		group, ok := declaration.(*ast.GenDecl)
 		if !ok || group.Tok != token.CONST {

@@ -1,5 +1,5 @@
 // Command reference writes the pages of the reference that are made of the provider's sources: go run ./hack/reference
-// FOLDER, at the root of the repository.
+// FOLDER, at the root of the repository. Other pages of the folder stay.
 package main
 
 import (
@@ -20,14 +20,8 @@ func main() {
 	}
 }
 
-// write makes the folder anew.
+// write writes the pages to the folder.
 func write(folder string) error {
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	for name, page := range map[string]func() (string, error){
 		"api.md": apiPage, "conditions.md": conditionsPage, "manager-flags.md": flagsPage, "variables.md": variablesPage,
 	} {

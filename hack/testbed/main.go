@@ -1,5 +1,5 @@
 // Command testbed is for developers: it builds what the testbed is made of, and keeps one running to
-// play with. docs/testbed.md is for its users.
+// play with. docs/tutorials/testbed.md is for its users.
 package main
 
 import (

@@ -222,7 +222,7 @@ const instructions = `The testbed is ready: Cluster API, the provider, and three
   bin/testbed logs
   bin/testbed virsh host-a1 list --all
 
-hack/tools/tool clusterctl prints the path of a clusterctl. docs/testbed.md says more. make testbed-down takes all of it
+hack/tools/tool clusterctl prints the path of a clusterctl. docs/tutorials/testbed.md says more. make testbed-down takes all of it
 away.
 `
 

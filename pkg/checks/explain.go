@@ -11,7 +11,7 @@ import (
 //go:embed pages/*.md
 var pages embed.FS
 
-//go:generate go run ../../hack/checkpages ../../docs/checks/README.md ../../pkg/checks/pages
+//go:generate go run ../../hack/checkpages ../../docs/reference/checks.md ../../pkg/checks/pages
 
 // Explain returns the page of a check, as Markdown. It begins with the check's title, severity and source.
 func Explain(id string) (string, error) {
