@@ -47,6 +47,23 @@ var areas = []struct {
 	{prefix: "."}, // the root has the list of dependencies
 }
 
+// apiLibraries are the modules that the code of provider/api may import: those who import it compile nothing else, see
+// docs/explanation/provider-api.md.
+var apiLibraries = []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/cluster-api/api/"}
+
+// judgeLibrary says what is wrong with a file's import of another module, or "".
+func judgeLibrary(file, imported string) string {
+	host, _, _ := strings.Cut(imported, "/")
+	isStandard := !strings.Contains(host, ".")
+	if !strings.HasPrefix(file, "provider/api/") || strings.HasSuffix(file, "_test.go") || isStandard {
+		return ""
+	}
+	if slices.ContainsFunc(apiLibraries, func(prefix string) bool { return strings.HasPrefix(imported, prefix) }) {
+		return ""
+	}
+	return "those who import the provider's API would compile it too"
+}
+
 // forTests are packages that, with all that is below them, only tests and hack import.
 var forTests = []string{
 	"internal/giteaserver", "internal/githubserver", "internal/gitlabserver", "internal/pinned", "internal/prerequisite", "internal/schematest", "internal/tlsproxy", "internal/treetest", "internal/wire",
@@ -85,6 +102,8 @@ func TestImports(t *testing.T) {
 				if complaint := judge(filepath.ToSlash(rel), own); complaint != "" {
 					t.Errorf("%s imports %s: %s", rel, own, complaint)
 				}
+			} else if complaint := judgeLibrary(filepath.ToSlash(rel), imported); complaint != "" {
+				t.Errorf("%s imports %s: %s", rel, imported, complaint)
 			}
 		}
 		if place := path.Dir(filepath.ToSlash(rel)); strings.HasPrefix(place, "pkg/") && layer(place) < 0 {
