@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -27,6 +29,7 @@ func newManCommand() *cobra.Command {
 			header := &doc.GenManHeader{Section: "1", Source: "clusterctl-release " + toolVersion(), Manual: "clusterctl release"}
 			write := func() error { return doc.GenManTree(root, header, args[0]) }
 			if markdown {
+				withoutHTML(root)
 				write = func() error { return doc.GenMarkdownTree(root, args[0]) }
 			}
 			if err := write(); err != nil {
@@ -38,4 +41,15 @@ func newManCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "write them in Markdown")
 	return cmd
+}
+
+// angle is a line of a description that isn't code, which is indented by a tab.
+var angle = regexp.MustCompile(`(?m)^[^\t\n].*<.*$`)
+
+// withoutHTML changes the descriptions of commands so that Markdown doesn't take <version> for HTML, which isn't shown.
+func withoutHTML(cmd *cobra.Command) {
+	cmd.Long = angle.ReplaceAllStringFunc(cmd.Long, func(line string) string { return strings.ReplaceAll(line, "<", `\<`) })
+	for _, child := range cmd.Commands() {
+		withoutHTML(child)
+	}
 }
