@@ -83,6 +83,10 @@ KUBERNETES ?= v1.36.3
 node-image: ## Make a disk image of a Kubernetes node, and print its path: KUBERNETES=v1.36.3
 	go run ./hack/nodeimage -kubernetes $(KUBERNETES)
 
+.PHONY: book
+book: ## Make a book of the pages in docs, to read without a network: out/book/index.html
+	go run ./hack/book "$$($(TOOL) hugo)" $(OUT)/book
+
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...

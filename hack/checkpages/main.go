@@ -29,9 +29,9 @@ func index(folder string) string {
 	for _, c := range checks.All() {
 		if c.Group != group {
 			group = c.Group
-			fmt.Fprintf(&b, "\n## %s\n\n| check | severity | what it looks for |\n| --- | --- | --- |\n", group)
+			fmt.Fprintf(&b, "\n## %s\n\n| check | severity | what it looks for | source |\n| --- | --- | --- | --- |\n", group)
 		}
-		fmt.Fprintf(&b, "| [%s](%s/%s.md) | %s | %s |\n", c.ID, folder, c.ID, c.Severity, c.Title)
+		fmt.Fprintf(&b, "| [%s](%s/%s.md) | %s | %s | %s |\n", c.ID, folder, c.ID, c.Severity, c.Title, c.Source)
 	}
 	return b.String()
 }
