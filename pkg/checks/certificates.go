@@ -78,7 +78,7 @@ func reportInjectionAnnotations(s *Subject, report Report) {
 // hasCA says whether a webhook comes with a caBundle that the API server may be able to use. One of a
 // CRD that it can't use is reported by crd-ca-bundle.
 func (w webhook) hasCA() bool {
-	bundle := textAt(w.client, "caBundle")
+	bundle := manifest.Text(w.client, "caBundle")
 	if bundle == "" || w.Object.GetKind() == "CustomResourceDefinition" {
 		return bundle != ""
 	}
@@ -120,7 +120,7 @@ var certificateDNS = Check{
 			}
 			namespace := targetNamespaceOf(s, service)
 			host := fmt.Sprintf("%s.%s.svc", w.service(), namespace)
-			names := textsAt(certificate.Object.Object, "spec", "dnsNames")
+			names := manifest.Texts(certificate.Object.Object, "spec", "dnsNames")
 			covered := slices.ContainsFunc(names, func(dns string) bool {
 				return dns == host || dns == "*."+namespace+".svc" || strings.Contains(dns, "$")
 			})
@@ -143,8 +143,8 @@ var certificateIssuer = Check{
 	Source: sourceCertificates,
 	Run: func(s *Subject, report Report) {
 		for _, d := range s.Objects("Certificate") {
-			reference := mapAt(d.Object.Object, "spec", "issuerRef")
-			kind, name, group := textAt(reference, "kind"), textAt(reference, "name"), textAt(reference, "group")
+			reference := manifest.Map(d.Object.Object, "spec", "issuerRef")
+			kind, name, group := manifest.Text(reference, "kind"), manifest.Text(reference, "name"), manifest.Text(reference, "group")
 			if kind == "" {
 				kind = "Issuer"
 			}

@@ -2,12 +2,12 @@ package checks
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
@@ -140,46 +140,35 @@ var clusterClassNamespace = Check{
 	},
 }
 
-// reference is a reference to a template in a ClusterClass.
+// reference is a reference of an object to another one.
 type reference struct {
-	path       []any
-	apiVersion string
-	kind       string
-	name       string
-	// space is the namespace that the reference names.
-	space string
+	manifest.Reference
+	path []any
 }
 
 // references returns the references to objects below a value, in the order of fields: maps with a kind
 // and a name that have an apiVersion as well, or are in a field called ref, templateRef and the like.
 func references(value any, path []any) []reference {
 	var found []reference
-	switch v := value.(type) {
-	case map[string]any:
-		if r, ok := referenceAt(v, path); ok {
-			return []reference{r}
+	manifest.Walk(value, path, func(path []any, value any) bool {
+		fields, _ := value.(map[string]any)
+		isRef := isReferenceAt(fields, path)
+		if isRef {
+			found = append(found, reference{manifest.ReferenceOf(fields), slices.Clone(path)})
 		}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			found = append(found, references(v[key], steps(path, key))...)
-		}
-	case []any:
-		for i, item := range v {
-			found = append(found, references(item, steps(path, i))...)
-		}
-	}
+		return !isRef
+	})
 	return found
 }
 
-// referenceAt returns the reference that a map is, if it is one. A map with metadata is an object.
-func referenceAt(fields map[string]any, path []any) (reference, bool) {
-	kind, hasKind := fields["kind"].(string)
-	name, hasName := fields["name"].(string)
-	space, _ := fields["namespace"].(string)
-	apiVersion, hasVersion := fields["apiVersion"].(string)
+// isReferenceAt says whether a map is a reference. A map with metadata is an object.
+func isReferenceAt(fields map[string]any, path []any) bool {
+	_, hasKind := fields["kind"].(string)
+	_, hasName := fields["name"].(string)
+	_, hasVersion := fields["apiVersion"].(string)
 	_, isObject := fields["metadata"]
 	field, _ := path[len(path)-1].(string)
-	isRef := field == "ref" || strings.HasSuffix(field, "Ref") || hasVersion && !isObject
-	return reference{path: path, apiVersion: apiVersion, kind: kind, name: name, space: space}, hasKind && hasName && isRef
+	return hasKind && hasName && (field == "ref" || strings.HasSuffix(field, "Ref") || hasVersion && !isObject)
 }
 
 var clusterClassRefNamespace = Check{
@@ -188,9 +177,9 @@ var clusterClassRefNamespace = Check{
 	Source: sourceClassNamespace,
 	Run: func(s *Subject, report Report) {
 		eachReference(s, func(_ *template, o object, r reference) {
-			if r.space != "" {
-				report(Finding{Place: o.place(append(r.path, "namespace")...), Cause: r.space,
-					Message: fmt.Sprintf("the reference to %s %s names the namespace %q: in any other, the class is broken", r.kind, r.name, r.space),
+			if r.Namespace != "" {
+				report(Finding{Place: o.place(append(r.path, "namespace")...), Cause: r.Namespace,
+					Message: fmt.Sprintf("the reference to %s %s names the namespace %q: in any other, the class is broken", r.Kind, r.Name, r.Namespace),
 					Fix:     "leave the namespace out"})
 			}
 		})
@@ -207,7 +196,7 @@ var clusterClassRefResolves = Check{
 				return
 			}
 			report(Finding{Place: o.place(append(r.path, "name")...),
-				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.kind, t.nameAt(o, steps(r.path, "name")...)),
+				Message: fmt.Sprintf("there is no %s %s in the file: the definition should have all objects that make up the class", r.Kind, t.nameAt(o, manifest.Join(r.path, "name")...)),
 				Fix:     "put the object into " + t.Name + ", or fix the name"})
 		})
 	},

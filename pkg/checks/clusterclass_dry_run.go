@@ -68,7 +68,7 @@ func reportTransitionRules(crd CRD, index int, report Report) {
 	path := []any{"spec", "versions", index, "schema", "openAPIV3Schema"}
 	found = append(found, rulesOf(root, nil, path)...)
 	spec := root.Properties["spec"]
-	found = append(found, transitionRules(&spec, []any{"spec"}, steps(path, "properties", "spec"))...)
+	found = append(found, transitionRules(&spec, []any{"spec"}, manifest.Join(path, "properties", "spec"))...)
 	if len(found) == 0 {
 		return
 	}
@@ -102,7 +102,7 @@ func rulesOf(schema *apiextensionsv1.JSONSchemaProps, field, path []any) []trans
 	var found []transitionRule
 	for i, rule := range schema.XValidations {
 		if oldValue.MatchString(rule.Rule) {
-			found = append(found, transitionRule{field: field, path: steps(path, "x-kubernetes-validations", i, "rule")})
+			found = append(found, transitionRule{field: field, path: manifest.Join(path, "x-kubernetes-validations", i, "rule")})
 		}
 	}
 	return found
@@ -113,13 +113,13 @@ func transitionRules(schema *apiextensionsv1.JSONSchemaProps, field, path []any)
 	found := rulesOf(schema, field, path)
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		below := schema.Properties[name]
-		found = append(found, transitionRules(&below, steps(field, name), steps(path, "properties", name))...)
+		found = append(found, transitionRules(&below, manifest.Join(field, name), manifest.Join(path, "properties", name))...)
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		found = append(found, transitionRules(schema.Items.Schema, field, steps(path, "items"))...)
+		found = append(found, transitionRules(schema.Items.Schema, field, manifest.Join(path, "items"))...)
 	}
 	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		found = append(found, transitionRules(schema.AdditionalProperties.Schema, field, steps(path, "additionalProperties"))...)
+		found = append(found, transitionRules(schema.AdditionalProperties.Schema, field, manifest.Join(path, "additionalProperties"))...)
 	}
 	return found
 }

@@ -52,10 +52,10 @@ func (s *Subject) expandableClass(t *template, o object) (*template, bool) {
 // up, it reports only what no value changes: fields that do not exist. Where such values keep it from
 // looking, a note says so.
 func (s *Subject) reportTopology(t *template, o object, class *template, report Report) {
-	spec, _ := childOf(o.Object, "spec")
+	spec, _ := manifest.Child(o.Object, "spec")
 	var raw any
 	if o.raw != nil {
-		raw, _ = childOf(o.raw.Object.Object, "spec")
+		raw, _ = manifest.Child(o.raw.Object.Object, "spec")
 	}
 	isGuess := len(class.guessed) > 0 || o.raw == nil && len(t.guessed) > 0 || t.holdsGuess(raw, spec)
 

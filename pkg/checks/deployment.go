@@ -3,6 +3,8 @@ package checks
 import (
 	"fmt"
 	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 const sourceManager = "clusterctl provider contract, Components YAML, Controllers & Watching namespace"
@@ -36,7 +38,7 @@ var managerContainerName = Check{
 			if c.isManager() {
 				return
 			}
-			if !c.init && c.pod.Object.GetKind() == "Deployment" {
+			if !c.Init && c.pod.Object.GetKind() == "Deployment" {
 				candidates = append(candidates, c)
 			}
 		}
@@ -45,13 +47,13 @@ var managerContainerName = Check{
 		}
 		var names []string
 		for _, c := range candidates {
-			names = append(names, c.name())
+			names = append(names, c.Name())
 		}
 		report(Finding{
 			Place: candidates[0].place("name"),
 			Message: fmt.Sprintf("no container of a Deployment is called %s, only %s: clusterctl and what builds upon it do not find the controllers",
-				managerContainer, strings.Join(names, ", ")),
-			Fix: "call the container that runs the controllers " + managerContainer,
+				manifest.ManagerContainer, strings.Join(names, ", ")),
+			Fix: "call the container that runs the controllers " + manifest.ManagerContainer,
 		})
 	},
 }
@@ -59,7 +61,7 @@ var managerContainerName = Check{
 // flagValue returns the value of a flag among a container's arguments, and the index of the argument
 // that has it in args; found is false where it is not given.
 func (c container) flagValue(name string) (value string, index int, found bool) {
-	args := textsAt(c.fields, "args")
+	args := manifest.Texts(c.Fields, "args")
 	for i, arg := range args {
 		flag, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !strings.HasPrefix(arg, "-") || flag != name {
@@ -124,7 +126,7 @@ var probes = Check{
 			}
 			var missing []string
 			for _, probe := range []string{"livenessProbe", "readinessProbe"} {
-				if mapAt(c.fields, probe) == nil {
+				if manifest.Map(c.Fields, probe) == nil {
 					missing = append(missing, probe)
 				}
 			}
@@ -145,18 +147,18 @@ var securityContext = Check{
 	Source: "Kubernetes, Pod Security Standards, Restricted",
 	Run: func(s *Subject, report Report) {
 		for _, c := range s.containers() {
-			if mapAt(c.fields, "securityContext")["privileged"] == true {
+			if manifest.Map(c.Fields, "securityContext")["privileged"] == true {
 				report(Finding{
 					Place:   c.place("securityContext", "privileged"),
-					Message: fmt.Sprintf("container %s is privileged: management clusters that enforce a Pod Security Standard do not run it", c.name()),
+					Message: fmt.Sprintf("container %s is privileged: management clusters that enforce a Pod Security Standard do not run it", c.Name()),
 					Fix:     "run it without privileges, or tell users which namespace label it needs",
 				})
 				continue
 			}
-			if mapAt(c.fields, "securityContext")["runAsNonRoot"] != true && mapAt(c.pod.spec, "securityContext")["runAsNonRoot"] != true {
+			if manifest.Map(c.Fields, "securityContext")["runAsNonRoot"] != true && manifest.Map(c.pod.Spec, "securityContext")["runAsNonRoot"] != true {
 				report(Finding{
 					Place:   c.place(),
-					Message: fmt.Sprintf("container %s may run as root: management clusters that enforce the restricted Pod Security Standard do not run it", c.name()),
+					Message: fmt.Sprintf("container %s may run as root: management clusters that enforce the restricted Pod Security Standard do not run it", c.Name()),
 					Fix:     "set runAsNonRoot: true in the pod's securityContext, and the other fields of the restricted standard",
 				})
 			}

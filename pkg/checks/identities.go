@@ -76,7 +76,7 @@ func (s *Subject) needsInTemplates() map[schema.GroupKind]string {
 				add(gk, t.Name+" has one")
 			}
 			for _, r := range sortedReferences(o) {
-				add(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}, fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.path...)))
+				add(r.GroupKind(), fmt.Sprintf("the %s in %s refers to one in %s", o.GetKind(), t.Name, manifest.FieldPath(r.path...)))
 			}
 		}
 	}

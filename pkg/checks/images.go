@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	containerutil "sigs.k8s.io/cluster-api/util/container"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 const sourceImages = "clusterctl provider contract, Components YAML, Controllers & Watching namespace"
@@ -13,7 +15,7 @@ const sourceImages = "clusterctl provider contract, Components YAML, Controllers
 // image returns a container's image with its variables' defaults, or false where it has none or
 // only its users know it.
 func (c container) image() (string, bool) {
-	image := textAt(c.fields, "image")
+	image := manifest.Text(c.Fields, "image")
 	if strings.Contains(image, "$") {
 		rendered, ok := withDefaults([]byte(image))
 		return string(rendered), ok
@@ -55,7 +57,7 @@ var imageCanonical = Check{
 			}
 			report(Finding{
 				Place: c.place("image"), Severity: severity,
-				Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.name(), err, consequence),
+				Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.Name(), err, consequence),
 				Fix:     fix,
 			})
 		}
@@ -81,7 +83,7 @@ var imageTag = Check{
 				continue
 			}
 			if message, fix := tagProblem(c, image.Tag, s.Release.Version, released); message != "" {
-				report(Finding{Place: c.place("image"), Message: fmt.Sprintf("image %s of container %s: %s", text, c.name(), message), Fix: fix})
+				report(Finding{Place: c.place("image"), Message: fmt.Sprintf("image %s of container %s: %s", text, c.Name(), message), Fix: fix})
 			}
 		}
 	},

@@ -76,7 +76,7 @@ var labelInSelector = Check{
 			for _, step := range path {
 				fields = append(fields, step.(string)) //nolint:forcetypeassert // the table's own
 			}
-			selector := mapAt(d.Object.Object, fields...)
+			selector := manifest.Map(d.Object.Object, fields...)
 			var wrong []string
 			for label, value := range selector {
 				// Cluster API's own releases select by the provider's label with its right value, which stays what it is.
@@ -93,7 +93,7 @@ var labelInSelector = Check{
 				consequence = "the day the label changes on pods, the Service finds none of them"
 			}
 			report(Finding{
-				Place:   d.Place(steps(path, wrong[0])...),
+				Place:   d.Place(manifest.Join(path, wrong[0])...),
 				Message: fmt.Sprintf("the selector asks for %s, which is meant for objects: %s", strings.Join(wrong, ", "), consequence),
 				Fix:     "put labels on with includeSelectors: false in the kustomization; changing a released selector takes a new name for the Deployment",
 			})

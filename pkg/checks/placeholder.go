@@ -39,7 +39,7 @@ var placeholder = Check{
 					report(f)
 				}
 			}}
-			walk.value(d.Object.Object, nil)
+			manifest.Walk(d.Object.Object, nil, walk.value)
 		}
 	},
 }
@@ -53,10 +53,9 @@ type environment struct {
 
 // add takes in the variables of a container.
 func (e *environment) add(c container) {
-	e.open = e.open || len(listAt(c.fields, "envFrom")) > 0
-	for _, item := range listAt(c.fields, "env") {
-		fields, _ := item.(map[string]any)
-		e.names[textAt(fields, "name")] = true
+	e.open = e.open || len(manifest.List(c.Fields, "envFrom")) > 0
+	for _, fields := range manifest.Maps(c.Fields, "env") {
+		e.names[manifest.Text(fields, "name")] = true
 	}
 }
 
@@ -76,33 +75,20 @@ type placeholderWalk struct {
 // opaque are fields whose texts are other files' or descriptions.
 var opaque = []string{"data", "stringData", "binaryData", "schema", "additionalPrinterColumns"}
 
-// value looks through a value; path leads to it.
-func (w placeholderWalk) value(value any, path []any) {
-	switch value := value.(type) {
-	case string:
-		if found := w.placeholder(value, path); found != "" {
-			w.report(Finding{
-				Place:   w.Place(path...),
-				Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published", found, value),
-				Fix:     "let the kustomization replace it, with replacements in the kustomization whose objects it is about",
-			})
-		}
-	case map[string]any:
-		keys := make([]string, 0, len(value))
-		for key := range value {
-			if !slices.Contains(opaque, key) {
-				keys = append(keys, key)
-			}
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			w.value(value[key], steps(path, key))
-		}
-	case []any:
-		for i, item := range value {
-			w.value(item, steps(path, i))
-		}
+// value looks at a value of the object; false is that what is below it isn't looked at.
+func (w placeholderWalk) value(path []any, value any) bool {
+	if slices.Contains(opaque, manifest.FieldName(path)) {
+		return false
 	}
+	text, _ := value.(string)
+	if found := w.placeholder(text, path); found != "" {
+		w.report(Finding{
+			Place:   w.Place(path...),
+			Message: fmt.Sprintf("%s is still in %q: nothing puts a value in its place once the file is published", found, text),
+			Fix:     "let the kustomization replace it, with replacements in the kustomization whose objects it is about",
+		})
+	}
+	return true
 }
 
 // placeholder returns the placeholder in a text, or "".

@@ -27,9 +27,8 @@ var portName = Check{
 // reportContainerPorts looks at the names of a container's ports, and at those that its probes name.
 func reportContainerPorts(c container, report Report) {
 	seen := map[string]bool{}
-	for i, item := range listAt(c.fields, "ports") {
-		fields, _ := item.(map[string]any)
-		name, at := textAt(fields, "name"), c.pod.Place(steps(c.path, "ports", i, "name")...)
+	for i, fields := range manifest.Maps(c.Fields, "ports") {
+		name, at := manifest.Text(fields, "name"), c.pod.Place(manifest.Join(c.Path, "ports", i, "name")...)
 		reportPortName(at, name, report)
 		if name != "" && seen[name] {
 			report(Finding{Place: at,
@@ -40,7 +39,7 @@ func reportContainerPorts(c container, report Report) {
 	}
 	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
 		for _, action := range []string{"httpGet", "tcpSocket"} {
-			name, at := textAt(c.fields, probe, action, "port"), c.pod.Place(steps(c.path, probe, action, "port")...)
+			name, at := manifest.Text(c.Fields, probe, action, "port"), c.pod.Place(manifest.Join(c.Path, probe, action, "port")...)
 			reportPortName(at, name, report)
 			if name != "" && !strings.Contains(name, "$") && !seen[name] {
 				report(Finding{Place: at,
@@ -65,14 +64,13 @@ func reportPortName(at manifest.Place, name string, report Report) {
 
 // reportServicePorts looks at the names of a Service's ports, and at where they lead to.
 func reportServicePorts(s *Subject, d *manifest.Document, report Report) {
-	ports := listAt(d.Object.Object, "spec", "ports")
+	isOne := len(manifest.List(d.Object.Object, "spec", "ports")) == 1
 	seen := map[string]bool{}
-	for i, item := range ports {
-		fields, _ := item.(map[string]any)
-		name, at := textAt(fields, "name"), d.Place("spec", "ports", i, "name")
+	for i, fields := range manifest.Maps(d.Object.Object, "spec", "ports") {
+		name, at := manifest.Text(fields, "name"), d.Place("spec", "ports", i, "name")
 		switch {
 		case strings.Contains(name, "$"):
-		case name == "" && len(ports) > 1:
+		case name == "" && !isOne:
 			report(Finding{Place: d.Place("spec", "ports", i),
 				Message: "a port of several has no name: the API server refuses the Service",
 				Fix:     "name each port"})
@@ -86,7 +84,7 @@ func reportServicePorts(s *Subject, d *manifest.Document, report Report) {
 				Fix:     "give each port a name of its own"})
 		}
 		seen[name] = true
-		target, at := textAt(fields, "targetPort"), d.Place("spec", "ports", i, "targetPort")
+		target, at := manifest.Text(fields, "targetPort"), d.Place("spec", "ports", i, "targetPort")
 		reportPortName(at, target, report)
 		if target == "" || strings.Contains(target, "$") {
 			continue
@@ -101,13 +99,13 @@ func reportServicePorts(s *Subject, d *manifest.Document, report Report) {
 
 // selectedBy returns the pods of the file that a Service selects.
 func (s *Subject) selectedBy(service *manifest.Document) []*pod {
-	selector := mapAt(service.Object.Object, "spec", "selector")
+	selector := manifest.Map(service.Object.Object, "spec", "selector")
 	if len(selector) == 0 {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.pods()), func(p *pod) bool {
 		for key, value := range selector {
-			if p.labels[key] != value {
+			if p.Labels[key] != value {
 				return true
 			}
 		}
@@ -118,8 +116,8 @@ func (s *Subject) selectedBy(service *manifest.Document) []*pod {
 // hasPort says whether a container of the pod has a port of that name.
 func (p *pod) hasPort(name string) bool {
 	for _, c := range p.containers() {
-		for _, item := range listAt(c.fields, "ports") {
-			if fields, _ := item.(map[string]any); textAt(fields, "name") == name {
+		for _, fields := range manifest.Maps(c.Fields, "ports") {
+			if manifest.Text(fields, "name") == name {
 				return true
 			}
 		}

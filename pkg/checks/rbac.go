@@ -19,14 +19,10 @@ type subject struct {
 func (s *Subject) subjects() []subject {
 	var all []subject
 	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
-		for i, item := range listAt(d.Object.Object, "subjects") {
-			fields, ok := item.(map[string]any)
-			if !ok {
-				continue
-			}
+		for i, fields := range manifest.Maps(d.Object.Object, "subjects") {
 			all = append(all, subject{
 				binding: d, path: []any{"subjects", i},
-				kind: textAt(fields, "kind"), namespace: textAt(fields, "namespace"), name: textAt(fields, "name"),
+				kind: manifest.Text(fields, "kind"), namespace: manifest.Text(fields, "namespace"), name: manifest.Text(fields, "name"),
 			})
 		}
 	}
@@ -44,7 +40,7 @@ var clusterRoleBindingSubject = Check{
 				continue
 			}
 			report(Finding{
-				Place: subject.binding.Place(steps(subject.path, "namespace")...),
+				Place: subject.binding.Place(manifest.Join(subject.path, "namespace")...),
 				Message: fmt.Sprintf("the subject is %s %s in namespace %s, and clusterctl rewrites it to the provider's own: %s in %s gets the role, and the one that is meant does not",
 					subject.kind, subject.name, subject.namespace, subject.name, target),
 				Fix: fmt.Sprintf("bind the Group system:serviceaccounts:%s or the User system:serviceaccount:%s:%s, which clusterctl leaves alone; core Cluster API gets rights by an aggregated ClusterRole",
@@ -62,7 +58,7 @@ func (s *Subject) hasRoleOtherwise(account subject) bool {
 		"User":  {"system:serviceaccount:" + account.namespace + ":" + account.name},
 	}
 	role := func(d *manifest.Document) [2]string {
-		return [2]string{textAt(d.Object.Object, "roleRef", "kind"), textAt(d.Object.Object, "roleRef", "name")}
+		return [2]string{manifest.Text(d.Object.Object, "roleRef", "kind"), manifest.Text(d.Object.Object, "roleRef", "name")}
 	}
 	return slices.ContainsFunc(s.subjects(), func(other subject) bool {
 		isWide := other.binding.Object.GetKind() == "ClusterRoleBinding" || other.binding.Object.GetKind() == account.binding.Object.GetKind() &&
@@ -95,10 +91,10 @@ var rbacSubject = Check{
 			if subject.kind != "ServiceAccount" || (target != "" && subject.namespace != target) {
 				continue
 			}
-			missing(subject.binding.Place(steps(subject.path, "name")...), subject.name, "binds the role is given to nobody")
+			missing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds the role is given to nobody")
 		}
 		for _, p := range s.pods() {
-			missing(p.Place(steps(p.path, "serviceAccountName")...), textAt(p.spec, "serviceAccountName"), "names its pods are never created")
+			missing(p.Place(manifest.Join(p.Path, "serviceAccountName")...), manifest.Text(p.Spec, "serviceAccountName"), "names its pods are never created")
 		}
 	},
 }
@@ -116,7 +112,7 @@ var rbacRole = Check{
 			roles[d.Object.GetKind()+"/"+d.Object.GetName()] = true
 		}
 		for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
-			kind, name := textAt(d.Object.Object, "roleRef", "kind"), textAt(d.Object.Object, "roleRef", "name")
+			kind, name := manifest.Text(d.Object.Object, "roleRef", "kind"), manifest.Text(d.Object.Object, "roleRef", "name")
 			builtIn := kind == "ClusterRole" && (slices.Contains(builtInRoles, name) || strings.HasPrefix(name, "system:"))
 			if builtIn || roles[kind+"/"+name] || strings.Contains(name, "$") {
 				continue
@@ -140,10 +136,8 @@ type rule struct {
 func (s *Subject) rules(kinds ...string) []rule {
 	var all []rule
 	for _, d := range s.Objects(kinds...) {
-		for _, item := range listAt(d.Object.Object, "rules") {
-			if fields, ok := item.(map[string]any); ok {
-				all = append(all, rule{d, fields})
-			}
+		for _, fields := range manifest.Maps(d.Object.Object, "rules") {
+			all = append(all, rule{d, fields})
 		}
 	}
 	return all
@@ -151,7 +145,7 @@ func (s *Subject) rules(kinds ...string) []rule {
 
 // grants says whether a rule allows a verb on a resource.
 func (r rule) grants(group, resource, verb string) bool {
-	return has(textsAt(r.fields, "apiGroups"), group) && has(textsAt(r.fields, "resources"), resource) && has(textsAt(r.fields, "verbs"), verb)
+	return has(manifest.Texts(r.fields, "apiGroups"), group) && has(manifest.Texts(r.fields, "resources"), resource) && has(manifest.Texts(r.fields, "verbs"), verb)
 }
 
 // has says whether a list has an item, or has them all.
@@ -195,7 +189,7 @@ var leaderElectionPermission = Check{
 func bindsForeignRole(s *Subject) bool {
 	found := false
 	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
-		name := textAt(d.Object.Object, "roleRef", "name")
+		name := manifest.Text(d.Object.Object, "roleRef", "name")
 		found = found || !slices.ContainsFunc(s.Objects("Role", "ClusterRole"), func(role *manifest.Document) bool { return role.Object.GetName() == name })
 	}
 	return found

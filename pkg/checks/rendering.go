@@ -55,8 +55,7 @@ type object struct {
 // place returns where a field of the object is in the published file.
 func (o object) place(path ...any) manifest.Place {
 	place := manifest.Place{
-		File: o.file, Document: o.index, Path: manifest.FieldPath(path...),
-		Object: manifest.Object{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()},
+		File: o.file, Document: o.index, Path: manifest.FieldPath(path...), Object: manifest.ObjectOf(o.Unstructured),
 	}
 	if o.raw != nil {
 		raw := o.raw.Place(path...)

@@ -13,6 +13,7 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/secret"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -36,11 +37,10 @@ type resource struct {
 // resourcesOf returns the resources that a ClusterResourceSet lists, those whose names a user gives aside.
 func (t *template) resourcesOf(o object) []resource {
 	var listed []resource
-	for i, item := range listAt(o.Object, "spec", "resources") {
-		fields, _ := item.(map[string]any)
+	for i, fields := range manifest.Maps(o.Object, "spec", "resources") {
 		path := []any{"spec", "resources", i, "name"}
 		if !t.guessedAt(o, schemas.Problem{Path: path}) {
-			listed = append(listed, resource{kind: textAt(fields, "kind"), name: textAt(fields, "name"), path: path})
+			listed = append(listed, resource{kind: manifest.Text(fields, "kind"), name: manifest.Text(fields, "name"), path: path})
 		}
 	}
 	return listed
@@ -103,7 +103,7 @@ func (t *template) reportResource(o object, r resource, report Report) {
 func (t *template) reportSelector(o object, report Report) {
 	path := []any{"spec", "clusterSelector"}
 	var selector metav1.LabelSelector
-	fields := mapAt(o.Object, "spec", "clusterSelector")
+	fields := manifest.Map(o.Object, "spec", "clusterSelector")
 	if fields == nil || t.guessedAt(o, schemas.Problem{Path: path}) ||
 		runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector) != nil {
 		return // template-schema has the wrong type

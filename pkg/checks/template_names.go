@@ -17,11 +17,7 @@ var anyVariable = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)[^{}]*\}`)
 // nameAt returns a name in an object: the rendered one or, where the tool made up the value of a
 // variable in it, the published text with each variable as ${NAME}.
 func (t *template) nameAt(o object, path ...any) string {
-	var rendered any = o.Object
-	for _, step := range path {
-		rendered, _ = childOf(rendered, step)
-	}
-	name, _ := rendered.(string)
+	name, _ := manifest.At(o.Object, path...).(string)
 	if published, ok := o.published(path...).(string); ok && t.isGuess(published, name) {
 		return anyVariable.ReplaceAllString(published, "$${$1}")
 	}

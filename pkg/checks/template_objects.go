@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -25,14 +25,7 @@ func (o object) published(path ...any) any {
 	if o.raw == nil {
 		return nil
 	}
-	var value any = o.raw.Object.Object
-	for _, step := range path {
-		var ok bool
-		if value, ok = childOf(value, step); !ok {
-			return nil
-		}
-	}
-	return value
+	return manifest.At(o.raw.Object.Object, path...)
 }
 
 // expand returns the paths that a pattern stands for in an object: "*" is every item of a list.
@@ -44,7 +37,7 @@ func (o object) expand(pattern []any) [][]any {
 	items, _ := o.published(pattern[:i]...).([]any)
 	paths := make([][]any, 0, len(items))
 	for n := range items {
-		paths = append(paths, steps(steps(pattern[:i], n), pattern[i+1:]...))
+		paths = append(paths, manifest.Join(manifest.Join(pattern[:i], n), pattern[i+1:]...))
 	}
 	return paths
 }
@@ -126,7 +119,7 @@ func (s *Subject) onlyServes(o object) bool {
 func (s *Subject) isMissed(t *template, wanted object) bool {
 	for _, o := range t.objects {
 		for _, r := range sortedReferences(o) {
-			if r.kind == wanted.GetKind() && !t.has(o, r) || r.name == wanted.GetName() && s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
+			if r.Kind == wanted.GetKind() && !t.has(o, r) || r.Name == wanted.GetName() && s.isUndefined(r.GroupKind()) {
 				return true
 			}
 		}
@@ -142,10 +135,8 @@ func (t *template) isNamed(index int) bool {
 		if i == index {
 			continue
 		}
-		for field, value := range o.Object {
-			if field != "metadata" && field != "apiVersion" && field != "kind" && t.names(o, value, []any{field}, wanted) {
-				return true
-			}
+		if t.names(o, wanted) {
+			return true
 		}
 	}
 	return false
@@ -154,28 +145,23 @@ func (t *template) isNamed(index int) bool {
 // besidesNames are fields in which an object's name stands for something else.
 var besidesNames = []string{"metadata", "labels", "matchLabels", "annotations", "clusterName"}
 
-// names says whether a value of an object names another object.
-func (t *template) names(o object, value any, path []any, wanted object) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		kind, hasKind := v["kind"].(string)
-		name, hasName := v["name"].(string)
-		if hasKind && hasName {
-			return kind == wanted.GetKind() && (name == wanted.GetName() || t.guessedAt(o, schemas.Problem{Path: steps(path, "name")}))
+// names says whether an object names another one.
+func (t *template) names(o, wanted object) bool {
+	isNamed := false
+	manifest.Walk(o.Object, nil, func(path []any, value any) bool {
+		field := manifest.FieldName(path)
+		if isNamed || slices.Contains(besidesNames, field) || len(path) == 1 && (field == "apiVersion" || field == "kind") {
+			return false
 		}
-		for field, below := range v {
-			if !slices.Contains(besidesNames, field) && t.names(o, below, steps(path, field), wanted) {
-				return true
-			}
+		fields, _ := value.(map[string]any)
+		kind, hasKind := fields["kind"].(string)
+		name, hasName := fields["name"].(string)
+		if len(path) > 0 && hasKind && hasName {
+			isNamed = kind == wanted.GetKind() && (name == wanted.GetName() || t.guessedAt(o, schemas.Problem{Path: manifest.Join(path, "name")}))
+			return false
 		}
-	case []any:
-		for i, below := range v {
-			if t.names(o, below, steps(path, i), wanted) {
-				return true
-			}
-		}
-	case string:
-		return v == wanted.GetName()
-	}
-	return false
+		isNamed = value == wanted.GetName()
+		return !isNamed
+	})
+	return isNamed
 }

@@ -2,13 +2,13 @@ package checks
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
@@ -70,16 +70,12 @@ func (s *Subject) fixedRefs(t *template) []fixedRef {
 			continue // nobody knows what is fixed
 		}
 		isBinding := o.GetKind() == "RoleBinding" || o.GetKind() == "ClusterRoleBinding"
-		eachNamespacedRef(o.raw.Object.Object, nil, func(path []any, fields map[string]any) {
-			named := fixedName{}
-			named.kind, _ = fields["kind"].(string)
-			named.namespace, _ = fields["namespace"].(string)
-			named.name, _ = fields["name"].(string)
-			path = steps(path, "namespace")
+		for _, r := range namespacedRefs(o.raw.Object.Object) {
+			named, path := fixedName{r.Kind, r.Namespace, r.Name}, manifest.Join(r.path, "namespace")
 			if !strings.Contains(named.namespace, "${") && (!isBinding || path[0] != "subjects") && !s.isDropped(o, path) {
 				refs = append(refs, fixedRef{fixedName: named, from: o, path: path})
 			}
-		})
+		}
 	}
 	return refs
 }
@@ -91,39 +87,25 @@ func (s *Subject) isDropped(o object, path []any) bool {
 	return ok && !slices.Contains(kind.VersionsWith(path), o.GroupVersionKind().Version)
 }
 
-// eachNamespacedRef calls do for each reference below a value that names a namespace: a map with a
-// name next to it that has a kind, or that is called as references to Secrets and the like are.
-func eachNamespacedRef(value any, path []any, do func(path []any, fields map[string]any)) {
-	switch v := value.(type) {
-	case map[string]any:
-		namespace, hasNamespace := v["namespace"].(string)
-		_, hasName := v["name"].(string)
-		if hasNamespace && hasName && namespace != "" && isReference(v, path) {
-			do(path, v)
+// namespacedRefs returns the references of an object that name a namespace: maps with a name next to it
+// that have a kind, or that are called as references to Secrets and the like are.
+func namespacedRefs(object map[string]any) []reference {
+	var refs []reference
+	manifest.Walk(object, nil, func(path []any, value any) bool {
+		fields, _ := value.(map[string]any)
+		_, hasKind := fields["kind"].(string)
+		_, hasName := fields["name"].(string)
+		if hasName && manifest.Text(fields, "namespace") != "" && (hasKind || isCalledReference(manifest.FieldName(path))) {
+			refs = append(refs, reference{manifest.ReferenceOf(fields), slices.Clone(path)})
 		}
-		for _, field := range slices.Sorted(maps.Keys(v)) {
-			if field != "metadata" { // an object's own, or that of one it makes
-				eachNamespacedRef(v[field], steps(path, field), do)
-			}
-		}
-	case []any:
-		for i, below := range v {
-			eachNamespacedRef(below, steps(path, i), do)
-		}
-	}
+		return len(path) == 0 || path[len(path)-1] != "metadata" // an object's own, or that of one it makes
+	})
+	return refs
 }
 
-// isReference says whether a map with a name and a namespace refers to an object.
-func isReference(fields map[string]any, path []any) bool {
-	if _, hasKind := fields["kind"].(string); hasKind {
-		return true
-	}
-	for i := len(path) - 1; i >= 0; i-- {
-		if field, ok := path[i].(string); ok {
-			return slices.ContainsFunc([]string{"Ref", "Refs", "Reference", "Secret", "ConfigMap"}, func(ending string) bool { return strings.HasSuffix(field, ending) })
-		}
-	}
-	return false
+// isCalledReference says whether a field is called as references to objects are.
+func isCalledReference(field string) bool {
+	return slices.ContainsFunc([]string{"Ref", "Refs", "Reference", "Secret", "ConfigMap"}, func(ending string) bool { return strings.HasSuffix(field, ending) })
 }
 
 var templateRefKind = Check{
@@ -150,26 +132,13 @@ func (s *Subject) reportKind(t *template, o object, report Report) {
 			Fix:     "fix the kind, or check the release --with that of the provider that it belongs to"})
 	}
 	for _, r := range sortedReferences(o) {
-		gk := schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}
-		if s.isUndefined(gk) && !t.guessedAt(o, schemas.Problem{Path: steps(r.path, "kind")}) {
-			report(Finding{Place: o.place(steps(r.path, "kind")...), Cause: gk.String(),
+		gk := r.GroupKind()
+		if s.isUndefined(gk) && !t.guessedAt(o, schemas.Problem{Path: manifest.Join(r.path, "kind")}) {
+			report(Finding{Place: o.place(manifest.Join(r.path, "kind")...), Cause: gk.String(),
 				Message: s.undefined(gk) + ": Cluster API never finds what the reference names",
 				Fix:     "fix the reference, or check the release --with that of the provider that it belongs to"})
 		}
 	}
-}
-
-// groupOf returns the API group of a reference, which v1beta2 and v1beta1 write differently.
-func groupOf(o object, r reference) string {
-	var fields any = o.Object
-	for _, step := range r.path {
-		fields, _ = childOf(fields, step)
-	}
-	if group, ok := childOf(fields, "apiGroup"); ok {
-		text, _ := group.(string)
-		return text
-	}
-	return schema.FromAPIVersionAndKind(r.apiVersion, r.kind).Group
 }
 
 // sharedGroups are those in which providers that are not here have kinds as well.

@@ -35,9 +35,9 @@ var templateRefResolves = Check{
 			for _, o := range t.objects {
 				for _, r := range ownReferences(o) {
 					// Of a kind that there is not, template-ref-kind speaks.
-					if !t.has(o, r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(schema.GroupKind{Group: groupOf(o, r), Kind: r.kind}) {
+					if !t.has(o, r) && !t.guessedAt(o, schemas.Problem{Path: r.path}) && !s.isUndefined(r.GroupKind()) {
 						report(Finding{Place: o.place(append(r.path, "name")...),
-							Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.kind, r.name, o.GetKind()),
+							Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.Kind, r.Name, o.GetKind()),
 							Fix:     "put the object into " + t.Name + ", or fix the reference"})
 					}
 				}
@@ -76,7 +76,7 @@ func (t *template) has(from object, r reference) bool {
 	if t.objectNames == nil {
 		t.objectNames = newNameIndex(t)
 	}
-	return t.objectNames.has(r.kind, t.nameAt(from, steps(r.path, "name")...))
+	return t.objectNames.has(r.Kind, t.nameAt(from, manifest.Join(r.path, "name")...))
 }
 
 var templateRefVersion = Check{
@@ -96,16 +96,16 @@ var templateRefVersion = Check{
 
 // reportRefVersion looks a reference's version up in the CRD of its kind, where that is known.
 func (s *Subject) reportRefVersion(t *template, o object, r reference, report Report) {
-	gv, err := schema.ParseGroupVersion(r.apiVersion)
+	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil || gv.Group == "" || t.guessedAt(o, schemas.Problem{Path: append(slices.Clone(r.path), "apiVersion")}) {
 		return
 	}
-	kind, ok := s.knownKinds().Kind(gv.WithKind(r.kind).GroupKind())
+	kind, ok := s.knownKinds().Kind(gv.WithKind(r.Kind).GroupKind())
 	if !ok || slices.Contains(kind.Served(), gv.Version) {
 		return
 	}
-	report(Finding{Place: o.place(append(slices.Clone(r.path), "apiVersion")...), Cause: gv.WithKind(r.kind).String(),
-		Message: fmt.Sprintf("it refers to %s in version %s, and served are %s: Cluster API can't read the object by it", r.kind, gv.Version, strings.Join(kind.Served(), ", ")),
+	report(Finding{Place: o.place(append(slices.Clone(r.path), "apiVersion")...), Cause: gv.WithKind(r.Kind).String(),
+		Message: fmt.Sprintf("it refers to %s in version %s, and served are %s: Cluster API can't read the object by it", r.Kind, gv.Version, strings.Join(kind.Served(), ", ")),
 		Fix:     "name a version that is served"})
 }
 

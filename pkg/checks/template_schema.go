@@ -180,10 +180,10 @@ func (t *template) guessedAt(o object, p schemas.Problem) bool {
 		}
 		fields, _ := raw.(map[string]any)
 		var ok bool
-		if raw, ok = childOf(raw, step); !ok && slices.ContainsFunc(slices.Collect(maps.Keys(fields)), t.hasGuess) {
+		if raw, ok = manifest.Child(raw, step); !ok && slices.ContainsFunc(slices.Collect(maps.Keys(fields)), t.hasGuess) {
 			return true // the variable is in a field's name
 		}
-		made, _ = childOf(made, step)
+		made, _ = manifest.Child(made, step)
 	}
 	return !p.Unknown && t.holdsGuess(raw, made)
 }
@@ -222,58 +222,25 @@ func (t *template) isCommonAt(o object, path []any) bool {
 
 // appendGuesses appends the variables without values in a value of the published file.
 func (t *template) appendGuesses(names []string, raw any) []string {
-	switch v := raw.(type) {
-	case map[string]any:
-		for _, field := range v {
-			names = t.appendGuesses(names, field)
-		}
-	case []any:
-		for _, item := range v {
-			names = t.appendGuesses(names, item)
-		}
-	case string:
-		for _, name := range variablesIn(v) {
+	manifest.Walk(raw, nil, func(_ []any, value any) bool {
+		text, _ := value.(string)
+		for _, name := range variablesIn(text) {
 			if t.guessed[name] {
 				names = append(names, name)
 			}
 		}
-	}
+		return true
+	})
 	return names
 }
 
 // holdsGuess says whether a value, or one below it, was made up.
 func (t *template) holdsGuess(raw, made any) bool {
-	switch v := raw.(type) {
-	case map[string]any:
-		for name := range v {
-			field, _ := childOf(made, name)
-			if t.hasGuess(name) || t.holdsGuess(v[name], field) {
-				return true
-			}
-		}
-	case []any:
-		for i := range v {
-			item, _ := childOf(made, i)
-			if t.holdsGuess(v[i], item) {
-				return true
-			}
-		}
-	}
-	return t.isGuess(raw, made)
-}
-
-// childOf returns what a step of a path leads to.
-func childOf(value, step any) (any, bool) {
-	switch step := step.(type) {
-	case string:
-		fields, _ := value.(map[string]any)
-		field, ok := fields[step]
-		return field, ok
-	case int:
-		items, _ := value.([]any)
-		if step >= 0 && step < len(items) {
-			return items[step], true
-		}
-	}
-	return nil, false
+	holds := false
+	manifest.Walk(raw, nil, func(path []any, value any) bool {
+		isNamed := len(path) > 0 && t.hasGuess(manifest.FieldName(path[len(path)-1:]))
+		holds = holds || isNamed || t.isGuess(value, manifest.At(made, path...))
+		return !holds
+	})
+	return holds
 }

@@ -195,19 +195,7 @@ func (s *Subject) hasClassFor(o object, path []any) bool {
 
 // variableAt says whether the field has a variable in the published file.
 func (o object) variableAt(path ...any) bool {
-	if o.raw == nil {
-		return false
-	}
-	var value any = o.raw.Object.Object
-	for _, step := range path {
-		fields, ok := value.(map[string]any)
-		name, isName := step.(string)
-		if !ok || !isName {
-			return false
-		}
-		value = fields[name]
-	}
-	text, _ := value.(string)
+	text, _ := o.published(path...).(string)
 	return strings.Contains(text, "${")
 }
 

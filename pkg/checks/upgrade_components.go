@@ -61,10 +61,9 @@ func (s *Subject) reportLabelChange(u *upgrade, report Report) {
 func (s *Subject) mentions(namespace string) string {
 	var found []string
 	for _, c := range s.containers() {
-		texts := append(textsAt(c.fields, "command"), textsAt(c.fields, "args")...)
-		for _, item := range listAt(c.fields, "env") {
-			fields, _ := item.(map[string]any)
-			texts = append(texts, textAt(fields, "value"))
+		texts := append(manifest.Texts(c.Fields, "command"), manifest.Texts(c.Fields, "args")...)
+		for _, fields := range manifest.Maps(c.Fields, "env") {
+			texts = append(texts, manifest.Text(fields, "value"))
 		}
 		for _, text := range texts {
 			if strings.Contains(text, namespace) {
@@ -84,7 +83,7 @@ var selecting = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}
 var selectorChanged = upgradeCheck("selector-changed", Warning, "Selectors of workloads stay as they are", "Kubernetes, Deployments, Label selector updates",
 	func(s *Subject, u *upgrade, report Report) {
 		s.pairs(u, func(before, after *manifest.Document) {
-			old, now := mapAt(before.Object.Object, "spec", "selector"), mapAt(after.Object.Object, "spec", "selector")
+			old, now := manifest.Map(before.Object.Object, "spec", "selector"), manifest.Map(after.Object.Object, "spec", "selector")
 			if equality.Semantic.DeepEqual(old, now) {
 				return
 			}
@@ -102,7 +101,7 @@ var selectorChanged = upgradeCheck("selector-changed", Warning, "Selectors of wo
 
 // withoutOwnLabels returns a selector without the labels that clusterctl puts on objects.
 func withoutOwnLabels(selector map[string]any) map[string]any {
-	labels := maps.Clone(mapAt(selector, "matchLabels"))
+	labels := maps.Clone(manifest.Map(selector, "matchLabels"))
 	delete(labels, clusterv1.ProviderNameLabel)
 	delete(labels, clusterctlv1.ClusterctlLabel)
 	return map[string]any{"matchLabels": labels, "matchExpressions": selector["matchExpressions"]}
@@ -111,18 +110,18 @@ func withoutOwnLabels(selector map[string]any) map[string]any {
 var roleRefChanged = upgradeCheck("role-ref-changed", Error, "Bindings stay with their roles", "Kubernetes, Using RBAC Authorization, RoleBinding and ClusterRoleBinding",
 	func(s *Subject, u *upgrade, report Report) {
 		s.pairs(u, func(before, after *manifest.Document) {
-			old, now := mapAt(before.Object.Object, "roleRef"), mapAt(after.Object.Object, "roleRef")
-			if textAt(old, "kind") == textAt(now, "kind") && textAt(old, "name") == textAt(now, "name") {
+			old, now := manifest.Map(before.Object.Object, "roleRef"), manifest.Map(after.Object.Object, "roleRef")
+			if manifest.Text(old, "kind") == manifest.Text(now, "kind") && manifest.Text(old, "name") == manifest.Text(now, "name") {
 				return // the group is always the same, and is filled in where it is missing
 			}
 			f := Finding{Place: after.Place("roleRef"),
 				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
-					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name")),
+					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name")),
 				Fix: "give the binding a new name, or the role its old one"}
 			if after.Object.GetKind() == "RoleBinding" || u.remakes(after) {
 				f.Severity = Warning
 				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
-					textAt(now, "kind"), textAt(now, "name"), textAt(old, "kind"), textAt(old, "name"))
+					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name"))
 			}
 			report(f)
 		}, "RoleBinding", "ClusterRoleBinding")
@@ -132,7 +131,7 @@ var imageRegistryChanged = upgradeCheck("image-registry-changed", Warning, "Imag
 	func(s *Subject, u *upgrade, report Report) {
 		for _, after := range s.containers() {
 			for _, before := range u.before.containers() {
-				if before.name() != after.name() || before.init != after.init || before.pod.Object.GetName() != after.pod.Object.GetName() || before.pod.Object.GetKind() != after.pod.Object.GetKind() {
+				if before.Name() != after.Name() || before.Init != after.Init || before.pod.Object.GetName() != after.pod.Object.GetName() || before.pod.Object.GetKind() != after.pod.Object.GetKind() {
 					continue
 				}
 				oldImage, known := before.image()
@@ -162,17 +161,15 @@ func (s *Subject) calls(kind string) (map[call]string, []call) {
 	names := map[call]string{}
 	var order []call
 	for _, d := range s.Objects(kind) {
-		for _, item := range listAt(d.Object.Object, "webhooks") {
-			fields, _ := item.(map[string]any)
-			for _, item := range listAt(fields, "rules") {
-				rule, _ := item.(map[string]any)
-				for _, group := range textsAt(rule, "apiGroups") {
-					for _, version := range textsAt(rule, "apiVersions") {
-						for _, resource := range textsAt(rule, "resources") {
-							for _, operation := range textsAt(rule, "operations") {
+		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			for _, rule := range manifest.Maps(fields, "rules") {
+				for _, group := range manifest.Texts(rule, "apiGroups") {
+					for _, version := range manifest.Texts(rule, "apiVersions") {
+						for _, resource := range manifest.Texts(rule, "resources") {
+							for _, operation := range manifest.Texts(rule, "operations") {
 								c := call{group, version, resource, operation}
 								if _, known := names[c]; !known {
-									names[c] = textAt(fields, "name")
+									names[c] = manifest.Text(fields, "name")
 									order = append(order, c)
 								}
 							}
@@ -270,8 +267,8 @@ func (s *Subject) serves(u *upgrade, c call) bool {
 // configurationOf returns the configuration that a webhook is in.
 func configurationOf(s *Subject, kind, webhook string) string {
 	for _, d := range s.Objects(kind) {
-		for _, item := range listAt(d.Object.Object, "webhooks") {
-			if fields, _ := item.(map[string]any); textAt(fields, "name") == webhook {
+		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			if manifest.Text(fields, "name") == webhook {
 				return d.Object.GetName()
 			}
 		}

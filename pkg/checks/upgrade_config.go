@@ -26,7 +26,7 @@ var configRequired = upgradeCheck("config-required", Note, "Pods need no Secret 
 // issued says whether a Certificate of the components has its key in a Secret.
 func (s *Subject) issued(secret string) bool {
 	for _, d := range s.Objects("Certificate") {
-		if textAt(d.Object.Object, "spec", "secretName") == secret {
+		if manifest.Text(d.Object.Object, "spec", "secretName") == secret {
 			return true
 		}
 	}
@@ -38,34 +38,30 @@ func (s *Subject) issued(secret string) bool {
 func (s *Subject) eachConfigReference(each func(r configReference, place manifest.Place)) {
 	for _, p := range s.pods() {
 		reference := func(kind, nameField string, fields map[string]any, path ...any) {
-			if name := textAt(fields, nameField); name != "" && fields["optional"] != true {
-				each(configReference{kind, name}, p.Place(steps(path, nameField)...))
+			if name := manifest.Text(fields, nameField); name != "" && fields["optional"] != true {
+				each(configReference{kind, name}, p.Place(manifest.Join(path, nameField)...))
 			}
 		}
 		for _, c := range p.containers() {
-			for i, item := range listAt(c.fields, "env") {
-				fields, _ := item.(map[string]any)
-				path := steps(c.path, "env", i, "valueFrom")
-				reference("Secret", "name", mapAt(fields, "valueFrom", "secretKeyRef"), steps(path, "secretKeyRef")...)
-				reference("ConfigMap", "name", mapAt(fields, "valueFrom", "configMapKeyRef"), steps(path, "configMapKeyRef")...)
+			for i, fields := range manifest.Maps(c.Fields, "env") {
+				path := manifest.Join(c.Path, "env", i, "valueFrom")
+				reference("Secret", "name", manifest.Map(fields, "valueFrom", "secretKeyRef"), manifest.Join(path, "secretKeyRef")...)
+				reference("ConfigMap", "name", manifest.Map(fields, "valueFrom", "configMapKeyRef"), manifest.Join(path, "configMapKeyRef")...)
 			}
-			for i, item := range listAt(c.fields, "envFrom") {
-				fields, _ := item.(map[string]any)
-				path := steps(c.path, "envFrom", i)
-				reference("Secret", "name", mapAt(fields, "secretRef"), steps(path, "secretRef")...)
-				reference("ConfigMap", "name", mapAt(fields, "configMapRef"), steps(path, "configMapRef")...)
+			for i, fields := range manifest.Maps(c.Fields, "envFrom") {
+				path := manifest.Join(c.Path, "envFrom", i)
+				reference("Secret", "name", manifest.Map(fields, "secretRef"), manifest.Join(path, "secretRef")...)
+				reference("ConfigMap", "name", manifest.Map(fields, "configMapRef"), manifest.Join(path, "configMapRef")...)
 			}
 		}
-		for i, item := range listAt(p.spec, "volumes") {
-			fields, _ := item.(map[string]any)
-			path := steps(p.path, "volumes", i)
-			reference("Secret", "secretName", mapAt(fields, "secret"), steps(path, "secret")...)
-			reference("ConfigMap", "name", mapAt(fields, "configMap"), steps(path, "configMap")...)
-			for j, item := range listAt(fields, "projected", "sources") {
-				source, _ := item.(map[string]any)
-				path := steps(path, "projected", "sources", j)
-				reference("Secret", "name", mapAt(source, "secret"), steps(path, "secret")...)
-				reference("ConfigMap", "name", mapAt(source, "configMap"), steps(path, "configMap")...)
+		for i, fields := range manifest.Maps(p.Spec, "volumes") {
+			path := manifest.Join(p.Path, "volumes", i)
+			reference("Secret", "secretName", manifest.Map(fields, "secret"), manifest.Join(path, "secret")...)
+			reference("ConfigMap", "name", manifest.Map(fields, "configMap"), manifest.Join(path, "configMap")...)
+			for j, source := range manifest.Maps(fields, "projected", "sources") {
+				path := manifest.Join(path, "projected", "sources", j)
+				reference("Secret", "name", manifest.Map(source, "secret"), manifest.Join(path, "secret")...)
+				reference("ConfigMap", "name", manifest.Map(source, "configMap"), manifest.Join(path, "configMap")...)
 			}
 		}
 	}

@@ -67,11 +67,11 @@ var immutableFieldChanged = upgradeCheck("immutable-field-changed", Error, "Clus
 // it: what the new one does not set stays.
 func (f immutableField) change(before, after *manifest.Document) (old, now any, changed bool) {
 	parents, last := f.path[:len(f.path)-1], f.path[len(f.path)-1]
-	now = mapAt(after.Object.Object, parents...)[last]
+	now = manifest.Map(after.Object.Object, parents...)[last]
 	if now == nil {
 		return nil, nil, false
 	}
-	if old = mapAt(before.Object.Object, parents...)[last]; old == nil {
+	if old = manifest.Map(before.Object.Object, parents...)[last]; old == nil {
 		old = f.unset
 	}
 	if installed, ok := old.(map[string]any); ok {

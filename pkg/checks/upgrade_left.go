@@ -32,7 +32,7 @@ var objectLeft = upgradeCheck("object-left", Note, "No cluster-scoped object of 
 				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with the provider's namespace and a dash, clusterctl deletes it"}
 			if who := s.stillGranted(d); len(who) > 0 {
 				f.Severity, f.Cause = Warning, ""
-				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), textAt(mapAt(d.Object.Object, "roleRef"), "name"))
+				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name"))
 			}
 			report(f)
 		}
@@ -46,19 +46,18 @@ func (s *Subject) stillGranted(binding *manifest.Document) []string {
 	}
 	granted := func(d *manifest.Document) []string {
 		var names []string
-		for _, item := range listAt(d.Object.Object, "subjects") {
-			subject, _ := item.(map[string]any)
-			if textAt(subject, "kind") == "ServiceAccount" {
-				names = append(names, textAt(subject, "name"))
+		for _, subject := range manifest.Maps(d.Object.Object, "subjects") {
+			if manifest.Text(subject, "kind") == "ServiceAccount" {
+				names = append(names, manifest.Text(subject, "name"))
 			}
 		}
 		return names
 	}
-	role := textAt(mapAt(binding.Object.Object, "roleRef"), "name")
+	role := manifest.Text(manifest.Map(binding.Object.Object, "roleRef"), "name")
 	var still []string
 	for _, name := range granted(binding) {
 		again := slices.ContainsFunc(s.Objects("ClusterRoleBinding"), func(d *manifest.Document) bool {
-			return textAt(mapAt(d.Object.Object, "roleRef"), "name") == role && slices.Contains(granted(d), name)
+			return manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name") == role && slices.Contains(granted(d), name)
 		})
 		if !again && s.object("ServiceAccount", name) != nil {
 			still = append(still, "the service account "+name)

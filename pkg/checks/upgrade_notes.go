@@ -43,10 +43,10 @@ var failurePolicyFail = upgradeCheck("failure-policy-fail", Note, "Webhooks whos
 		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 			ignored := map[string]bool{}
 			eachWebhook(u.before, kind, func(_ *manifest.Document, _ int, fields map[string]any) {
-				ignored[textAt(fields, "name")] = textAt(fields, "failurePolicy") == "Ignore"
+				ignored[manifest.Text(fields, "name")] = manifest.Text(fields, "failurePolicy") == "Ignore"
 			})
 			eachWebhook(s, kind, func(d *manifest.Document, i int, fields map[string]any) {
-				if !ignored[textAt(fields, "name")] || textAt(fields, "failurePolicy") == "Ignore" {
+				if !ignored[manifest.Text(fields, "name")] || manifest.Text(fields, "failurePolicy") == "Ignore" {
 					return // Fail is the default
 				}
 				report(Finding{Place: d.Place("webhooks", i, "failurePolicy"),
@@ -59,10 +59,8 @@ var failurePolicyFail = upgradeCheck("failure-policy-fail", Note, "Webhooks whos
 // eachWebhook calls a function with the webhooks of a kind of configuration.
 func eachWebhook(s *Subject, kind string, each func(d *manifest.Document, index int, fields map[string]any)) {
 	for _, d := range s.Objects(kind) {
-		for i, item := range listAt(d.Object.Object, "webhooks") {
-			if fields, ok := item.(map[string]any); ok {
-				each(d, i, fields)
-			}
+		for i, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			each(d, i, fields)
 		}
 	}
 }
@@ -76,7 +74,7 @@ var permissionsWidened = upgradeCheck("permissions-widened", Note, "Permissions 
 				if field == "" || slices.ContainsFunc(before, func(old rule) bool { return old.covers(r) }) {
 					continue
 				}
-				i := slices.IndexFunc(listAt(r.role.Object.Object, "rules"), func(item any) bool {
+				i := slices.IndexFunc(manifest.List(r.role.Object.Object, "rules"), func(item any) bool {
 					fields, _ := item.(map[string]any)
 					return rule{fields: fields}.covers(r)
 				})
@@ -93,7 +91,7 @@ var ruleFields = []string{"verbs", "resources", "apiGroups", "nonResourceURLs"}
 // wildcard returns the first field of a rule that has *, or "".
 func (r rule) wildcard() string {
 	for _, field := range ruleFields {
-		if slices.Contains(textsAt(r.fields, field), "*") {
+		if slices.Contains(manifest.Texts(r.fields, field), "*") {
 			return field
 		}
 	}
@@ -103,12 +101,12 @@ func (r rule) wildcard() string {
 // covers says whether a rule allows all that another one allows.
 func (r rule) covers(o rule) bool {
 	for _, field := range ruleFields {
-		own := textsAt(r.fields, field)
-		if slices.ContainsFunc(textsAt(o.fields, field), func(item string) bool { return !has(own, item) }) {
+		own := manifest.Texts(r.fields, field)
+		if slices.ContainsFunc(manifest.Texts(o.fields, field), func(item string) bool { return !has(own, item) }) {
 			return false
 		}
 	}
-	names, others := textsAt(r.fields, "resourceNames"), textsAt(o.fields, "resourceNames")
+	names, others := manifest.Texts(r.fields, "resourceNames"), manifest.Texts(o.fields, "resourceNames")
 	return len(names) == 0 || len(others) > 0 && !slices.ContainsFunc(others, func(name string) bool { return !slices.Contains(names, name) })
 }
 

@@ -42,7 +42,7 @@ func (u *upgrade) schemaChanges() []schemaChange {
 // place returns where in the definition the field is, or its parent where it is gone.
 func (c schemaChange) place(more ...any) manifest.Place {
 	path := []any{"spec", "versions", c.index, "schema", "openAPIV3Schema"}
-	return c.crd.Place(steps(steps(path, c.At...), more...)...)
+	return c.crd.Place(manifest.Join(manifest.Join(path, c.At...), more...)...)
 }
 
 // name names the field.

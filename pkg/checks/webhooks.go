@@ -22,24 +22,22 @@ type webhook struct {
 func (s *Subject) webhooks() []webhook {
 	var all []webhook
 	for _, d := range s.Objects("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration") {
-		for i, item := range listAt(d.Object.Object, "webhooks") {
-			if fields, ok := item.(map[string]any); ok {
-				all = append(all, webhook{d, []any{"webhooks", i, "clientConfig"}, mapAt(fields, "clientConfig"), true})
-			}
+		for i, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			all = append(all, webhook{d, []any{"webhooks", i, "clientConfig"}, manifest.Map(fields, "clientConfig"), true})
 		}
 	}
 	for _, d := range s.Objects("CustomResourceDefinition") {
-		conversion := mapAt(d.Object.Object, "spec", "conversion")
-		if textAt(conversion, "strategy") == "Webhook" {
-			versions := len(listAt(d.Object.Object, "spec", "versions"))
-			all = append(all, webhook{d, []any{"spec", "conversion", "webhook", "clientConfig"}, mapAt(conversion, "webhook", "clientConfig"), versions > 1})
+		conversion := manifest.Map(d.Object.Object, "spec", "conversion")
+		if manifest.Text(conversion, "strategy") == "Webhook" {
+			versions := len(manifest.List(d.Object.Object, "spec", "versions"))
+			all = append(all, webhook{d, []any{"spec", "conversion", "webhook", "clientConfig"}, manifest.Map(conversion, "webhook", "clientConfig"), versions > 1})
 		}
 	}
 	return all
 }
 
 // service returns the name of the Service that a webhook is behind, or "".
-func (w webhook) service() string { return textAt(w.client, "service", "name") }
+func (w webhook) service() string { return manifest.Text(w.client, "service", "name") }
 
 // object returns the object of a kind and name. clusterctl puts all into one namespace, so none is asked for.
 func (s *Subject) object(kind, name string) *manifest.Document {
@@ -62,7 +60,7 @@ var webhookService = Check{
 				continue // a URL is the maintainer's own affair
 			}
 			path, f := serviceProblem(s, w)
-			f.Place = w.Place(steps(w.path, path...)...)
+			f.Place = w.Place(manifest.Join(w.path, path...)...)
 			if key := f.Object.String() + f.Message; f.Message != "" && !reported[key] {
 				reported[key] = true
 				if !w.called {
@@ -85,16 +83,16 @@ func serviceProblem(s *Subject, w webhook) (path []any, f Finding) {
 			Fix:     "add the Service, or name the one that is there: kustomize renames it only where its configuration lists this field",
 		}
 	}
-	reference := mapAt(w.client, "service")
+	reference := manifest.Map(w.client, "service")
 	port := int64(443)
 	if number, ok := reference["port"].(int64); ok {
 		port = number
 	}
-	hasPort := slices.ContainsFunc(listAt(service.Object.Object, "spec", "ports"), func(item any) bool {
+	hasPort := slices.ContainsFunc(manifest.List(service.Object.Object, "spec", "ports"), func(item any) bool {
 		fields, _ := item.(map[string]any)
 		return fields["port"] == port
 	})
-	namespace, actual := textAt(reference, "namespace"), targetNamespaceOf(s, service)
+	namespace, actual := manifest.Text(reference, "namespace"), targetNamespaceOf(s, service)
 	switch {
 	case !hasPort:
 		return []any{"service", "port"}, Finding{
@@ -107,7 +105,7 @@ func serviceProblem(s *Subject, w webhook) (path []any, f Finding) {
 			Message:  fmt.Sprintf("the webhook looks for Service %s in namespace %s, and it is in %s: clusterctl fixes that, kubectl apply does not", w.service(), namespace, actual),
 			Fix:      "name the namespace of the Service",
 		}
-	case textAt(reference, "path") == "":
+	case manifest.Text(reference, "path") == "":
 		return []any{"service", "path"}, Finding{
 			Severity: Warning,
 			Message:  "the webhook has no path, and controller-runtime serves nothing at /: the API server refuses what the webhook is to see",

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -94,33 +95,28 @@ func (c *Components) sort() {
 func (c *Components) requireManager() error {
 	var found, others []string
 	for _, o := range c.Objects {
-		for _, pod := range podTemplates(o) {
-			for _, container := range pod.containers() {
-				name, _ := container["name"].(string)
-				if name == managerContainer && o.GetKind() == "Deployment" {
-					return nil
-				}
-				if o.GetKind() == "Deployment" {
-					found = append(found, fmt.Sprintf("%s in %s", name, describe(o)))
-				} else {
-					others = append(others, fmt.Sprintf("%s in %s", name, describe(o)))
-				}
+		pod, _ := manifest.PodOf(o)
+		for _, c := range pod.Containers() {
+			switch text := fmt.Sprintf("%s in %s", c.Name(), describe(o)); {
+			case o.GetKind() != "Deployment":
+				others = append(others, text)
+			case c.Name() == manifest.ManagerContainer:
+				return nil
+			default:
+				found = append(found, text)
 			}
 		}
 	}
 	switch {
 	case len(found) > 0:
 		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; rename the one that runs the controllers",
-			managerContainer, strings.Join(append(found, others...), ", "))
+			manifest.ManagerContainer, strings.Join(append(found, others...), ", "))
 	case len(others) > 0:
 		return fmt.Errorf("there is no Deployment with a container called %q; the containers are: %s; clusterctl expects the controllers in a Deployment",
-			managerContainer, strings.Join(others, ", "))
+			manifest.ManagerContainer, strings.Join(others, ", "))
 	}
-	return fmt.Errorf("there is no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", managerContainer)
+	return fmt.Errorf("there is no Deployment: clusterctl expects one with a container called %q; does the kustomization list the manager's folder?", manifest.ManagerContainer)
 }
-
-// managerContainer is the container that runs the provider's controllers.
-const managerContainer = "manager"
 
 // isNamespace says whether an object is a Namespace.
 func isNamespace(o unstructured.Unstructured) bool {
@@ -129,10 +125,7 @@ func isNamespace(o unstructured.Unstructured) bool {
 
 // describe names an object in messages.
 func describe(o unstructured.Unstructured) string {
-	if o.GetNamespace() == "" {
-		return o.GetKind() + " " + o.GetName()
-	}
-	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+	return manifest.ObjectOf(o).String()
 }
 
 // note records something for the maintainer.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -186,8 +187,8 @@ func TestImages(t *testing.T) {
 			}
 			var got any
 			for _, o := range c.Objects {
-				for _, pod := range podTemplates(o) {
-					got = pod.containers()[0]["image"]
+				if pod, ok := manifest.PodOf(o); ok {
+					got = pod.Containers()[0].Fields["image"]
 				}
 			}
 			if got != tc.want {

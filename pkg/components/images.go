@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/cluster-api/util/container"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -38,22 +39,20 @@ func (c *Components) setImages(options Options) error {
 	used := map[string]bool{}
 	var present []string
 	for _, o := range c.Objects {
-		for _, pod := range podTemplates(o) {
-			for _, ctr := range pod.containers() {
-				image, _ := ctr["image"].(string)
-				containerName, _ := ctr["name"].(string)
-				name := ImageName(image)
-				present = append(present, name)
-				if target, ok := entries[name]; ok {
-					used[name] = true
-					image = target
-					ctr["image"] = image
-				} else {
-					c.noteUnsetImage(describe(o), containerName, image)
-				}
-				if err := requireCanonical(image); err != nil {
-					return &ImageError{Object: describe(o), Container: containerName, Image: image, Err: err}
-				}
+		pod, _ := manifest.PodOf(o)
+		for _, ctr := range pod.Containers() {
+			image := manifest.Text(ctr.Fields, "image")
+			name := ImageName(image)
+			present = append(present, name)
+			if target, ok := entries[name]; ok {
+				used[name] = true
+				image = target
+				ctr.Fields["image"] = image
+			} else {
+				c.noteUnsetImage(describe(o), ctr.Name(), image)
+			}
+			if err := requireCanonical(image); err != nil {
+				return &ImageError{Object: describe(o), Container: ctr.Name(), Image: image, Err: err}
 			}
 		}
 	}
@@ -112,7 +111,7 @@ func tagFor(version string) string {
 // noteUnsetImage tells of a manager whose image nobody lists: it is released with whatever tag the
 // tree has, most often that of a branch.
 func (c *Components) noteUnsetImage(object, containerName, image string) {
-	if containerName == managerContainer {
+	if containerName == manifest.ManagerContainer {
 		c.note("%s: image %s is released as the tree has it: list it under images in %s, and it gets the release's version as its tag", object, image, release.ConfigFile)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // setProviderLabel labels every object as the provider's and takes the label out of pod templates
@@ -28,9 +30,8 @@ func (c *Components) setProviderLabel(value string) error {
 		if o.GetKind() == "Pod" {
 			continue // its labels are the object's own
 		}
-		for _, pod := range podTemplates(o) {
-			delete(pod.labels, clusterv1.ProviderNameLabel)
-		}
+		pod, _ := manifest.PodOf(o)
+		delete(pod.Labels, clusterv1.ProviderNameLabel)
 	}
 	after := podsOf(c.Objects)
 	for _, o := range c.Objects {
@@ -53,8 +54,8 @@ type pods struct {
 func podsOf(objects []unstructured.Unstructured) []pods {
 	var all []pods
 	for _, o := range objects {
-		for _, template := range podTemplates(o) {
-			all = append(all, pods{o.GetNamespace(), textMap(template.labels)})
+		if pod, ok := manifest.PodOf(o); ok {
+			all = append(all, pods{o.GetNamespace(), textMap(pod.Labels)})
 		}
 	}
 	return all
@@ -71,7 +72,7 @@ type selector struct {
 
 // labels returns the labels that the selector asks for.
 func (s selector) labels() labels.Set {
-	return textMap(nested(s.parent, s.field))
+	return textMap(manifest.Map(s.parent, s.field))
 }
 
 // cleanSelector takes the provider label out of one selector. The selector goes on selecting the
@@ -128,10 +129,10 @@ func sharedLabels(which []int, all []pods) labels.Set {
 // podSelectors returns the places of an object where pods are selected by labels: those that
 // kustomize's includeSelectors writes to.
 func podSelectors(o unstructured.Unstructured) []selector {
-	spec := nested(o.Object, "spec")
+	spec := manifest.Map(o.Object, "spec")
 	var found []selector
 	add := func(where string, parent map[string]any, field string) {
-		if nested(parent, field) != nil {
+		if manifest.Map(parent, field) != nil {
 			found = append(found, selector{where: where, parent: parent, field: field})
 		}
 	}
@@ -139,19 +140,18 @@ func podSelectors(o unstructured.Unstructured) []selector {
 	case "Service", "ReplicationController":
 		add("spec.selector", spec, "selector")
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "PodDisruptionBudget":
-		add("spec.selector.matchLabels", nested(spec, "selector"), "matchLabels")
+		add("spec.selector.matchLabels", manifest.Map(spec, "selector"), "matchLabels")
 	case "CronJob":
-		add("spec.jobTemplate.spec.selector.matchLabels", nested(spec, "jobTemplate", "spec", "selector"), "matchLabels")
+		add("spec.jobTemplate.spec.selector.matchLabels", manifest.Map(spec, "jobTemplate", "spec", "selector"), "matchLabels")
 	case "NetworkPolicy":
-		add("spec.podSelector.matchLabels", nested(spec, "podSelector"), "matchLabels")
+		add("spec.podSelector.matchLabels", manifest.Map(spec, "podSelector"), "matchLabels")
 		for _, rule := range append(peers(spec, "ingress", "from"), peers(spec, "egress", "to")...) {
-			add("a peer's podSelector.matchLabels", nested(rule, "podSelector"), "matchLabels")
+			add("a peer's podSelector.matchLabels", manifest.Map(rule, "podSelector"), "matchLabels")
 		}
 	}
-	for _, pod := range podTemplates(o) {
-		for _, term := range schedulingTerms(pod.spec) {
-			add("a scheduling rule's labelSelector.matchLabels", nested(term, "labelSelector"), "matchLabels")
-		}
+	pod, _ := manifest.PodOf(o)
+	for _, term := range schedulingTerms(pod.Spec) {
+		add("a scheduling rule's labelSelector.matchLabels", manifest.Map(term, "labelSelector"), "matchLabels")
 	}
 	return found
 }
@@ -159,8 +159,8 @@ func podSelectors(o unstructured.Unstructured) []selector {
 // peers returns the peers in the rules of a network policy that mean pods of its own namespace.
 func peers(spec map[string]any, rules, side string) []map[string]any {
 	var found []map[string]any
-	for _, rule := range nestedList(spec, rules) {
-		for _, peer := range nestedList(rule, side) {
+	for _, rule := range manifest.Maps(spec, rules) {
+		for _, peer := range manifest.Maps(rule, side) {
 			if _, elsewhere := peer["namespaceSelector"]; !elsewhere {
 				found = append(found, peer)
 			}
@@ -171,15 +171,17 @@ func peers(spec map[string]any, rules, side string) []map[string]any {
 
 // schedulingTerms returns the terms of a pod's affinities and spread constraints.
 func schedulingTerms(spec map[string]any) []map[string]any {
-	terms := nestedList(spec, "topologySpreadConstraints")
+	var terms []map[string]any
+	add := func(_ int, term map[string]any) bool {
+		terms = append(terms, term)
+		return true
+	}
+	manifest.Maps(spec, "topologySpreadConstraints")(add)
 	for _, affinity := range []string{"podAffinity", "podAntiAffinity"} {
-		rules := nested(spec, "affinity", affinity)
-		if rules == nil {
-			continue
-		}
-		terms = append(terms, nestedList(rules, "requiredDuringSchedulingIgnoredDuringExecution")...)
-		for _, weighted := range nestedList(rules, "preferredDuringSchedulingIgnoredDuringExecution") {
-			if term := nested(weighted, "podAffinityTerm"); term != nil {
+		rules := manifest.Map(spec, "affinity", affinity)
+		manifest.Maps(rules, "requiredDuringSchedulingIgnoredDuringExecution")(add)
+		for _, weighted := range manifest.Maps(rules, "preferredDuringSchedulingIgnoredDuringExecution") {
+			if term := manifest.Map(weighted, "podAffinityTerm"); term != nil {
 				terms = append(terms, term)
 			}
 		}

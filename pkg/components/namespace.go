@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -113,10 +114,8 @@ func ScopesOf(objects []unstructured.Unstructured) Scopes {
 		if o.GetKind() != "CustomResourceDefinition" {
 			continue
 		}
-		spec := nested(o.Object, "spec")
-		group, _ := spec["group"].(string)
-		kind, _ := nested(spec, "names")["kind"].(string)
-		known[schema.GroupKind{Group: group, Kind: kind}] = spec["scope"] != "Cluster"
+		gk := schema.GroupKind{Group: manifest.Text(o.Object, "spec", "group"), Kind: manifest.Text(o.Object, "spec", "names", "kind")}
+		known[gk] = manifest.Text(o.Object, "spec", "scope") != "Cluster"
 	}
 	return known
 }

@@ -1,9 +1,12 @@
 package components
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // The annotations by which cert-manager's CA injector finds a certificate.
@@ -33,17 +36,13 @@ func newMoves(objects []unstructured.Unstructured, target string) *moves {
 		}
 		if o.GetKind() == "Certificate" {
 			// The Secret of a certificate is cert-manager's to make, and is found next to it.
-			if secret, _ := nested(o.Object, "spec")["secretName"].(string); secret != "" {
+			if secret := manifest.Text(o.Object, "spec", "secretName"); secret != "" {
 				m.ours[key("Secret", namespace, secret)] = true
 			}
 		}
-		for _, pod := range podTemplates(o) {
+		if pod, ok := manifest.PodOf(o); ok {
 			// An account that pods run under is the provider's own, listed or not.
-			if account, _ := pod.spec["serviceAccountName"].(string); account != "" {
-				m.ours[key("ServiceAccount", namespace, account)] = true
-			} else {
-				m.ours[key("ServiceAccount", namespace, "default")] = true
-			}
+			m.ours[key("ServiceAccount", namespace, cmp.Or(manifest.Text(pod.Spec, "serviceAccountName"), "default"))] = true
 		}
 	}
 	return m
@@ -70,13 +69,13 @@ func (m *moves) follow(o unstructured.Unstructured) {
 	case "RoleBinding", "ClusterRoleBinding":
 		m.followSubjects(o)
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-		for _, webhook := range nestedList(o.Object, "webhooks") {
-			m.followService(nested(webhook, "clientConfig", "service"))
+		for _, webhook := range manifest.Maps(o.Object, "webhooks") {
+			m.followService(manifest.Map(webhook, "clientConfig", "service"))
 		}
 	case "CustomResourceDefinition":
-		m.followService(nested(o.Object, "spec", "conversion", "webhook", "clientConfig", "service"))
+		m.followService(manifest.Map(o.Object, "spec", "conversion", "webhook", "clientConfig", "service"))
 	case "APIService":
-		m.followService(nested(o.Object, "spec", "service"))
+		m.followService(manifest.Map(o.Object, "spec", "service"))
 	case "Certificate":
 		m.followDNSNames(o)
 	}
@@ -85,9 +84,8 @@ func (m *moves) follow(o unstructured.Unstructured) {
 
 // followSubjects moves the subjects of a binding that are our own service accounts.
 func (m *moves) followSubjects(o unstructured.Unstructured) {
-	for _, subject := range nestedList(o.Object, "subjects") {
-		name, _ := subject["name"].(string)
-		namespace, _ := subject["namespace"].(string)
+	for _, subject := range manifest.Maps(o.Object, "subjects") {
+		name, namespace := manifest.Text(subject, "name"), manifest.Text(subject, "namespace")
 		switch subject["kind"] {
 		case "ServiceAccount":
 			if target, ok := m.moved("ServiceAccount", namespace, name); ok {
@@ -113,8 +111,7 @@ func (m *moves) followSubjects(o unstructured.Unstructured) {
 
 // followService moves a reference to one of our Services.
 func (m *moves) followService(service map[string]any) {
-	name, _ := service["name"].(string)
-	namespace, _ := service["namespace"].(string)
+	name, namespace := manifest.Text(service, "name"), manifest.Text(service, "namespace")
 	if target, ok := m.moved("Service", namespace, name); ok {
 		service["namespace"] = target
 	}
@@ -122,7 +119,7 @@ func (m *moves) followService(service map[string]any) {
 
 // followAnnotations moves the references to our certificates and their Secrets.
 func (m *moves) followAnnotations(o unstructured.Unstructured) {
-	annotations := nested(o.Object, "metadata", "annotations")
+	annotations := manifest.Map(o.Object, "metadata", "annotations")
 	for annotation, kind := range map[string]string{injectCAFrom: "Certificate", injectCAFromSecret: "Secret"} {
 		value, _ := annotations[annotation].(string)
 		namespace, name, ok := strings.Cut(value, "/")
@@ -137,7 +134,7 @@ func (m *moves) followAnnotations(o unstructured.Unstructured) {
 
 // followDNSNames moves the names of Services in a certificate: <service>.<namespace>[.svc[...]].
 func (m *moves) followDNSNames(o unstructured.Unstructured) {
-	names, _ := nested(o.Object, "spec")["dnsNames"].([]any)
+	names, _ := manifest.Map(o.Object, "spec")["dnsNames"].([]any)
 	for i, value := range names {
 		name, _ := value.(string)
 		labels := strings.Split(name, ".")

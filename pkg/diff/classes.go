@@ -52,12 +52,8 @@ const allVariables = "variables"
 // variablesOf returns a schema for the values of a class' variables.
 func variablesOf(class unstructured.Unstructured) *apiextensionsv1.JSONSchemaProps {
 	all := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
-	spec, _ := class.Object["spec"].(map[string]any)
-	list, _ := spec["variables"].([]any)
-	for _, item := range list {
-		variable, _ := item.(map[string]any)
-		name, _ := variable["name"].(string)
-		schema, _ := variable["schema"].(map[string]any)
+	for _, variable := range manifest.Maps(class.Object, "spec", "variables") {
+		name, schema := manifest.Text(variable, "name"), manifest.Map(variable, "schema")
 		props := apiextensionsv1.JSONSchemaProps{}
 		if data, err := json.Marshal(schema["openAPIV3Schema"]); err != nil || json.Unmarshal(data, &props) != nil {
 			props = apiextensionsv1.JSONSchemaProps{} // it isn't a schema: its name is compared

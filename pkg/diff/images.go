@@ -18,17 +18,6 @@ type ImageChange struct {
 	Before, After string
 }
 
-// podSpecs are the places of pod specs by kind.
-var podSpecs = map[string][]string{
-	"Deployment":  {"spec", "template", "spec"},
-	"StatefulSet": {"spec", "template", "spec"},
-	"DaemonSet":   {"spec", "template", "spec"},
-	"ReplicaSet":  {"spec", "template", "spec"},
-	"Job":         {"spec", "template", "spec"},
-	"CronJob":     {"spec", "jobTemplate", "spec", "template", "spec"},
-	"Pod":         {"spec"},
-}
-
 // imageKey is a container of an object.
 type imageKey struct {
 	objectKey
@@ -56,45 +45,23 @@ func Images(before, after []*manifest.Document) []ImageChange {
 func images(documents []*manifest.Document) map[imageKey]ImageChange {
 	all := map[imageKey]ImageChange{}
 	for _, d := range documents {
-		path, ok := podSpecs[d.Object.GetKind()]
-		if !ok {
-			continue
-		}
-		spec, _, err := unstructured.NestedMap(d.Object.Object, path...)
-		if err != nil {
-			continue
-		}
-		for _, field := range []string{"containers", "initContainers"} {
-			list, _ := spec[field].([]any)
-			for _, item := range list {
-				fields, _ := item.(map[string]any)
-				name, _ := fields["name"].(string)
-				image, _ := fields["image"].(string)
-				all[imageKey{keyOf(d.Object), name}] = ImageChange{Object: d.Place().Object, After: image}
-			}
+		pod, _ := manifest.PodOf(d.Object)
+		for _, c := range pod.Containers() {
+			all[imageKey{keyOf(d.Object), c.Name()}] = ImageChange{Object: d.Place().Object, After: manifest.Text(c.Fields, "image")}
 		}
 	}
 	return all
 }
 
 // withoutImages returns a copy of an object without its containers' images.
-func withoutImages(fields map[string]any, path []string) map[string]any {
-	copied := unstructured.Unstructured{Object: fields}
-	fields = copied.DeepCopy().Object
-	spec, _, err := unstructured.NestedFieldNoCopy(fields, path...)
-	if err != nil {
-		return fields
+func withoutImages(fields map[string]any) map[string]any {
+	o := unstructured.Unstructured{Object: fields}
+	o = *o.DeepCopy()
+	pod, _ := manifest.PodOf(o)
+	for _, c := range pod.Containers() {
+		delete(c.Fields, "image")
 	}
-	containers, _ := spec.(map[string]any)
-	for _, field := range []string{"containers", "initContainers"} {
-		list, _ := containers[field].([]any)
-		for _, item := range list {
-			if container, ok := item.(map[string]any); ok {
-				delete(container, "image")
-			}
-		}
-	}
-	return fields
+	return o.Object
 }
 
 // Repository splits an image's name into its registry and the rest, without tag and digest. An image

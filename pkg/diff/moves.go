@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // end is a field that is gone or new: by itself, or with an object that it is in.
@@ -135,7 +137,7 @@ func endsOf(changes []SchemaChange) []end {
 				below, next := schema.Properties[name], c
 				next.Field, next.Before, next.After, next.Narrows = c.Field+"."+name, "", "", Widens
 				if c.Kind == FieldAdded {
-					next.At, next.Schema = steps(c.At, "properties", name), &below
+					next.At, next.Schema = manifest.Join(c.At, "properties", name), &below
 				} else {
 					next.Old = &below
 				}

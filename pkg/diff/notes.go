@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -383,7 +384,7 @@ func objectNotes(c ObjectChange) []note {
 			}
 			n.field, n.text = webhookNote(f)
 		}
-		if _, isPod := podSpecs[c.Object.Kind]; isPod {
+		if manifest.HasPods(c.Object.Kind) {
 			if path := flagPath.FindString(f.Path); path != "" {
 				n.of, n.field = flags, path
 			}

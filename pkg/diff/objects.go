@@ -83,8 +83,8 @@ func besides(o unstructured.Unstructured) map[string]any {
 	if isRole(o) {
 		delete(fields, "rules")
 	}
-	if path, ok := podSpecs[o.GetKind()]; ok {
-		return withoutImages(fields, path)
+	if manifest.HasPods(o.GetKind()) {
+		return withoutImages(fields)
 	}
 	return fields
 }

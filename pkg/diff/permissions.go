@@ -75,14 +75,12 @@ func grants(role *manifest.Document) map[string]map[string]bool {
 	if role == nil {
 		return all
 	}
-	rules, _ := role.Object.Object["rules"].([]any)
-	for _, item := range rules {
-		rule, _ := item.(map[string]any)
+	for _, rule := range manifest.Maps(role.Object.Object, "rules") {
 		for _, resource := range resources(rule) {
 			if all[resource] == nil {
 				all[resource] = map[string]bool{}
 			}
-			for _, verb := range texts(rule, "verbs") {
+			for _, verb := range manifest.Texts(rule, "verbs") {
 				all[resource][verb] = true
 			}
 		}
@@ -92,10 +90,10 @@ func grants(role *manifest.Document) map[string]map[string]bool {
 
 // resources names what a rule is about.
 func resources(rule map[string]any) []string {
-	names := texts(rule, "resourceNames")
+	names := manifest.Texts(rule, "resourceNames")
 	var found []string
-	for _, group := range texts(rule, "apiGroups") {
-		for _, resource := range texts(rule, "resources") {
+	for _, group := range manifest.Texts(rule, "apiGroups") {
+		for _, resource := range manifest.Texts(rule, "resources") {
 			if group != "" {
 				resource += "." + group
 			}
@@ -107,19 +105,7 @@ func resources(rule map[string]any) []string {
 			}
 		}
 	}
-	return append(found, texts(rule, "nonResourceURLs")...)
-}
-
-// texts returns the texts of a list.
-func texts(fields map[string]any, name string) []string {
-	list, _ := fields[name].([]any)
-	var found []string
-	for _, item := range list {
-		if text, ok := item.(string); ok {
-			found = append(found, text)
-		}
-	}
-	return found
+	return append(found, manifest.Texts(rule, "nonResourceURLs")...)
 }
 
 // notIn returns the verbs of one set of grants that another does not have.

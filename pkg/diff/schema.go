@@ -8,6 +8,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // SchemaKind says what part of a field's schema changed.
@@ -113,7 +115,7 @@ func (w *schemaWalk) schema(before, after *apiextensionsv1.JSONSchemaProps, fiel
 	}
 	w.fields(before, after, field, at)
 	if before.Items != nil && after.Items != nil && before.Items.Schema != nil && after.Items.Schema != nil {
-		w.schema(before.Items.Schema, after.Items.Schema, field+"[]", steps(at, "items"))
+		w.schema(before.Items.Schema, after.Items.Schema, field+"[]", manifest.Join(at, "items"))
 	}
 	w.values(before, after, field, at)
 }
@@ -126,7 +128,7 @@ func (w *schemaWalk) fields(before, after *apiextensionsv1.JSONSchemaProps, fiel
 		}
 		old, was := before.Properties[name]
 		now, is := after.Properties[name]
-		below, inside := strings.TrimPrefix(field+"."+name, "."), steps(at, "properties", name)
+		below, inside := strings.TrimPrefix(field+"."+name, "."), manifest.Join(at, "properties", name)
 		demands := demanded(after, name)
 		switch {
 		case !was:
@@ -157,7 +159,7 @@ func (w *schemaWalk) values(before, after *apiextensionsv1.JSONSchemaProps, fiel
 		return
 	}
 	if before.AdditionalProperties != nil && after.AdditionalProperties != nil && before.AdditionalProperties.Schema != nil && after.AdditionalProperties.Schema != nil {
-		w.schema(before.AdditionalProperties.Schema, after.AdditionalProperties.Schema, field+"[*]", steps(at, "additionalProperties"))
+		w.schema(before.AdditionalProperties.Schema, after.AdditionalProperties.Schema, field+"[*]", manifest.Join(at, "additionalProperties"))
 	}
 }
 
@@ -284,9 +286,4 @@ func combination(s *apiextensionsv1.JSONSchemaProps) string {
 		return ""
 	}
 	return compact(part)
-}
-
-// steps returns a path with more steps, and leaves the path alone.
-func steps(path []any, more ...any) []any {
-	return append(slices.Clone(path), more...)
 }

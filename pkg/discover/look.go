@@ -12,7 +12,6 @@ import (
 	"sort"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/kustomize/api/resmap"
 
@@ -238,8 +237,9 @@ func (l *look) plainComponents() string {
 			continue // a template of a chart, for instance
 		}
 		for _, o := range objects {
-			containers, _, _ := unstructured.NestedSlice(o.Object.Object, "spec", "template", "spec", "containers")
-			if o.Object.GetKind() == "Deployment" && slices.ContainsFunc(containers, isManager) {
+			pod, _ := manifest.PodOf(o.Object)
+			isManager := func(c manifest.Container) bool { return c.Name() == manifest.ManagerContainer && !c.Init }
+			if o.Object.GetKind() == "Deployment" && slices.ContainsFunc(pod.Containers(), isManager) {
 				return file
 			}
 		}
@@ -249,12 +249,6 @@ func (l *look) plainComponents() string {
 
 // deploymentKind is the line that begins with the kind of a Deployment.
 var deploymentKind = regexp.MustCompile(`(?m)^kind: *["']?Deployment\b`)
-
-// isManager says whether a container is the one that clusterctl looks for.
-func isManager(container any) bool {
-	fields, _ := container.(map[string]any)
-	return fields["name"] == "manager"
-}
 
 // indented returns lines to put below a message, or "".
 func indented(lines []string) string {

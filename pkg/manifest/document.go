@@ -1,5 +1,6 @@
-// Package manifest reads the objects in a YAML file together with the places of their fields, so that
-// what is said of a field can name its line. The files come from strangers: what is read is bounded.
+// Package manifest reads the objects in a YAML file: their fields, references and pods, and the places of
+// the fields, so that what is said of one can name its line. The files come from strangers: what is read
+// is bounded.
 package manifest
 
 import (
@@ -173,11 +174,7 @@ func yamlError(err error) (int, string) {
 // items of lists, their indices as numbers; where the field is missing, its nearest parent's
 // position is taken.
 func (d *Document) Place(path ...any) Place {
-	o := d.Object
-	place := Place{
-		File: d.File, Document: d.Index, Path: FieldPath(path...),
-		Object: Object{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()},
-	}
+	place := Place{File: d.File, Document: d.Index, Path: FieldPath(path...), Object: ObjectOf(d.Object)}
 	node := d.node
 	place.Line, place.Column = node.Line, node.Column
 	for _, step := range path {

@@ -32,7 +32,7 @@ type Object struct {
 // FromUnstructured returns what is looked at in an object.
 func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object {
 	return Object{
-		Object: manifest.Object{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()},
+		Object: manifest.ObjectOf(*u),
 		UID:    u.GetUID(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), Owners: u.GetOwnerReferences(),
 		Content: u.Object, Place: place,
 	}
@@ -73,8 +73,7 @@ func (o *Object) unstructured() *unstructured.Unstructured {
 
 // text returns the text at a path of the content, or "".
 func (o *Object) text(path ...string) string {
-	value, _, _ := unstructured.NestedString(o.Content, path...)
-	return value
+	return manifest.Text(o.Content, path...)
 }
 
 // compareObjects orders objects by kind, namespace and name.

@@ -151,8 +151,8 @@ func (w *World) own() {
 	controlPlanes := map[schema.GroupKind]bool{}
 	for i := range w.Objects {
 		if w.Objects[i].GroupKind() == clusterKind {
-			if r, ok := field(w.Objects[i].Content, "spec", "controlPlaneRef").(map[string]any); ok {
-				controlPlanes[referenced(r)] = true
+			if r := manifest.Map(w.Objects[i].Content, "spec", "controlPlaneRef"); r != nil {
+				controlPlanes[manifest.ReferenceOf(r).GroupKind()] = true
 			}
 		}
 	}
@@ -176,9 +176,8 @@ func (w *World) own() {
 // apply sets the owners of what the fields of an object refer to.
 func (w *World) apply(rule ownership, o *Object, at map[key]int) {
 	for _, path := range rule.fields {
-		for _, r := range references(field(o.Content), path) {
-			name, _ := r["name"].(string)
-			i, ok := at[key{GroupKind: referenced(r), namespace: o.Namespace, name: name}]
+		for _, r := range references(o.Content, path) {
+			i, ok := at[key{GroupKind: r.GroupKind(), namespace: o.Namespace, name: r.Name}]
 			if !ok {
 				continue
 			}
@@ -210,7 +209,7 @@ func (w *World) clusterOf(o *Object) string {
 		if w.Objects[i].GroupKind() != clusterKind || w.Objects[i].Namespace != o.Namespace {
 			continue
 		}
-		if r, ok := field(w.Objects[i].Content, "spec", "controlPlaneRef").(map[string]any); ok && r["name"] == o.Name && referenced(r) == o.GroupKind() {
+		if r := manifest.ReferenceOf(manifest.Map(w.Objects[i].Content, "spec", "controlPlaneRef")); r.Name == o.Name && r.GroupKind() == o.GroupKind() {
 			return w.Objects[i].Name
 		}
 	}
@@ -234,8 +233,8 @@ func (w *World) ownRest(at map[key]int) {
 		if isOfKubernetes(from.GroupKind().Group) {
 			continue
 		}
-		for _, r := range allReferences(field(from.Content, "spec"), "", nil) {
-			for _, to := range free[r.name] {
+		for _, r := range allReferences(from.Content["spec"]) {
+			for _, to := range free[r.Name] {
 				o := &w.Objects[to]
 				if to == i || o.Namespace != from.Namespace || len(o.Owners) > 0 || !r.fits(o.GroupKind(), from.GroupKind().Group) {
 					continue
@@ -267,23 +266,10 @@ func (o *Object) addOwner(owner *Object) {
 	}
 }
 
-// field returns the value at a path of maps, or nil.
-func field(value map[string]any, path ...string) any {
-	var at any = value
-	for _, step := range path {
-		m, ok := at.(map[string]any)
-		if !ok {
-			return nil
-		}
-		at = m[step]
-	}
-	return at
-}
-
 // references returns the references at a path; a ClusterClass has them in templateRef or ref below.
-func references(value any, path []string) []map[string]any {
+func references(value any, path []string) []manifest.Reference {
 	if items, ok := value.([]any); ok {
-		var found []map[string]any
+		var found []manifest.Reference
 		for _, item := range items {
 			found = append(found, references(item, path)...)
 		}
@@ -298,69 +284,41 @@ func references(value any, path []string) []map[string]any {
 	}
 	for _, below := range []string{"templateRef", "ref"} {
 		if r, ok := m[below].(map[string]any); ok {
-			return []map[string]any{r}
+			return []manifest.Reference{manifest.ReferenceOf(r)}
 		}
 	}
-	return []map[string]any{m}
+	return []manifest.Reference{manifest.ReferenceOf(m)}
 }
 
 // guess is something below a spec that may be a reference.
 type guess struct {
-	// field is the name of the field, and kind and group are what it says of the object.
-	field, name, kind, group string
+	manifest.Reference
+	// field is the name of the field.
+	field string
 }
 
 // allReferences returns what may be references below a value: maps with a name.
-func allReferences(value any, at string, found []guess) []guess {
-	switch v := value.(type) {
-	case []any:
-		for _, item := range v {
-			found = allReferences(item, at, found)
+func allReferences(value any) []guess {
+	var found []guess
+	manifest.Walk(value, nil, func(path []any, value any) bool {
+		fields, _ := value.(map[string]any)
+		if manifest.Text(fields, "name") != "" {
+			found = append(found, guess{manifest.ReferenceOf(fields), manifest.FieldName(path)})
 		}
-	case map[string]any:
-		if name, _ := v["name"].(string); name != "" {
-			gk := referenced(v)
-			found = append(found, guess{field: at, name: name, kind: gk.Kind, group: gk.Group})
-		}
-		for _, name := range sortedKeys(v) {
-			found = allReferences(v[name], name, found)
-		}
-	}
+		return true
+	})
 	return found
 }
 
 // fits says whether the reference may be one to an object of a kind. Without a kind of its own, the
 // field has to be called after it: dataTemplate, rosaRoleConfigRef.
 func (g guess) fits(gk schema.GroupKind, ownGroup string) bool {
-	if g.group != "" && g.group != gk.Group || g.group == "" && gk.Group != ownGroup {
+	if g.Group != "" && g.Group != gk.Group || g.Group == "" && gk.Group != ownGroup {
 		return false
 	}
-	if g.kind != "" {
-		return g.kind == gk.Kind
+	if g.Kind != "" {
+		return g.Kind == gk.Kind
 	}
 	stem := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(g.field, "Reference"), "Ref"))
 	return stem != "" && strings.HasSuffix(strings.ToLower(gk.Kind), stem)
-}
-
-func sortedKeys(m map[string]any) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// referenced returns the group and kind that a reference names, of either contract.
-func referenced(r map[string]any) schema.GroupKind {
-	kind, _ := r["kind"].(string)
-	if group, ok := r["apiGroup"].(string); ok {
-		return schema.GroupKind{Group: group, Kind: kind}
-	}
-	apiVersion, _ := r["apiVersion"].(string)
-	group, _, found := strings.Cut(apiVersion, "/")
-	if !found {
-		group = ""
-	}
-	return schema.GroupKind{Group: group, Kind: kind}
 }

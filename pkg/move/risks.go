@@ -11,6 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // Risk is something about an object for which a move loses it, takes too much, or does not start.
@@ -174,8 +176,8 @@ func (f *finder) identities() {
 		if from.Virtual || !from.moves() || len(left) == 0 {
 			continue
 		}
-		for _, r := range allReferences(field(from.Object.Content, "spec"), "", nil) {
-			for _, n := range left[r.name] {
+		for _, r := range allReferences(from.Object.Content["spec"]) {
+			for _, n := range left[r.Name] {
 				if told[n] || !r.fits(n.kind, from.kind.Group) {
 					continue
 				}
@@ -216,7 +218,7 @@ func (g *Graph) namedSecrets() map[*Node]*Node {
 		if from.Virtual || !from.moves() || isOfKubernetes(from.kind.Group) || len(left) == 0 {
 			continue
 		}
-		for _, ref := range secretsOf(field(from.Object.Content, "spec"), "", nil) {
+		for _, ref := range secretsOf(from.Object.Content["spec"]) {
 			namespaces := []string{cmp.Or(ref.Namespace, from.Object.Namespace)}
 			if namespaces[0] == "" {
 				namespaces = providers
@@ -233,25 +235,23 @@ func (g *Graph) namedSecrets() map[*Node]*Node {
 
 // secretsOf returns the names of Secrets in fields below a value: a reference of the kind, the field
 // name of one that is called after Secrets, or a text in one that ends in SecretName. A reference may have a namespace.
-func secretsOf(value any, at string, found []types.NamespacedName) []types.NamespacedName {
-	switch v := value.(type) {
-	case []any:
-		for _, item := range v {
-			found = secretsOf(item, at, found)
-		}
-	case map[string]any:
-		name, _ := v["name"].(string)
-		if kind, hasKind := v["kind"].(string); name != "" && (kind == secretKind.Kind || !hasKind && strings.Contains(strings.ToLower(at), "secret")) {
-			namespace, _ := v["namespace"].(string)
-			found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
-		}
-		for _, key := range sortedKeys(v) {
-			if text, ok := v[key].(string); ok && strings.HasSuffix(strings.ToLower(key), "secretname") {
-				found = append(found, types.NamespacedName{Name: text})
+func secretsOf(spec any) []types.NamespacedName {
+	var found []types.NamespacedName
+	manifest.Walk(spec, []any{"spec"}, func(path []any, value any) bool {
+		field := strings.ToLower(manifest.FieldName(path))
+		switch v := value.(type) {
+		case map[string]any:
+			r := manifest.ReferenceOf(v)
+			if _, hasKind := v["kind"].(string); r.Name != "" && (r.Kind == secretKind.Kind || !hasKind && strings.Contains(field, "secret")) {
+				found = append(found, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 			}
-			found = secretsOf(v[key], key, found)
+		case string:
+			if _, isItem := path[len(path)-1].(int); !isItem && strings.HasSuffix(field, "secretname") {
+				found = append(found, types.NamespacedName{Name: v})
+			}
 		}
-	}
+		return true
+	})
 	return found
 }
 

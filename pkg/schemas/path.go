@@ -3,6 +3,8 @@ package schemas
 import (
 	"strconv"
 	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // Steps splits a path into an object as Kubernetes writes it, such as spec.files[0].labels.example.com/a. Names of
@@ -15,7 +17,7 @@ func Steps(value any, path string) []any {
 	for path != "" {
 		var step any
 		step, path = nextStep(value, strings.TrimPrefix(path, "."))
-		value = child(value, step)
+		value, _ = manifest.Child(value, step)
 		found = append(found, step)
 	}
 	return found
@@ -44,19 +46,4 @@ func nextStep(value any, path string) (any, string) {
 		}
 	}
 	return path[:end], path[end:]
-}
-
-// child returns what a step leads to, or nil.
-func child(value, step any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		if name, ok := step.(string); ok {
-			return v[name]
-		}
-	case []any:
-		if index, ok := step.(int); ok && index >= 0 && index < len(v) {
-			return v[index]
-		}
-	}
-	return nil
 }

@@ -23,14 +23,14 @@ func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 		return nil
 	}
 	class := known.class(s.className(u.document))
-	name, _ := valueAt(u.document.Object.Object, append(slices.Clone(u.Path[:i]), "name")).(string)
+	name, _ := manifest.At(u.document.Object.Object, append(slices.Clone(u.Path[:i]), "name")...).(string)
 	if class == nil {
 		return nil
 	}
 	variables, _, _ := unstructured.NestedSlice(class.Object.Object, "spec", "variables")
 	for _, v := range variables {
 		if fields, _ := v.(map[string]any); fields != nil && fields["name"] == name {
-			field := schemas.FieldOf(valueAt(fields, []any{"schema", "openAPIV3Schema"}))
+			field := schemas.FieldOf(manifest.At(fields, "schema", "openAPIV3Schema"))
 			if field == nil {
 				return nil
 			}
@@ -43,7 +43,7 @@ func (s *Samples) topologyField(known *Known, u *use) *schemas.Field {
 // className returns the name of the class that a Cluster names with these values, or "".
 func (s *Samples) className(d *manifest.Document) string {
 	for _, path := range [][]any{{"spec", "topology", "classRef", "name"}, {"spec", "topology", "class"}} {
-		if text, _ := valueAt(d.Object.Object, path).(string); text != "" && isClassName(d, path) {
+		if text, _ := manifest.At(d.Object.Object, path...).(string); text != "" && isClassName(d, path) {
 			return s.replace(text, "", "")
 		}
 	}
@@ -92,22 +92,4 @@ func (k *Known) class(name string) *manifest.Document {
 		}
 	}
 	return k.classes[name]
-}
-
-// valueAt returns the value at a path, or nil.
-func valueAt(value any, path []any) any {
-	for _, step := range path {
-		switch step := step.(type) {
-		case string:
-			fields, _ := value.(map[string]any)
-			value = fields[step]
-		case int:
-			items, _ := value.([]any)
-			if step < 0 || step >= len(items) {
-				return nil
-			}
-			value = items[step]
-		}
-	}
-	return value
 }

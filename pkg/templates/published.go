@@ -89,7 +89,7 @@ func publish(f release.File, variables []Variable, processor processor) (*Publis
 		}
 	}
 	for _, d := range p.Documents {
-		m.restore(d.Object.Object)
+		manifest.Edit(d.Object.Object, m.restore)
 		for _, scalar := range d.Scalars() {
 			if text := m.text(scalar.Text); text != scalar.Text {
 				scalar.Text, scalar.Path = text, m.path(scalar.Path)
@@ -198,20 +198,15 @@ func (m *markers) path(path []any) []any {
 	return restored
 }
 
-// restore puts the variables back into a value, in place.
+// restore puts the variables back into a text, or into the names of fields.
 func (m *markers) restore(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, field := range v {
 			if restored := m.text(name); restored != name {
 				delete(v, name)
-				name = restored
+				v[restored] = field
 			}
-			v[name] = m.restore(field)
-		}
-	case []any:
-		for i := range v {
-			v[i] = m.restore(v[i])
 		}
 	case string:
 		return m.text(v)

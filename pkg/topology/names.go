@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
 // random is how names end that Cluster API makes: five characters, none of which makes words.
@@ -22,24 +24,12 @@ func renamed(objects []unstructured.Unstructured) []unstructured.Unstructured {
 	}
 	replacer := strings.NewReplacer(pairs...)
 	for i := range objects {
-		objects[i].Object, _ = replaced(objects[i].Object, replacer).(map[string]any)
+		manifest.Edit(objects[i].Object, func(value any) any {
+			if text, ok := value.(string); ok {
+				return replacer.Replace(text)
+			}
+			return value
+		})
 	}
 	return objects
-}
-
-// replaced replaces texts in a value and all below it.
-func replaced(value any, replacer *strings.Replacer) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for name, field := range v {
-			v[name] = replaced(field, replacer)
-		}
-	case []any:
-		for i, item := range v {
-			v[i] = replaced(item, replacer)
-		}
-	case string:
-		return replacer.Replace(v)
-	}
-	return value
 }
