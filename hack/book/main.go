@@ -55,7 +55,7 @@ func run(hugo, folder string) error {
 	if err := check(built, pages); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(built, "search-index.js"), searchIndex(pages), 0o644); err != nil { //nolint:gosec // for all to read
+	if err := os.WriteFile(filepath.Join(built, "search-index.js"), searchIndex(pages), 0o644); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(folder); err != nil {
@@ -120,8 +120,8 @@ func write(name string, front map[string]any, text []byte) error {
 		content.WriteString("\n\n")
 	}
 	content.Write(text)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // for all to read
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(name, content.Bytes(), 0o644) //nolint:gosec // for all to read
+	return os.WriteFile(name, content.Bytes(), 0o644)
 }

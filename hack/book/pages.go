@@ -103,7 +103,7 @@ func children(repository string, p *page) ([]*page, error) {
 			return nil, err
 		}
 		for _, name := range files {
-			text, err := os.ReadFile(name) //nolint:gosec // a page of docs
+			text, err := os.ReadFile(name)
 			if err != nil {
 				return nil, err
 			}
