@@ -14,7 +14,7 @@ LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
@@ -55,6 +55,10 @@ DIST_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd6
 .PHONY: dist
 dist: ## Make what users download of the tool into out/dist: archives, Debian packages, checksums, and more
 	go run ./hack/dist -version $(VERSION) -commit "$$(git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || true)" -epoch "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms $(DIST_PLATFORMS) -sign-key "$(SIGN_KEY)" $(OUT)/dist
+
+.PHONY: clean-machine
+clean-machine: ## Install the tool on a clean Debian in each way, without a network, and run it as clusterctl's plugin
+	go test ./hack/dist -run 'TestCleanMachine|TestForeignPrograms' -count=1 -v -timeout 60m -clean-machine
 
 # provider/test comes first: it takes the longest and waits more than it works, so others run beside it.
 .PHONY: test
