@@ -91,6 +91,16 @@ node-image: ## Make a disk image of a Kubernetes node, and print its path: KUBER
 book: ## Make a book of the pages in docs, to read without a network: out/book/index.html
 	go run ./hack/book "$$($(TOOL) hugo)" $(OUT)/book
 
+.PHONY: book-test
+book-test: book ## Open the book's pages in Chromium, as wide as a phone and as a desktop
+	hack/tools/chromium
+	cd hack/book/browser && go test -count=1 -v .
+
+.PHONY: pictures
+pictures: book ## Take the pictures in docs/pictures: of the report, the graph and the book
+	hack/tools/chromium
+	cd hack/book/browser && go test -count=1 -run TestPictures . -args -pictures=../../../docs/pictures
+
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...

@@ -56,7 +56,7 @@ const pages = document.getElementById("pages");
   const excerpt = (text, words) => {
     const lower = text.toLowerCase();
     const first = Math.min(...words.map((word) => lower.indexOf(word)).filter((at) => at >= 0));
-    const from = Number.isFinite(first) ? Math.max(0, first - 40) : 0;
+    const from = Number.isFinite(first) && first > 40 ? text.indexOf(" ", first - 40) + 1 : 0;
     const part = text.slice(from, from + 140);
     const shown = document.createElement("span");
     for (let at = 0; at < part.length;) {

@@ -1,0 +1,11 @@
+// The module of the book's test in a browser, so that the browser's library is in no other.
+module github.com/clusterctl-release/clusterctl-release/hack/book/browser
+
+go 1.26.8
+
+require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.23.0
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
