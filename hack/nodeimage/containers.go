@@ -32,8 +32,15 @@ type container struct {
 	entrypoint string
 }
 
-// pause is the path of the program that holds a pod's namespaces, in the folder that the image is made in.
-const pause = "pause"
+// The paths of programs that are compiled for an image, in the folder that it is made in: what holds a pod's namespaces,
+// and what holds the address of the API server.
+const (
+	pause    = "pause"
+	endpoint = "endpoint"
+)
+
+// others are the images that kubeadm doesn't ask for: the network of pods, and what takes the place of kube-vip.
+var others = []string{"localhost/flannel:v0.28.10", "localhost/endpoint:v1"}
 
 // containerOf returns what the image with a reference is made of. programs are the paths of programs by their names.
 func containerOf(ref name.Tag, programs map[string]string, work, tree string) (container, error) {
@@ -51,6 +58,17 @@ func containerOf(ref name.Tag, programs map[string]string, work, tree string) (c
 		}
 		files["usr/local/bin/kube-proxy"] = programs[base]
 		return container{files: files}, nil
+	case "flannel":
+		files, err := packetFilters(tree)
+		if err != nil {
+			return container{}, err
+		}
+		files["flannel"] = programs[base]
+		return container{files: files, entrypoint: "/flannel"}, nil
+	case "endpoint":
+		const keepalived = "usr/sbin/keepalived"
+		files := map[string]string{"endpoint": filepath.Join(work, endpoint), keepalived: filepath.Join(tree, keepalived), loader: filepath.Join(tree, libraries, path.Base(loader))}
+		return container{files: files, entrypoint: "/endpoint"}, addLibraries(files, tree, files[keepalived])
 	}
 	return container{}, fmt.Errorf("kubeadm asks for the image %s, and there is no recipe for it", ref)
 }
@@ -118,9 +136,12 @@ func (b *builder) buildContainers(ctx context.Context) error {
 	if err := b.compilePause(ctx); err != nil {
 		return err
 	}
+	if err := b.compileEndpoint(ctx); err != nil {
+		return err
+	}
 	images := map[name.Tag]v1.Image{}
-	for line := range strings.Lines(list) {
-		ref, err := name.NewTag(strings.TrimSpace(line))
+	for _, reference := range append(strings.Fields(list), others...) {
+		ref, err := name.NewTag(reference)
 		if err != nil {
 			return fmt.Errorf("reading kubeadm's list of images: %w", err)
 		}
@@ -149,6 +170,15 @@ func (b *builder) compilePause(ctx context.Context) error {
 		return err
 	}
 	_, err = command(ctx, "gcc", "-Os", "-static", "-s", "-DVERSION="+b.version, "-o", filepath.Join(b.work, pause), filepath.Join(sources, "build/pause/linux/pause.c"))
+	return err
+}
+
+func (b *builder) compileEndpoint(ctx context.Context) error {
+	root, err := pinned.FindRoot()
+	if err != nil {
+		return err
+	}
+	_, err = command(ctx, "env", "CGO_ENABLED=0", "go", "-C", root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(b.work, endpoint), "./hack/nodeimage/endpoint")
 	return err
 }
 

@@ -27,9 +27,10 @@ import (
 // format counts changes of the recipe that its other inputs don't show.
 const format = "1"
 
-// files are those of a node that come from no package and no module, by their paths there.
+// files are those of a node that come from no package and no module, by their paths there, and the source of a program
+// in a container image.
 //
-//go:embed all:files
+//go:embed all:files endpoint/main.go
 var files embed.FS
 
 func main() {

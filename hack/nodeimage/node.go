@@ -22,6 +22,7 @@ var packages = []string{
 	"cloud-init", "cloud-guest-utils", "fdisk", "e2fsprogs", "netplan.io", "openssh-server", "sudo", "qemu-guest-agent",
 	"ca-certificates", "iproute2", "iptables", "nftables", "conntrack", "ethtool", "libseccomp2",
 	"procps", "less", "iputils-ping", "curl",
+	"keepalived", // for a container image: it isn't started on the node
 }
 
 // links are symbolic links of a node: what is started, and what isn't.

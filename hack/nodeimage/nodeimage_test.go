@@ -41,7 +41,7 @@ func emptyTree(t *testing.T) string {
 	tree := t.TempDir()
 	// A static program needs no libraries.
 	static := pinned.Tool(t, "etcd")
-	for _, path := range []string{"usr/sbin/nft", "usr/sbin/xtables-nft-multi", libraries + "/xtables/libxt_mark.so"} {
+	for _, path := range []string{"usr/sbin/nft", "usr/sbin/keepalived", "usr/sbin/xtables-nft-multi", libraries + "/xtables/libxt_mark.so"} {
 		path = filepath.Join(tree, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(static, path)); err != nil {
 			t.Fatal(err)
@@ -50,7 +50,7 @@ func emptyTree(t *testing.T) string {
 	return tree
 }
 
-// TestContainerOf: each image that kubeadm asks for has a recipe, of programs that are built.
+// TestContainerOf: each image that kubeadm asks for, and the others, have a recipe, of programs that are built.
 func TestContainerOf(t *testing.T) {
 	tree := emptyTree(t)
 	for version, list := range askedFor {
@@ -58,8 +58,8 @@ func TestContainerOf(t *testing.T) {
 		for _, program := range programsOf(version) {
 			programs[strings.TrimPrefix(program, kubernetes(version)+"/")] = "/built/" + program
 		}
-		for line := range strings.Lines(list) {
-			ref, err := name.NewTag(strings.TrimSpace(line))
+		for _, reference := range append(strings.Fields(list), others...) {
+			ref, err := name.NewTag(reference)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +83,19 @@ func TestContainerOf(t *testing.T) {
 	}
 	if _, err := containerOf(unknown, nil, "", ""); err == nil || !strings.Contains(err.Error(), "registry.k8s.io/kube-something:v1.40.0") {
 		t.Errorf("an image that isn't known: %v", err)
+	}
+}
+
+// TestManifest: what gives pods their network has the image that nodes have, of the version that is built.
+func TestManifest(t *testing.T) {
+	manifest, err := os.ReadFile("flannel.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := readModule(t, filepath.Join(pinned.Root(t), "hack", "tools", "flannel", "go.mod"))
+	image := "localhost/flannel:" + module.Require[0].Mod.Version
+	if !slices.Contains(others, image) || !strings.Contains(string(manifest), "image: "+image+"\n") {
+		t.Errorf("nodes have %v, and the manifest isn't for %s:\n%s", others, image, manifest)
 	}
 }
 

@@ -37,5 +37,5 @@ func programsOf(version string) []string {
 			programs = append(programs, name)
 		}
 	}
-	return append(programs, "etcd", "coredns")
+	return append(programs, "etcd", "coredns", "flannel")
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// TestConfiguration: keepalived holds the address on the interface, as one of those that know the same number.
+func TestConfiguration(t *testing.T) {
+	for address, wants := range map[string][]string{
+		"10.90.0.200": {"interface eth0\n", "virtual_router_id 200\n", "    10.90.0.200/32\n"},
+		"10.90.0.0":   {"virtual_router_id 1\n"}, // 0 isn't a number of a router
+		"fd00::7":     {"virtual_router_id 7\n", "    fd00::7/128\n"},
+	} {
+		got := configuration(netip.MustParseAddr(address), "eth0")
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q isn't in\n%s", address, want, got)
+			}
+		}
+	}
+}
+
+// TestInterfaceTo: it is the one with the address that packets leave from.
+func TestInterfaceTo(t *testing.T) {
+	name, err := interfaceTo(netip.MustParseAddr("127.0.0.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := net.InterfaceByName(name); err != nil || found.Flags&net.FlagLoopback == 0 {
+		t.Errorf("the interface to 127.0.0.2 is %s: %v", name, err)
+	}
+}
+
+// TestAskAPIServer: it is healthy where it says so.
+func TestAskAPIServer(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if request.URL.Path != "/livez" {
+			status = http.StatusNotFound
+		}
+		response.WriteHeader(status)
+	}))
+	defer server.Close()
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("port", address.Port())
+	if err := askAPIServer(); err != nil {
+		t.Error(err)
+	}
+	status = http.StatusInternalServerError
+	if err := askAPIServer(); err == nil || !strings.Contains(err.Error(), "500") {
+		t.Errorf("a server that isn't healthy: %v", err)
+	}
+	server.Close()
+	if err := askAPIServer(); err == nil {
+		t.Error("a server that is gone is healthy")
+	}
+}
+
+// TestHoldWithoutAddress: the error names the variable.
+func TestHoldWithoutAddress(t *testing.T) {
+	t.Setenv("address", "")
+	if err := hold(); err == nil || !strings.Contains(err.Error(), "the variable address") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+// Command flannel gives the pods of a node their network: flannel's own packages with its back ends vxlan and host-gw.
+// flannel's own command can't be built where the module of one of its other back ends can't be had.
+//
+// It runs in a pod of the host's network, and takes its network from net-conf.json and its node from NODE_NAME. It
+// writes the CNI's configuration itself, which in flannel's manifest is a work of init containers and of a plug-in.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/flannel-io/flannel/pkg/backend"
+	_ "github.com/flannel-io/flannel/pkg/backend/hostgw"
+	_ "github.com/flannel-io/flannel/pkg/backend/vxlan"
+	"github.com/flannel-io/flannel/pkg/ip"
+	"github.com/flannel-io/flannel/pkg/ipmatch"
+	"github.com/flannel-io/flannel/pkg/subnet/kube"
+	"github.com/flannel-io/flannel/pkg/trafficmngr/nftables"
+)
+
+// resync is how often the rules of the packet filter are looked at, in seconds.
+const resync = 30
+
+func main() {
+	network := flag.String("net-config-path", "/etc/kube-flannel/net-conf.json", "file with the network of all pods, in flannel's format")
+	cni := flag.String("cni-config-path", "/etc/cni/net.d/10-flannel.conflist", "file to write the CNI's configuration to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *network, *cni)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "flannel:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, networkFile, cniFile string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer cancel()
+	subnets, err := kube.NewSubnetManager(ctx, "", "", "flannel.alpha.coreos.com", networkFile, true)
+	if err != nil {
+		return fmt.Errorf("reading the node's range of addresses: %w", err)
+	}
+	config, err := subnets.GetNetworkConfig(ctx)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", networkFile, err)
+	}
+	family, err := ipmatch.GetIPFamily(config.EnableIPv4, config.EnableIPv6)
+	if err != nil {
+		return err
+	}
+	outside, err := ipmatch.LookupExtIface("", "", "", family, ipmatch.PublicIPOpts{})
+	if err != nil {
+		return fmt.Errorf("looking for the interface to other nodes: %w", err)
+	}
+	chosen, err := backend.NewManager(ctx, subnets, outside).GetBackend(config.BackendType)
+	if err != nil {
+		return err
+	}
+	pods, err := chosen.RegisterNetwork(ctx, &tasks, config)
+	if err != nil {
+		return fmt.Errorf("setting up the back end %s: %w", config.BackendType, err)
+	}
+	filter := &nftables.NFTablesManager{}
+	if err := filter.Init(ctx); err != nil {
+		return err
+	}
+	lease := pods.Lease()
+	if err := filter.SetupAndEnsureMasqRules(ctx, config.Network, ip.IP4Net{}, ip.IP4Net{}, config.IPv6Network, ip.IP6Net{}, ip.IP6Net{}, lease, resync, false); err != nil {
+		return fmt.Errorf("writing the rules for what leaves the network of pods: %w", err)
+	}
+	filter.SetupAndEnsureForwardRules(ctx, config.Network, config.IPv6Network, resync)
+	if err := writeCNI(cniFile, lease.Subnet.String(), pods.MTU()); err != nil {
+		return fmt.Errorf("writing the CNI's configuration: %w", err)
+	}
+	tasks.Go(func() { pods.Run(ctx) })
+	return subnets.CompleteLease(ctx, lease, &tasks)
+}
+
+// writeCNI has pods joined to a bridge, with addresses of the node's range.
+func writeCNI(file, subnet string, mtu int) error {
+	list := map[string]any{
+		"cniVersion": "1.0.0", "name": "flannel",
+		"plugins": []any{
+			map[string]any{
+				"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, "mtu": mtu,
+				"ipam": map[string]any{
+					"type": "host-local", "ranges": []any{[]any{map[string]any{"subnet": subnet}}},
+					"routes": []any{map[string]any{"dst": "0.0.0.0/0"}},
+				},
+			},
+			map[string]any{"type": "portmap", "capabilities": map[string]any{"portMappings": true}},
+		},
+	}
+	content, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	// The container runtime reads a file as soon as it is there.
+	part := filepath.Join(filepath.Dir(file), ".flannel")
+	return errors.Join(os.WriteFile(part, content, 0o644), os.Rename(part, file))
+}
