@@ -14,7 +14,7 @@ LDFLAGS := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
@@ -101,11 +101,20 @@ pictures: book ## Take the pictures in docs/pictures: of the report, the graph a
 	hack/tools/chromium
 	cd hack/book/browser && go test -count=1 -run TestPictures . -args -pictures=../../../docs/pictures
 
+# SPEC chooses the specs by their labels, and E2E_KEEP=1 leaves the cluster of the last one up.
+SPEC ?= quick-start
+.PHONY: e2e
+e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2E_KEEP=1; takes an hour, and longer the first time
+	hack/tools/libvirt
+	cd provider/e2e && go test . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep)
+
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...
+	go -C provider/e2e vet ./...
 	hack/verify-generated
 	go mod tidy -diff
+	go -C provider/e2e mod tidy -diff
 
 .PHONY: race
 race: ## Run the tests with the race detector, without those of the testbed

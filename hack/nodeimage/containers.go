@@ -68,6 +68,9 @@ func containerOf(ref name.Tag, programs map[string]string, work, tree string) (c
 	case "endpoint":
 		const keepalived = "usr/sbin/keepalived"
 		files := map[string]string{"endpoint": filepath.Join(work, endpoint), keepalived: filepath.Join(tree, keepalived), loader: filepath.Join(tree, libraries, path.Base(loader))}
+		for _, names := range []string{"etc/passwd", "etc/group"} { // keepalived looks for the user of its script
+			files[names] = filepath.Join(tree, names)
+		}
 		return container{files: files, entrypoint: "/endpoint"}, addLibraries(files, tree, files[keepalived])
 	}
 	return container{}, fmt.Errorf("kubeadm asks for the image %s, and there is no recipe for it", ref)

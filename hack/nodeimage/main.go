@@ -25,7 +25,7 @@ import (
 )
 
 // format counts changes of the recipe that its other inputs don't show.
-const format = "1"
+const format = "2"
 
 // files are those of a node that come from no package and no module, by their paths there, and the source of a program
 // in a container image.

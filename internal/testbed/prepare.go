@@ -214,6 +214,20 @@ func cacheFolder() (string, error) {
 // the sandbox.
 func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
 
+// PrepareNode is PrepareGuest for an image of a real node with a version of Kubernetes, in place of the guest's. Making
+// one takes half an hour, and stderr says how far it is.
+func PrepareNode(version string) error {
+	return prepareImage(func(ctx context.Context, project, _ string) (string, error) {
+		command := exec.CommandContext(ctx, "go", "run", "./hack/nodeimage", "-kubernetes", version)
+		command.Dir, command.Stderr = project, os.Stderr
+		out, err := command.Output()
+		if err != nil {
+			return "", fmt.Errorf("making the image of a node: %w", err)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}, guestVariable)
+}
+
 // PrepareBalancer is PrepareGuest for load balancers' image.
 func PrepareBalancer() error { return prepareImage(guest.BalancerImage, balancerVariable) }
 

@@ -237,6 +237,17 @@ func (t *Testbed) images() map[string]pods.Image {
 	return images
 }
 
+const componentsFile = "infrastructure-components.yaml"
+
+// ReleaseFolder is the folder of the provider's release in clusterctl's local repository. It is this process' own.
+func (t *Testbed) ReleaseFolder() (string, error) {
+	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", componentsFile))
+	if err != nil || len(components) != 1 {
+		return "", fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
+	}
+	return filepath.Dir(components[0]), nil
+}
+
 // configure writes the files that clusterctl works with.
 func (t *Testbed) configure(ctx context.Context, options Options) error {
 	shared := cmp.Or(options.Shared, t.Dir)
@@ -256,14 +267,14 @@ func (t *Testbed) configure(ctx context.Context, options Options) error {
 		t.ClusterctlConfig = t.beside.ClusterctlConfig
 		return nil
 	}
-	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", "infrastructure-components.yaml"))
-	if err != nil || len(components) != 1 {
-		return fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
+	release, err := t.ReleaseFolder()
+	if err != nil {
+		return err
 	}
 	t.ClusterctlConfig, err = repository.Write(ctx, repository.Options{
 		Dir: filepath.Join(shared, "repository"), Sources: t.prepared.Sources,
 		Kustomize: t.prepared.Tools["kustomize"], CertManager: certificates.Manifest, Variables: options.Variables,
-		Entries: []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: components[0]}},
+		Entries: []repository.Entry{{Name: "libvirt", Type: "InfrastructureProvider", URL: filepath.Join(release, componentsFile)}},
 	})
 	return err
 }

@@ -84,7 +84,11 @@ func run(ctx context.Context, networkFile, cniFile string) error {
 		return fmt.Errorf("writing the CNI's configuration: %w", err)
 	}
 	tasks.Go(func() { pods.Run(ctx) })
-	return subnets.CompleteLease(ctx, lease, &tasks)
+	if err := subnets.CompleteLease(ctx, lease, &tasks); err != nil {
+		return fmt.Errorf("marking the network of the node as there: %w", err)
+	}
+	tasks.Wait()
+	return nil
 }
 
 // writeCNI has pods joined to a bridge, with addresses of the node's range.

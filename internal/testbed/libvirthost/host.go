@@ -156,6 +156,10 @@ func (h *Host) writeConfiguration() error {
 			return err
 		}
 	}
+	// Debian's package has it, and libvirt opens a guest's console log before it would make the folder.
+	if err := os.MkdirAll(h.path("log", "qemu"), 0o755); err != nil {
+		return err
+	}
 	if err := h.writeNames(); err != nil {
 		return err
 	}
