@@ -70,6 +70,11 @@ testbed: ## Build and install what the testbed is made of: a management cluster 
 	hack/tools/libvirt
 	go run ./hack/testbed build
 
+.PHONY: tutorial
+tutorial: testbed ## Run the commands of the tutorial about two KVM hosts on hosts of a testbed
+	$(TOOL) kubernetes-v1.36.3/kubectl
+	go test ./provider/test -run TestTutorial -count=1 -v -timeout 60m -tutorial
+
 .PHONY: testbed-up
 testbed-up: ## Start a management cluster with the provider and three libvirt hosts, to play with
 	hack/tools/libvirt

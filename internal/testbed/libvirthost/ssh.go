@@ -34,7 +34,21 @@ type sshServer struct {
 	target string
 
 	mutex       sync.Mutex
+	authorized  ssh.PublicKey
 	connections map[net.Conn]bool
+}
+
+func (s *sshServer) lets(key ssh.PublicKey) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return bytes.Equal(key.Marshal(), s.authorized.Marshal())
+}
+
+// Authorize lets another key in to a host that has an SSH server, in place of the one that it was started with.
+func (h *Host) Authorize(key ssh.PublicKey) {
+	h.ssh.mutex.Lock()
+	defer h.ssh.mutex.Unlock()
+	h.ssh.authorized = key
 }
 
 // startSSH begins to serve at the host's own address.
@@ -43,12 +57,12 @@ func (h *Host) startSSH(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the key of the SSH server: %w", err)
 	}
-	server := &sshServer{target: h.path("run", "libvirt-sock"), connections: map[net.Conn]bool{}}
+	server := &sshServer{target: h.path("run", "libvirt-sock"), authorized: h.options.AuthorizedKey, connections: map[net.Conn]bool{}}
 	if server.hostKey, err = ssh.NewSignerFromSigner(key); err != nil {
 		return fmt.Errorf("making the key of the SSH server: %w", err)
 	}
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, shown ssh.PublicKey) (*ssh.Permissions, error) {
-		if bytes.Equal(shown.Marshal(), h.options.AuthorizedKey.Marshal()) {
+		if server.lets(shown) {
 			return &ssh.Permissions{}, nil
 		}
 		return nil, errUnknownKey
