@@ -4,6 +4,7 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -31,17 +32,13 @@ type Info struct {
 
 // Get returns the version of the running program.
 func Get() Info {
-	info := Info{
-		GitVersion: orElse(gitVersion, "v0.0.0-dev"),
-		GitCommit:  gitCommit,
-		BuildDate:  orElse(buildDate, "unknown"),
+	return Info{
+		GitVersion: cmp.Or(gitVersion, "v0.0.0-dev"),
+		GitCommit:  cmp.Or(gitCommit, commitOfBuild(), "unknown"),
+		BuildDate:  cmp.Or(buildDate, "unknown"),
 		GoVersion:  runtime.Version(),
 		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	if info.GitCommit == "" {
-		info.GitCommit = orElse(commitOfBuild(), "unknown")
-	}
-	return info
 }
 
 // String returns the version on one line.
@@ -61,11 +58,4 @@ func commitOfBuild() string {
 		}
 	}
 	return ""
-}
-
-func orElse(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }

@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// GroupVersion is the group and version of every kind in this package. The group is one that
-	// Cluster API's own roles already cover, so no aggregated role is needed.
+	// GroupVersion is the group and version of the kinds in this package. Cluster API's own roles cover the group, so
+	// that no aggregated role is needed.
 	GroupVersion = schema.GroupVersion{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1"}
 
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
@@ -16,7 +16,17 @@ var (
 	// AddToScheme adds the kinds of this package to a scheme.
 	AddToScheme = schemeBuilder.AddToScheme
 
-	objectTypes = []runtime.Object{}
+	// objectTypes are the kinds of this package.
+	objectTypes = []runtime.Object{
+		&LibvirtCluster{}, &LibvirtClusterList{},
+		&LibvirtClusterIdentity{}, &LibvirtClusterIdentityList{},
+		&LibvirtClusterTemplate{}, &LibvirtClusterTemplateList{},
+		&LibvirtHost{}, &LibvirtHostList{},
+		&LibvirtMachine{}, &LibvirtMachineList{},
+		&LibvirtMachinePool{}, &LibvirtMachinePoolList{},
+		&LibvirtMachinePoolTemplate{}, &LibvirtMachinePoolTemplateList{},
+		&LibvirtMachineTemplate{}, &LibvirtMachineTemplateList{},
+	}
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {

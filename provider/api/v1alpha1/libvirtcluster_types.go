@@ -8,40 +8,40 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 )
 
-// LibvirtClusterSpec says what a cluster needs besides its machines.
+// LibvirtClusterSpec describes the infrastructure of a cluster, without its machines.
 type LibvirtClusterSpec struct {
-	// controlPlaneEndpoint is where the cluster's API server is reached. Set it, or let the controller
-	// set it from controlPlaneLoadBalancer. The port defaults to 6443 when a host is set. Immutable once set.
+	// controlPlaneEndpoint is the address of the cluster's API server. Set it, or let the controller set it from
+	// controlPlaneLoadBalancer. The port defaults to 6443 when a host is set. Immutable once set.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
-	// controlPlaneLoadBalancer says what stands in front of the control plane machines. Defaults to KubeVIP.
+	// controlPlaneLoadBalancer is the load balancer of the control plane. Defaults to KubeVIP.
 	// +optional
 	// +kubebuilder:default={type: "KubeVIP"}
 	ControlPlaneLoadBalancer ControlPlaneLoadBalancerSpec `json:"controlPlaneLoadBalancer,omitempty,omitzero"`
 
-	// hostSelector selects, by label, the LibvirtHosts that the cluster's machines may be placed on.
-	// All hosts that allow the cluster's namespace when left out.
+	// hostSelector selects, by label, the LibvirtHosts for the cluster's machines. Defaults to all hosts that allow
+	// the cluster's namespace.
 	// +optional
 	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
 }
 
-// ControlPlaneLoadBalancerType is what stands in front of control plane machines.
+// ControlPlaneLoadBalancerType is the kind of a control plane load balancer.
 // +kubebuilder:validation:Enum=External;KubeVIP;HAProxy
 type ControlPlaneLoadBalancerType string
 
 // The kinds of load balancers.
 const (
-	// LoadBalancerExternal is one that somebody else runs: the provider only passes on controlPlaneEndpoint.
+	// LoadBalancerExternal is a load balancer that isn't managed by the provider.
 	LoadBalancerExternal ControlPlaneLoadBalancerType = "External"
-	// LoadBalancerKubeVIP is a virtual IP that kube-vip, a static pod on the control plane machines,
-	// holds: the provider only finds the address.
+	// LoadBalancerKubeVIP is a virtual IP of kube-vip, a static pod on the control plane machines. The provider only
+	// determines the address.
 	LoadBalancerKubeVIP ControlPlaneLoadBalancerType = "KubeVIP"
 	// LoadBalancerHAProxy is a virtual machine with HAProxy that the provider runs.
 	LoadBalancerHAProxy ControlPlaneLoadBalancerType = "HAProxy"
 )
 
-// ControlPlaneLoadBalancerSpec says what stands in front of the control plane machines.
+// ControlPlaneLoadBalancerSpec describes the load balancer of the control plane.
 // +kubebuilder:validation:XValidation:rule="has(self.haproxy) == (self.type == 'HAProxy')",message="haproxy goes with type HAProxy: set it for that type, and for no other"
 // +kubebuilder:validation:XValidation:rule="!has(self.addressFromPool) || self.type != 'External'",message="addressFromPool can't be used with type External: set controlPlaneEndpoint instead"
 type ControlPlaneLoadBalancerSpec struct {
@@ -50,18 +50,17 @@ type ControlPlaneLoadBalancerSpec struct {
 	// +kubebuilder:default=KubeVIP
 	Type ControlPlaneLoadBalancerType `json:"type,omitempty"`
 
-	// addressFromPool is the IPAM pool to claim the endpoint's address from, when controlPlaneEndpoint
-	// has no host.
+	// addressFromPool is the IPAM pool for the endpoint's address, used when controlPlaneEndpoint has no host.
 	// +optional
 	AddressFromPool *ipamv1.IPPoolReference `json:"addressFromPool,omitempty"`
 
-	// haproxy says what the virtual machine with HAProxy is like. For type HAProxy only, which needs it.
+	// haproxy describes the virtual machine with HAProxy. Required for type HAProxy, and not allowed otherwise.
 	// +optional
 	HAProxy *HAProxySpec `json:"haproxy,omitempty"`
 }
 
-// HAProxySpec says what the virtual machine with HAProxy is like. One that is there stays as it is when this changes:
-// delete its LibvirtMachine to have another one.
+// HAProxySpec describes the virtual machine with HAProxy. Changes apply to new machines only: delete the
+// LibvirtMachine to get a new one.
 type HAProxySpec struct {
 	// image of the virtual machine. It must have cloud-init, systemd and HAProxy 2.2 or newer.
 	// +required
@@ -82,11 +81,11 @@ type HAProxySpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('256Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be at least 256Mi and at most 64Gi"
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
 
-	// rootDisk of the virtual machine, as that of a LibvirtMachine.
+	// rootDisk of the virtual machine, as in a LibvirtMachine.
 	// +optional
 	RootDisk RootDiskSpec `json:"rootDisk,omitempty,omitzero"`
 
-	// network is the name of the hosts' network that the virtual machine is on. Defaults to default.
+	// network is the name of the virtual machine's network on the hosts. Defaults to default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
@@ -95,16 +94,16 @@ type HAProxySpec struct {
 	Network string `json:"network,omitempty"`
 }
 
-// LibvirtClusterInitializationStatus says how far the cluster's infrastructure has come.
+// LibvirtClusterInitializationStatus is the provisioning state of the cluster's infrastructure.
 // +kubebuilder:validation:MinProperties=1
 type LibvirtClusterInitializationStatus struct {
-	// provisioned is true once the endpoint is known and hosts are there, and stays true. Part of
-	// Cluster API's contract: the Cluster goes on from here.
+	// provisioned becomes true once the endpoint is set and hosts are available, and stays true. Part of Cluster
+	// API's contract: the Cluster waits for it.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
 
-// LibvirtClusterStatus is what was last seen of a cluster's infrastructure.
+// LibvirtClusterStatus is the observed state of a cluster's infrastructure.
 type LibvirtClusterStatus struct {
 	// conditions of the cluster's infrastructure, at most 32: Ready, Paused, HostsAvailable,
 	// ControlPlaneEndpointReady.
@@ -114,12 +113,12 @@ type LibvirtClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization says how far the cluster's infrastructure has come. Part of Cluster API's contract.
+	// initialization is the provisioning state of the cluster's infrastructure. Part of Cluster API's contract.
 	// +optional
 	Initialization LibvirtClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// failureDomains are the failure domains of the hosts that the cluster may use, at most 100. One is
-	// offered from the time when one of its hosts is Ready. Part of Cluster API's contract.
+	// failureDomains are the failure domains of the hosts that the cluster may use, at most 100. A failure domain is
+	// listed once one of its hosts was Ready. Part of Cluster API's contract.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -127,8 +126,8 @@ type LibvirtClusterStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
 
-	// failureDomainNames has the names of failureDomains, separated by commas, for kubectl: a column can't show a list.
-	// The first ten, and how many more there are.
+	// failureDomainNames has the first ten names of failureDomains, separated by commas, and the number of the
+	// others. It is for kubectl, whose columns can't show lists.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -150,19 +149,19 @@ type LibvirtClusterStatus struct {
 // +kubebuilder:printcolumn:name="Load Balancer",type="string",JSONPath=".spec.controlPlaneLoadBalancer.type",description="What stands in front of the control plane",priority=1
 // +kubebuilder:printcolumn:name="Failure Domains",type="string",JSONPath=".status.failureDomainNames",description="Failure domains that machines may be placed in",priority=1
 
-// LibvirtCluster is what a cluster needs besides its machines: the InfraCluster of this provider.
+// LibvirtCluster is the infrastructure of a cluster, without its machines: the InfraCluster of this provider.
 type LibvirtCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what the cluster needs besides its machines.
+	// spec is the desired infrastructure of the cluster.
 	// +optional
 	// +kubebuilder:default={}
 	Spec LibvirtClusterSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was last seen of the cluster's infrastructure.
+	// status is the observed state of the cluster's infrastructure.
 	// +optional
 	Status LibvirtClusterStatus `json:"status,omitempty,omitzero"`
 }
@@ -187,8 +186,4 @@ type LibvirtClusterList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the clusters.
 	Items []LibvirtCluster `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtCluster{}, &LibvirtClusterList{})
 }

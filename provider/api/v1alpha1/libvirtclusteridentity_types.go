@@ -5,42 +5,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LibvirtClusterIdentitySpec says where credentials are and who may use them.
+// LibvirtClusterIdentitySpec has the location of credentials and the namespaces that may use them.
 type LibvirtClusterIdentitySpec struct {
-	// secretRef names the Secret with the credentials. For qemu+tls it has tls.crt, tls.key and ca.crt;
-	// for qemu+ssh it has ssh-privatekey and known_hosts. The controller makes the identity an owner
-	// of the Secret, so that `clusterctl move` takes both.
+	// secretRef names the Secret with the credentials. For qemu+tls it has tls.crt, tls.key and ca.crt; for qemu+ssh
+	// it has ssh-privatekey and known_hosts. The controller makes the identity an owner of the Secret, so that
+	// `clusterctl move` moves both.
 	// +required
 	SecretRef SecretReference `json:"secretRef,omitempty,omitzero"`
 
-	// allowedNamespaces says which namespaces may place machines on hosts with this identity. None when
-	// left out, all when it is an empty object.
+	// allowedNamespaces selects the namespaces that may place machines on hosts with this identity. Defaults to none.
+	// An empty object allows all namespaces.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// namespaceQuota is how much the machines of one namespace may take, together, on the hosts with this identity.
-	// The same for each namespace; no limit when left out. Machines that are there stay when it becomes less.
+	// namespaceQuota limits the resources of the machines of each namespace on the hosts with this identity. Defaults
+	// to no limit. Existing machines stay when it is lowered.
 	// +optional
 	NamespaceQuota *NamespaceQuota `json:"namespaceQuota,omitempty"`
 }
 
-// NamespaceQuota limits what the machines of one namespace may take.
+// NamespaceQuota limits the resources of the machines of one namespace.
 // +kubebuilder:validation:MinProperties=1
 type NamespaceQuota struct {
-	// cpus is the number of virtual CPUs, dedicated ones too, from 0 to 1000000. No limit when left out.
+	// cpus is the number of virtual CPUs, including dedicated ones, from 0 to 1000000. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	CPUs *int32 `json:"cpus,omitempty"`
 
-	// memory of the machines, huge pages too, at most 16Pi. No limit when left out.
+	// memory of the machines, including huge pages, at most 16Pi. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('16Pi')) <= 0",message="must be at least 0 and at most 16Pi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// storage is the sizes of the machines' disks, at most 1Ei. No limit when left out.
+	// storage is the total size of the machines' disks, at most 1Ei. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
@@ -57,8 +57,8 @@ type SecretReference struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name,omitempty"`
 
-	// namespace of the Secret. Defaults to the namespace that the provider is installed in, which is
-	// where `clusterctl move` looks for such Secrets. At most 63 characters.
+	// namespace of the Secret. Defaults to the namespace of the provider, in which `clusterctl move` looks for such
+	// Secrets. At most 63 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -66,10 +66,10 @@ type SecretReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// AllowedNamespaces selects namespaces, by name or by label. A namespace is allowed when either
-// selects it, and every namespace is when both are left out.
+// AllowedNamespaces selects namespaces, by name or by label. A namespace is allowed if either selects it. If both are
+// empty, every namespace is allowed.
 type AllowedNamespaces struct {
-	// list of the names of namespaces, at most 256.
+	// list has the names of namespaces, at most 256.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -84,7 +84,7 @@ type AllowedNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// LibvirtClusterIdentityStatus is what was last seen of the credentials.
+// LibvirtClusterIdentityStatus is the observed state of the credentials.
 type LibvirtClusterIdentityStatus struct {
 	// conditions of the identity, at most 32: Ready, Paused.
 	// +optional
@@ -105,18 +105,18 @@ type LibvirtClusterIdentityStatus struct {
 // +kubebuilder:printcolumn:name="Secret Namespace",type="string",JSONPath=".spec.secretRef.namespace",description="Namespace of the Secret",priority=1
 // +kubebuilder:printcolumn:name="Allowed",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces that are allowed by name",priority=1
 
-// LibvirtClusterIdentity is the credentials for libvirt hosts, and who may use them.
+// LibvirtClusterIdentity has credentials for libvirt hosts, and the namespaces that may use them.
 type LibvirtClusterIdentity struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is where the credentials are and who may use them.
+	// spec has the location of the credentials and the namespaces that may use them.
 	// +required
 	Spec LibvirtClusterIdentitySpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was last seen of the credentials.
+	// status is the observed state of the credentials.
 	// +optional
 	Status LibvirtClusterIdentityStatus `json:"status,omitempty,omitzero"`
 }
@@ -141,8 +141,4 @@ type LibvirtClusterIdentityList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the identities.
 	Items []LibvirtClusterIdentity `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtClusterIdentity{}, &LibvirtClusterIdentityList{})
 }

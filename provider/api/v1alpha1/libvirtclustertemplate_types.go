@@ -6,14 +6,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// LibvirtClusterTemplateSpec holds the template of cluster infrastructure.
+// LibvirtClusterTemplateSpec has the template of cluster infrastructure.
 type LibvirtClusterTemplateSpec struct {
-	// template of the cluster infrastructure. Its spec is immutable: make a new template and refer to that.
+	// template of the cluster infrastructure. Its spec is immutable: create a new template and refer to it.
 	// +required
 	Template LibvirtClusterTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// LibvirtClusterTemplateResource is what LibvirtClusters are made from.
+// LibvirtClusterTemplateResource is the template of a LibvirtCluster.
 type LibvirtClusterTemplateResource struct {
 	// metadata for the LibvirtClusters: labels and annotations.
 	// +optional
@@ -40,7 +40,7 @@ type LibvirtClusterTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec holds the template of cluster infrastructure.
+	// spec has the template of cluster infrastructure.
 	// +required
 	Spec LibvirtClusterTemplateSpec `json:"spec,omitempty,omitzero"`
 }
@@ -55,8 +55,4 @@ type LibvirtClusterTemplateList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the templates.
 	Items []LibvirtClusterTemplate `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtClusterTemplate{}, &LibvirtClusterTemplateList{})
 }

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// LentDevices are PCI devices of one model that are lent to machines.
+// LentDevices are PCI devices of one model that machines may use.
 type LentDevices struct {
 	// vendorID is the PCI vendor ID: four hexadecimal digits in lower case, for example 10de.
 	// +required
@@ -16,8 +16,8 @@ type LentDevices struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{4}$`
 	ProductID string `json:"productID,omitempty"`
 
-	// addresses are the PCI addresses of the devices that are lent, for example 0000:3b:00.0, at most 64. All
-	// devices of the model when left out.
+	// addresses are the PCI addresses of the devices, for example 0000:3b:00.0, at most 64. Defaults to all devices
+	// of the model.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -28,14 +28,14 @@ type LentDevices struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// HostDedicatedCPUs counts the CPUs that are kept for machines with cpu.dedicated.
+// HostDedicatedCPUs counts the CPUs for machines with cpu.dedicated.
 type HostDedicatedCPUs struct {
-	// count is how many of the CPUs of spec.dedicatedCPUs the host has.
+	// count is the number of CPUs in spec.dedicatedCPUs that the host has.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Count *int32 `json:"count,omitempty"`
 
-	// free is how many of them no machine takes, and no domain of others.
+	// free is the number of them that no domain uses.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Free *int32 `json:"free,omitempty"`
@@ -47,9 +47,9 @@ type HostDedicatedCPUs struct {
 	Message string `json:"message,omitempty"`
 }
 
-// HostDevices counts the PCI devices of one model that are lent to machines.
+// HostDevices counts the PCI devices of one model.
 type HostDevices struct {
-	// vendorID and the productID next to it are the model's.
+	// vendorID is the PCI vendor ID.
 	// +required
 	// +kubebuilder:validation:MinLength=4
 	// +kubebuilder:validation:MaxLength=4
@@ -61,17 +61,17 @@ type HostDevices struct {
 	// +kubebuilder:validation:MaxLength=4
 	ProductID string `json:"productID,omitempty"`
 
-	// count is how many of the devices that are lent machines can have.
+	// count is the number of devices that machines can use.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Count *int32 `json:"count,omitempty"`
 
-	// free is how many of them no machine takes, and no domain of others.
+	// free is the number of them that no domain uses.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Free *int32 `json:"free,omitempty"`
 
-	// message says which devices machines can't have, and why. At most 1024 characters.
+	// message says which devices machines can't use, and why. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

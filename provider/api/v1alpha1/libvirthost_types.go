@@ -5,23 +5,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LibvirtHostSpec says how a hypervisor is reached, and which of its resources machines may use.
+// LibvirtHostSpec has the address of a hypervisor, and its resources for machines.
 type LibvirtHostSpec struct {
-	// uri of the libvirt daemon, in one of these forms; only the parameter socket is understood:
+	// uri of the libvirt daemon, in one of these forms. The only supported parameter is socket:
 	//
 	//	qemu+tls://host[:port]/system
 	//	qemu+ssh://user@host[:port]/system[?socket=/path]
 	//	qemu+unix:///system[?socket=/path]
 	//	test:///default[?socket=/path]
 	//
-	// Credentials come from identityRef and never stand in the uri. At most 1024 characters.
+	// Credentials are in identityRef and never in the uri. At most 1024 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=8
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^(qemu\+(tls|ssh|unix)|test)://[^\s#]*$`
 	URI string `json:"uri,omitempty"`
 
-	// identityRef names the LibvirtClusterIdentity to reach the host with. Needed for qemu+tls and qemu+ssh.
+	// identityRef names the LibvirtClusterIdentity with the host's credentials. Required for qemu+tls and qemu+ssh.
 	// +optional
 	IdentityRef *ClusterIdentityReference `json:"identityRef,omitempty"`
 
@@ -32,13 +32,13 @@ type LibvirtHostSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// storagePools are the libvirt storage pools to use. Defaults to the pool called default for everything.
+	// storagePools are the libvirt storage pools for images and disks. Defaults to the pool named default for both.
 	// +optional
 	// +kubebuilder:default={}
 	StoragePools HostStoragePools `json:"storagePools,omitempty,omitzero"`
 
-	// networks that machines on this host can be on, from 1 to 64. Defaults to one called default,
-	// which is libvirt's network of that name.
+	// networks for machines on this host, from 1 to 64. Defaults to one named default, which is the libvirt network
+	// of that name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -47,31 +47,29 @@ type LibvirtHostSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Networks []HostNetwork `json:"networks,omitempty"`
 
-	// reserved is what is kept back for the host itself. Defaults to 1 CPU, 2Gi of memory and 10Gi in
+	// reserved has the resources that are reserved for the host itself. Defaults to 1 CPU, 2Gi of memory and 10Gi in
 	// each storage pool.
 	// +optional
 	// +kubebuilder:default={}
 	Reserved HostReserved `json:"reserved,omitempty,omitzero"`
 
-	// overcommit says how much more than it has the host may promise. Defaults to 400 percent of its
-	// CPUs and 100 percent of its memory.
+	// overcommit is how much of the host's resources may be allocated. Defaults to 400 percent of its CPUs and 100
+	// percent of its memory.
 	// +optional
 	// +kubebuilder:default={}
 	Overcommit HostOvercommit `json:"overcommit,omitempty,omitzero"`
 
-	// dedicatedCPUs are the CPUs of the host that are kept for machines with cpu.dedicated, by their
-	// numbers: for example 4-15,20. Each of those machines' virtual CPUs has one of them to itself, and all
-	// else of this provider's runs on the others. Changing them doesn't move machines that are there. No
-	// CPU is dedicated when left out. At most 256 characters.
+	// dedicatedCPUs are the numbers of the host's CPUs for machines with cpu.dedicated, for example 4-15,20. Each
+	// virtual CPU of such a machine gets one of them exclusively. Other machines run on the other CPUs. Changes don't
+	// affect existing machines. Defaults to none. At most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`
 	DedicatedCPUs string `json:"dedicatedCPUs,omitempty"`
 
-	// hostDevices are the PCI devices of the host that are lent to machines with hostDevices, by model. A
-	// device is lent to one machine at a time, and only if it is in an IOMMU group in which the host itself
-	// uses nothing. No device is lent when left out. At most 16 models.
+	// hostDevices are the PCI devices for machines with hostDevices, at most 16 models. One machine at a time can use
+	// a device, and only if the host itself uses no device of the same IOMMU group. Defaults to none.
 	// +optional
 	// +listType=map
 	// +listMapKey=vendorID
@@ -80,18 +78,17 @@ type LibvirtHostSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	HostDevices []LentDevices `json:"hostDevices,omitempty"`
 
-	// consoleLogFolder is a folder of the host in which libvirt keeps what guests write to their serial
-	// console, for example /var/log/libvirt/console: the file NAME-console.log for each machine that is made
-	// from then on, where NAME is that of its domain. The folder has to exist and must not be that of a
-	// storage pool. virtlogd limits the size of the files. They are deleted with their machines. Nothing
-	// is kept when left out. At most 512 characters.
+	// consoleLogFolder is the folder on the host for logs of serial consoles, for example /var/log/libvirt/console.
+	// Each new machine logs to the file NAME-console.log, where NAME is the name of its domain. The folder must exist
+	// and must not belong to a storage pool. virtlogd limits the size of the files. They are deleted with their
+	// machines. Defaults to no logs. At most 512 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^(/[A-Za-z0-9_+:@-][A-Za-z0-9_.+:@-]*)+$`
 	ConsoleLogFolder string `json:"consoleLogFolder,omitempty"`
 
-	// maintenance takes the host out of use. In use when left out.
+	// maintenance takes the host out of use.
 	// +optional
 	Maintenance *HostMaintenance `json:"maintenance,omitempty"`
 }
@@ -106,9 +103,9 @@ type ClusterIdentityReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// HostStoragePools are the libvirt storage pools of a host that may be used.
+// HostStoragePools are the libvirt storage pools of a host for images and disks.
 type HostStoragePools struct {
-	// images is the pool for images, from which root disks are made. Defaults to default.
+	// images is the pool for images of root disks. Defaults to default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
@@ -116,8 +113,8 @@ type HostStoragePools struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.+:-]*$`
 	Images string `json:"images,omitempty"`
 
-	// disks are the pools for disks of machines, from 1 to 16. The first is for disks that don't ask
-	// for a pool. Defaults to the pool called default.
+	// disks are the pools for disks of machines, from 1 to 16. The first one is for disks without a pool. Defaults to
+	// the pool named default.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:default={"default"}
@@ -129,7 +126,7 @@ type HostStoragePools struct {
 	Disks []string `json:"disks,omitempty"`
 }
 
-// HostNetwork maps the name that machines use to what a host has.
+// HostNetwork maps the name of a network to a network of the host.
 // +kubebuilder:validation:XValidation:rule="[has(self.libvirtNetwork), has(self.bridge), has(self.macvtapDevice)].filter(x, x).size() == 1",message="set exactly one of libvirtNetwork, bridge and macvtapDevice"
 // +kubebuilder:validation:XValidation:rule="!has(self.bridgeType) || has(self.bridge)",message="bridgeType needs bridge"
 // +kubebuilder:validation:XValidation:rule="!has(self.vlan) || has(self.bridge)",message="vlan needs bridge: the VLAN of a libvirtNetwork is set in that network, and a macvtapDevice can be a VLAN device such as eno1.42"
@@ -137,8 +134,8 @@ type HostStoragePools struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.isolated) || !self.isolated || !has(self.macvtapDevice) && (!has(self.bridgeType) || self.bridgeType == 'Linux')",message="isolated needs a Linux bridge or a libvirtNetwork"
 // +kubebuilder:validation:XValidation:rule="!has(self.filter) || !has(self.macvtapDevice) && (!has(self.bridgeType) || self.bridgeType == 'Linux')",message="filter needs a Linux bridge or a libvirtNetwork: libvirt's filters see nothing of an Open vSwitch or of macvtap"
 type HostNetwork struct {
-	// name of the network, as machines use it. Hosts that give the same name to what isn't the same
-	// network split a cluster in two. Lower case letters, digits and '-', at most 63 characters.
+	// name of the network, as used in machines. It must stand for the same network on all hosts of a cluster. Lower
+	// case letters, digits and '-', at most 63 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -159,51 +156,49 @@ type HostNetwork struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`
 	Bridge string `json:"bridge,omitempty"`
 
-	// macvtapDevice is a network device on the host to put macvtap on, in bridge mode, for example
-	// enp1s0. The host itself can't reach such machines. At most 15 characters.
+	// macvtapDevice is a network device on the host for macvtap in bridge mode, for example enp1s0. The host itself
+	// can't reach machines on it. At most 15 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`
 	MacvtapDevice string `json:"macvtapDevice,omitempty"`
 
-	// bridgeType is what bridge is: Linux or OpenVSwitch. Only with bridge. A Linux bridge when left out.
+	// bridgeType is the type of bridge: Linux or OpenVSwitch. Only allowed with bridge. Defaults to Linux.
 	// +optional
 	BridgeType BridgeType `json:"bridgeType,omitempty"`
 
-	// vlan is the number of the VLAN that machines are in, which their guests can't leave, from 1 to 4094. Only
-	// with bridge. A Linux bridge needs libvirt 11.0.0, and its VLAN filtering has to be on. Machines send and
-	// receive what the bridge does without a VLAN when left out.
+	// vlan is the VLAN ID of the machines, from 1 to 4094, which guests can't change. Only allowed with bridge. A
+	// Linux bridge needs libvirt 11.0.0 and VLAN filtering. Defaults to untagged traffic.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
 
-	// mtu of the machines' interfaces, in bytes, from 1280 to 65521. The bridge and all that is on it need at
-	// least that. Not with macvtapDevice. Defaults to what libvirt chooses, the MTU of the bridge.
+	// mtu of the machines' interfaces, in bytes, from 1280 to 65521. The bridge and its ports need at least the same
+	// MTU. Not allowed with macvtapDevice. Defaults to the MTU of the bridge.
 	// +optional
 	// +kubebuilder:validation:Minimum=1280
 	// +kubebuilder:validation:Maximum=65521
 	MTU int32 `json:"mtu,omitempty"`
 
-	// isolated keeps machines on a host from reaching each other by this network: they reach what isn't isolated,
-	// such as the host and what is behind its uplink. Needs a Linux bridge or a libvirtNetwork on one, and libvirt
-	// 6.1.0. Machines reach each other when left out.
+	// isolated prevents traffic between machines of one host on this network. They still reach the host and its
+	// uplink. Needs a Linux bridge, or a libvirtNetwork on one, and libvirt 6.1.0. Defaults to false.
 	// +optional
 	Isolated *bool `json:"isolated,omitempty"`
 
-	// filter is the libvirt network filter for what machines send and receive, for example one against spoofed
-	// addresses. Needs a Linux bridge or a libvirtNetwork on one. Nothing is filtered when left out.
+	// filter is the libvirt network filter for the traffic of machines, for example against spoofed addresses. Needs
+	// a Linux bridge or a libvirtNetwork on one. Defaults to no filter.
 	// +optional
 	Filter *NetworkFilter `json:"filter,omitempty"`
 
-	// allowedNamespaces are those of the namespaces that may use the host whose machines can be on the network. All
-	// of them when left out.
+	// allowedNamespaces selects the namespaces whose machines can use the network. Defaults to all namespaces that
+	// may use the host.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 }
 
-// BridgeType says what kind of switch a bridge is.
+// BridgeType is the type of a bridge.
 // +kubebuilder:validation:Enum=Linux;OpenVSwitch
 type BridgeType string
 
@@ -215,8 +210,8 @@ const (
 	BridgeTypeOpenVSwitch BridgeType = "OpenVSwitch"
 )
 
-// NetworkFilter is a libvirt network filter (https://libvirt.org/formatnwfilter.html). The addresses that an
-// interface has from pools are its parameters IP and IPV6.
+// NetworkFilter is a libvirt network filter (https://libvirt.org/formatnwfilter.html). Its parameters IP and IPV6 are
+// the interface's addresses from pools.
 type NetworkFilter struct {
 	// name of the filter on the host, for example clean-traffic. At most 255 characters.
 	// +required
@@ -225,8 +220,8 @@ type NetworkFilter struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_.-]*$`
 	Name string `json:"name,omitempty"`
 
-	// parameters of the filter, the same for all machines, from 1 to 32, for example CTRL_IP_LEARNING and
-	// DHCPSERVER. A name that stands there several times has several values. MAC, IP and IPV6 are each machine's own.
+	// parameters of the filter for all machines, from 1 to 32, for example CTRL_IP_LEARNING and DHCPSERVER. Repeat a
+	// name to give it several values. MAC, IP and IPV6 are set for each machine and not allowed here.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -252,16 +247,16 @@ type FilterParameter struct {
 	Value string `json:"value,omitempty"`
 }
 
-// HostReserved is what is kept back for a host itself.
+// HostReserved has the resources that are reserved for a host itself.
 type HostReserved struct {
-	// cpus is the number of CPUs that are kept back, from 0 to 1024. Defaults to 1.
+	// cpus is the number of reserved CPUs, from 0 to 1024. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1024
 	CPUs *int32 `json:"cpus,omitempty"`
 
-	// memory that is kept back, at most 16Ti. Defaults to 2Gi.
+	// memory is the reserved memory, at most 16Ti. Defaults to 2Gi.
 	// +optional
 	// +kubebuilder:default="2Gi"
 	// +kubebuilder:validation:XIntOrString
@@ -269,7 +264,7 @@ type HostReserved struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="must be at least 0 and at most 16Ti"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// storage that is kept back in each storage pool, at most 64Ti. Defaults to 10Gi.
+	// storage is the reserved space in each storage pool, at most 64Ti. Defaults to 10Gi.
 	// +optional
 	// +kubebuilder:default="10Gi"
 	// +kubebuilder:validation:XIntOrString
@@ -278,7 +273,7 @@ type HostReserved struct {
 	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
-// HostOvercommit says how much more than it has a host may promise to its machines.
+// HostOvercommit says how much of a host's resources may be allocated to machines.
 type HostOvercommit struct {
 	// cpuPercent is how many virtual CPUs may be allocated, in percent of the CPUs that aren't
 	// reserved, from 100 to 1600. Defaults to 400.
@@ -297,27 +292,27 @@ type HostOvercommit struct {
 	MemoryPercent int32 `json:"memoryPercent,omitempty"`
 }
 
-// MaintenanceMode says how far a host is taken out of use.
+// MaintenanceMode says how a host is taken out of use.
 // +kubebuilder:validation:Enum=Cordon;Evacuate
 type MaintenanceMode string
 
 // The maintenance modes.
 const (
-	// MaintenanceCordon places no more machines on the host and leaves those that are there.
+	// MaintenanceCordon places no more machines on the host and keeps existing ones.
 	MaintenanceCordon MaintenanceMode = "Cordon"
-	// MaintenanceEvacuate places no more machines on the host, and asks MachineHealthChecks to replace
-	// those that are there, one by one.
+	// MaintenanceEvacuate places no more machines on the host, and has MachineHealthChecks replace existing ones, one
+	// by one.
 	MaintenanceEvacuate MaintenanceMode = "Evacuate"
 )
 
 // HostMaintenance takes a host out of use.
 type HostMaintenance struct {
-	// mode says how far: Cordon or Evacuate. Defaults to Cordon.
+	// mode is Cordon or Evacuate. Defaults to Cordon.
 	// +optional
 	// +kubebuilder:default=Cordon
 	Mode MaintenanceMode `json:"mode,omitempty"`
 
-	// reason is shown in the host's Ready condition. At most 256 characters.
+	// reason is included in the message of the host's Ready condition. At most 256 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -337,15 +332,14 @@ type HostResources struct {
 	// +kubebuilder:validation:MaxLength=32
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// storage is the room in the storage pools for disks, all together, in bytes or with a suffix such as Gi.
+	// storage is the total size of the storage pools for disks, in bytes or with a suffix such as Gi.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=32
 	Storage *resource.Quantity `json:"storage,omitempty"`
 }
 
-// Features of hosts that machines can ask for, as status.features has them. This is the one list: what
-// finds them out on a host and what asks for them use these names.
+// The features of hosts, as listed in status.features. Machines ask for them by these names.
 const (
 	// HostFeatureKVM: the host runs guests with hardware virtualization. Without it they are emulated.
 	HostFeatureKVM = "kvm"
@@ -357,11 +351,11 @@ const (
 	HostFeatureSecureBoot = "secure-boot"
 	// HostFeatureTPM: the host can emulate a TPM 2.0.
 	HostFeatureTPM = "tpm"
-	// HostFeatureHugepagesPrefix, with the size of a page behind it: the host has set such pages aside.
+	// HostFeatureHugepagesPrefix, followed by a page size: the host has huge pages of this size.
 	HostFeatureHugepagesPrefix = "hugepages-"
 )
 
-// LibvirtHostStatus is what was last seen of a host.
+// LibvirtHostStatus is the observed state of a host.
 type LibvirtHostStatus struct {
 	// conditions of the host, at most 32: Ready, Paused, Reachable, PoolsReady, NetworksReady,
 	// OrphansFound, and Evacuated while spec.maintenance asks for it.
@@ -371,11 +365,11 @@ type LibvirtHostStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// capacity is what the host has.
+	// capacity has the resources of the host.
 	// +optional
 	Capacity HostResources `json:"capacity,omitempty,omitzero"`
 
-	// allocated is how much machines and domains that are not ours take.
+	// allocated has the resources of machines and of foreign domains.
 	// +optional
 	Allocated HostResources `json:"allocated,omitempty,omitzero"`
 
@@ -383,8 +377,8 @@ type LibvirtHostStatus struct {
 	// +optional
 	Arch Architecture `json:"arch,omitempty"`
 
-	// features that machines can ask for and that the host has, for example kvm, uefi, secure-boot,
-	// tpm, hugepages-2Mi. At most 64, each of at most 63 characters.
+	// features of the host that machines can ask for, for example kvm, uefi, secure-boot, tpm, hugepages-2Mi. At most
+	// 64, each of at most 63 characters.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -415,22 +409,22 @@ type LibvirtHostStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	HostDevices []HostDevices `json:"hostDevices,omitempty"`
 
-	// orphans are domains and volumes on the host that were made for LibvirtMachines which don't exist, by
-	// the UUID of the machine. At most 64: the condition OrphansFound says how many there are.
+	// orphans are domains and volumes of LibvirtMachines that don't exist, by the UUID of the machine. At most 64:
+	// the condition OrphansFound has the total number.
 	// +optional
 	// +listType=map
 	// +listMapKey=uuid
 	// +kubebuilder:validation:MaxItems=64
 	Orphans []HostOrphan `json:"orphans,omitempty"`
 
-	// evacuation is how far the host is evacuated, while spec.maintenance asks for it.
+	// evacuation is the progress of an evacuation that spec.maintenance asks for.
 	// +optional
 	Evacuation *HostEvacuation `json:"evacuation,omitempty"`
 }
 
-// HostOrphan is what is left on a host of a LibvirtMachine that doesn't exist.
+// HostOrphan is the domain or the volumes of a LibvirtMachine that doesn't exist.
 type HostOrphan struct {
-	// uuid of the machine, with which the names of its volumes begin.
+	// uuid of the machine, which is the prefix of the names of its volumes.
 	// +required
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
@@ -442,43 +436,43 @@ type HostOrphan struct {
 	// +kubebuilder:validation:MaxLength=255
 	Domain string `json:"domain,omitempty"`
 
-	// machine is the LibvirtMachine that the domain says it was made for, as namespace/name. Volumes
-	// don't say it. At most 317 characters.
+	// machine is the LibvirtMachine in the domain's metadata, as namespace/name. Empty when only volumes are left. At
+	// most 317 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Machine string `json:"machine,omitempty"`
 
-	// volumes is how many volumes are left.
+	// volumes is the number of remaining volumes.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Volumes *int32 `json:"volumes,omitempty"`
 
-	// since is when it was first found without its LibvirtMachine.
+	// since is the time when the LibvirtMachine was first found missing.
 	// +optional
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 
-	// keptBecause says why it isn't deleted now. At most 1024 characters.
+	// keptBecause is the reason why the orphan isn't deleted now. At most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	KeptBecause string `json:"keptBecause,omitempty"`
 }
 
-// HostEvacuation is how far a host is evacuated.
+// HostEvacuation is the progress of an evacuation.
 type HostEvacuation struct {
-	// machines is how many LibvirtMachines were bound to the host when the evacuation began.
+	// machines is the number of LibvirtMachines on the host at the beginning of the evacuation.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Machines *int32 `json:"machines,omitempty"`
 
-	// current is the Machine that is being replaced. The next one's turn comes when it is gone and what
-	// owned it has its replacement.
+	// current is the Machine that is being replaced. The next one follows when this one is deleted and its owner has
+	// a replacement.
 	// +optional
 	Current *EvacuatedMachine `json:"current,omitempty"`
 }
 
-// EvacuatedMachine is a Machine that is being replaced elsewhere.
+// EvacuatedMachine is a Machine that is being replaced on another host.
 type EvacuatedMachine struct {
 	// namespace of the Machine. At most 63 characters.
 	// +required
@@ -492,20 +486,19 @@ type EvacuatedMachine struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// uid of the Machine: another one of the same name isn't it. At most 64 characters.
+	// uid of the Machine, which tells it from a new one with the same name. At most 64 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 
-	// ownerKind is the kind of what owns the Machine and replaces it, for example MachineSet. At most 63
-	// characters.
+	// ownerKind is the kind of the Machine's owner, which replaces it, for example MachineSet. At most 63 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	OwnerKind string `json:"ownerKind,omitempty"`
 
-	// ownerName is the name of what owns the Machine, in the same namespace. At most 253 characters.
+	// ownerName is the name of the Machine's owner, in the same namespace. At most 253 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -530,18 +523,18 @@ type EvacuatedMachine struct {
 // +kubebuilder:printcolumn:name="Libvirt",type="string",JSONPath=".status.libvirtVersion",description="Version of the libvirt daemon",priority=1
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type==\"Paused\")].status",description="Whether reconciliation is paused",priority=1
 
-// LibvirtHost is one hypervisor that machines can be placed on. Hosts are shared by all clusters.
+// LibvirtHost is a hypervisor for machines. Clusters share hosts.
 type LibvirtHost struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object's metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is how the host is reached, and which of its resources machines may use.
+	// spec has the address of the host, and its resources for machines.
 	// +required
 	Spec LibvirtHostSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was last seen of the host.
+	// status is the observed state of the host.
 	// +optional
 	Status LibvirtHostStatus `json:"status,omitempty,omitzero"`
 }
@@ -566,8 +559,4 @@ type LibvirtHostList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the hosts.
 	Items []LibvirtHost `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtHost{}, &LibvirtHostList{})
 }

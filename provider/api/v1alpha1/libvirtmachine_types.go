@@ -7,30 +7,30 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// LibvirtMachineSpec says what a machine is to be like.
+// LibvirtMachineSpec is the desired state of a machine.
 //
-// cpus, memory and the sizes of disks may change in place, by an update extension, and runPolicy at any time; providerID and
-// hostName are written back once; everything else changes only by replacing the machine.
+// An update extension may change cpus, memory and the sizes of disks in place. runPolicy may change at any time. The
+// controller sets providerID and hostName once. Other fields are immutable: replace the machine.
 // +kubebuilder:validation:XValidation:rule="has(self.providerID) == has(self.hostName)",message="providerID and hostName are written together: set both or neither"
 type LibvirtMachineSpec struct {
-	// providerID is libvirt:/// and the UUID of the domain, and is the provider ID of the node. The
-	// controller writes it, together with hostName, before it makes anything. Immutable once set.
+	// providerID is libvirt:/// followed by the UUID of the domain, and is the provider ID of the node. The
+	// controller sets it together with hostName before it creates anything. Immutable once set.
 	// +optional
 	// +kubebuilder:validation:MinLength=47
 	// +kubebuilder:validation:MaxLength=47
 	// +kubebuilder:validation:Pattern=`^libvirt:///[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`
 	ProviderID string `json:"providerID,omitempty"`
 
-	// hostName is the name of the LibvirtHost that the machine is bound to. The controller writes it
-	// once, together with providerID. Immutable once set. At most 253 characters.
+	// hostName is the name of the LibvirtHost that the machine is bound to. The controller sets it together with
+	// providerID. Immutable once set. At most 253 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	HostName string `json:"hostName,omitempty"`
 
-	// cpus is the number of virtual CPUs, from 1 to 512. May change in place,
-	// unless cpu.dedicated. Defaults to 2.
+	// cpus is the number of virtual CPUs, from 1 to 512. May change in place, unless cpu.dedicated is true. Defaults
+	// to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
@@ -45,32 +45,31 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('256Mi')) >= 0 && quantity(string(self)).compareTo(quantity('16Ti')) <= 0",message="must be at least 256Mi and at most 16Ti"
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
 
-	// cpu says what kind of CPU the machine has. Defaults to mode host-model and architecture amd64, not
-	// dedicated.
+	// cpu is the kind of CPU. Defaults to mode host-model and architecture amd64, not dedicated.
 	// +optional
 	// +kubebuilder:default={}
 	CPU CPUSpec `json:"cpu,omitempty,omitzero"`
 
-	// firmware says what starts the machine. Defaults to UEFI without secure boot.
+	// firmware of the machine. Defaults to UEFI without secure boot.
 	// +optional
 	// +kubebuilder:default={}
 	Firmware FirmwareSpec `json:"firmware,omitempty,omitzero"`
 
-	// tpm gives the machine an emulated TPM 2.0. None when left out.
+	// tpm gives the machine an emulated TPM 2.0. Defaults to none.
 	// +optional
 	TPM *TPMSpec `json:"tpm,omitempty"`
 
-	// image says what the root disk starts from: url with checksum, or a volume that the hosts have.
+	// image is the initial content of the root disk: a url with a checksum, or a volume on the hosts.
 	// +required
 	Image ImageSpec `json:"image,omitempty,omitzero"`
 
-	// rootDisk says how large the root disk is and where it lies. Defaults to an overlay of 20Gi in
-	// the first of the host's pools.
+	// rootDisk is the size and location of the root disk. Defaults to an overlay of 20Gi in the first of the host's
+	// pools.
 	// +optional
 	// +kubebuilder:default={}
 	RootDisk RootDiskSpec `json:"rootDisk,omitempty,omitzero"`
 
-	// extraDisks are more disks, empty at first, at most 16.
+	// extraDisks are additional disks, initially empty, at most 16.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -78,8 +77,8 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	ExtraDisks []ExtraDiskSpec `json:"extraDisks,omitempty"`
 
-	// interfaces are the network interfaces, from 1 to 8, in the order that the guest sees them. The
-	// first gives the node its address. Defaults to one on the network called default.
+	// interfaces are the network interfaces, from 1 to 8, in the order of the guest's devices. The first one has the
+	// address of the node. Defaults to one on the network named default.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:default={{network: "default"}}
@@ -87,8 +86,8 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Interfaces []InterfaceSpec `json:"interfaces,omitempty"`
 
-	// hostDevices are requests for PCI devices of the host, at most 16. Only hosts with that many free
-	// ones are considered.
+	// hostDevices are requests for PCI devices of the host, at most 16. Only hosts with enough free devices are
+	// considered.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -96,7 +95,7 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	HostDevices []HostDeviceSpec `json:"hostDevices,omitempty"`
 
-	// hugepages backs the machine's memory with huge pages. Ordinary memory when left out.
+	// hugepages backs the machine's memory with huge pages. Defaults to ordinary memory.
 	// +optional
 	Hugepages *HugepagesSpec `json:"hugepages,omitempty"`
 
@@ -105,35 +104,34 @@ type LibvirtMachineSpec struct {
 	// +kubebuilder:default=true
 	Autostart *bool `json:"autostart,omitempty"`
 
-	// runPolicy says what becomes of a provisioned machine that doesn't run: Always starts it again, and Manual
-	// leaves it as it is. May change at any time; an update in place starts the machine in both cases.
-	// Defaults to Always.
+	// runPolicy says what happens to a provisioned machine that stops: Always starts it again, Manual doesn't. May
+	// change at any time. An update in place starts the machine in both cases. Defaults to Always.
 	// +optional
 	// +kubebuilder:default=Always
 	RunPolicy RunPolicy `json:"runPolicy,omitempty"`
 
-	// guestAgent gives the machine the channel that the QEMU guest agent needs. Addresses are then
-	// asked from the agent too, if the image has one. Defaults to true.
+	// guestAgent adds the channel for the QEMU guest agent. If the image has an agent, it is a source of addresses.
+	// Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	GuestAgent *bool `json:"guestAgent,omitempty"`
 
-	// bootstrapFormat is the format of bootstrap data that the image understands: cloud-config or
-	// ignition. Must be what the bootstrap provider makes. Defaults to cloud-config.
+	// bootstrapFormat is the format of the bootstrap data that the image supports: cloud-config or ignition. Must
+	// match the bootstrap provider. Defaults to cloud-config.
 	// +optional
 	// +kubebuilder:default=cloud-config
 	BootstrapFormat BootstrapFormat `json:"bootstrapFormat,omitempty"`
 }
 
-// RunPolicy says what becomes of a machine that doesn't run.
+// RunPolicy says what happens to a machine that stops.
 // +kubebuilder:validation:Enum=Always;Manual
 type RunPolicy string
 
 // The run policies.
 const (
-	// RunAlways starts a machine again that was switched off or has crashed.
+	// RunAlways starts a machine again that was shut down or has crashed.
 	RunAlways RunPolicy = "Always"
-	// RunManual leaves it to people whether a machine runs.
+	// RunManual leaves starting a machine to people.
 	RunManual RunPolicy = "Manual"
 )
 
@@ -149,7 +147,7 @@ const (
 	InstanceRunning InstanceState = "Running"
 	// InstanceBlocked means that the domain waits for a resource.
 	InstanceBlocked InstanceState = "Blocked"
-	// InstancePaused means that somebody or an I/O error has paused the domain.
+	// InstancePaused means that the domain was paused by a user or an I/O error.
 	InstancePaused InstanceState = "Paused"
 	// InstanceShuttingDown means that the domain is shutting down.
 	InstanceShuttingDown InstanceState = "ShuttingDown"
@@ -159,21 +157,20 @@ const (
 	InstanceCrashed InstanceState = "Crashed"
 	// InstanceSuspended means that the guest has suspended itself.
 	InstanceSuspended InstanceState = "Suspended"
-	// InstanceUnknown means that the host can't be asked at the moment.
+	// InstanceUnknown means that the host doesn't answer.
 	InstanceUnknown InstanceState = "Unknown"
 )
 
-// LibvirtMachineInitializationStatus says how far the machine has come.
+// LibvirtMachineInitializationStatus is the provisioning state of the machine.
 // +kubebuilder:validation:MinProperties=1
 type LibvirtMachineInitializationStatus struct {
-	// provisioned is true once the machine's domain has been started and has an address, or runs and
-	// nobody has given it one, and stays true. Part of Cluster API's contract: the Machine goes on from here.
+	// provisioned becomes true once the machine's domain runs and has an address, or has run for a while without one,
+	// and stays true. Part of Cluster API's contract: the Machine waits for it.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
 
-// LibvirtMachineStatus is what was last seen of a machine. All of it can be found again from spec
-// and from the host.
+// LibvirtMachineStatus is the observed state of a machine. The controller can restore it from spec and the host.
 type LibvirtMachineStatus struct {
 	// conditions of the machine, at most 32: Ready, Paused, and one for each phase.
 	// +optional
@@ -182,12 +179,12 @@ type LibvirtMachineStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization says how far the machine has come. Part of Cluster API's contract.
+	// initialization is the provisioning state of the machine. Part of Cluster API's contract.
 	// +optional
 	Initialization LibvirtMachineInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// addresses of the machine, at most 256: its name and the IP addresses of its interfaces, or those
-	// that its node says it has when nobody else gives any.
+	// addresses of the machine, at most 256: its name and the IP addresses of its interfaces, or of its node if no
+	// other source has any.
 	// +optional
 	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
 
@@ -197,8 +194,8 @@ type LibvirtMachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// instanceState is the state of the machine's domain: NotFound, Running, Blocked, Paused,
-	// ShuttingDown, ShutOff, Crashed, Suspended, or Unknown while the host can't be asked.
+	// instanceState is the state of the machine's domain: NotFound, Running, Blocked, Paused, ShuttingDown, ShutOff,
+	// Crashed, Suspended, or Unknown while the host doesn't answer.
 	// +optional
 	InstanceState InstanceState `json:"instanceState,omitempty"`
 }
@@ -228,11 +225,11 @@ type LibvirtMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what the machine is to be like.
+	// spec is the desired state of the machine.
 	// +required
 	Spec LibvirtMachineSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was last seen of the machine.
+	// status is the observed state of the machine.
 	// +optional
 	Status LibvirtMachineStatus `json:"status,omitempty,omitzero"`
 }
@@ -257,8 +254,4 @@ type LibvirtMachineList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the machines.
 	Items []LibvirtMachine `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtMachine{}, &LibvirtMachineList{})
 }

@@ -7,23 +7,21 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// LibvirtMachinePoolSpec says what the machines of a pool are to be like. How many there are is in
-// the MachinePool.
+// LibvirtMachinePoolSpec is the desired state of the machines of a pool. The MachinePool has their number.
 type LibvirtMachinePoolSpec struct {
-	// template of the pool's machines: a LibvirtMachine is made from it for each replica. A change
-	// rolls through the pool, as strategy says.
+	// template of the LibvirtMachines, one for each replica. A change is rolled out as strategy says.
 	// +required
 	Template LibvirtMachineTemplateResource `json:"template,omitempty,omitzero"`
 
-	// providerID is libvirt:/// and a name for the pool. The controller writes it; it only informs.
-	// At most 512 characters.
+	// providerID is libvirt:/// followed by the namespace and name of the pool. The controller sets it. It is
+	// informational. At most 512 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// providerIDList are the provider IDs of the pool's machines, at most 10000. The controller keeps
-	// it up to date. Part of Cluster API's contract: nodes that aren't in it are removed.
+	// providerIDList are the provider IDs of the pool's machines, at most 10000. The controller updates it. Part of
+	// Cluster API's contract: nodes that aren't in the list are removed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10000
@@ -31,16 +29,16 @@ type LibvirtMachinePoolSpec struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	ProviderIDList []string `json:"providerIDList,omitempty"`
 
-	// strategy says how a change of template rolls through the pool. Defaults to one machine more at a time.
+	// strategy of rolling out a change of template. Defaults to one additional machine at a time.
 	// +optional
 	// +kubebuilder:default={}
 	Strategy MachinePoolStrategy `json:"strategy,omitempty,omitzero"`
 }
 
-// MachinePoolStrategy says how a change rolls through a pool. Both can't be zero, or nothing could be replaced.
+// MachinePoolStrategy is the strategy of a rollout. maxSurge and maxUnavailable can't both be 0.
 type MachinePoolStrategy struct {
-	// maxSurge is how many machines there may be above the replicas asked for, as a number or as a
-	// percentage of them (rounded up). Defaults to 1.
+	// maxSurge is the maximum number of machines above the desired replicas, as a number or a percentage (rounded
+	// up). Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
@@ -48,8 +46,8 @@ type MachinePoolStrategy struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]|[1-9][0-9]{1,4}|([0-9]|[1-9][0-9]|100)%)$`
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many of the replicas asked for may be missing, as a number or as a
-	// percentage of them (rounded down). Defaults to 0.
+	// maxUnavailable is the maximum number of unavailable replicas, as a number or a percentage of the desired
+	// replicas (rounded down). Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:XIntOrString
@@ -58,16 +56,16 @@ type MachinePoolStrategy struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// LibvirtMachinePoolInitializationStatus says how far the pool has come.
+// LibvirtMachinePoolInitializationStatus is the provisioning state of the pool.
 // +kubebuilder:validation:MinProperties=1
 type LibvirtMachinePoolInitializationStatus struct {
-	// provisioned is true once the pool's machines have been provisioned for the first time, and stays
-	// true. Part of Cluster API's contract.
+	// provisioned becomes true once all machines of the pool are provisioned, and stays true. Part of Cluster API's
+	// contract.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
 
-// LibvirtMachinePoolInstanceStatus is what was last seen of one machine of a pool.
+// LibvirtMachinePoolInstanceStatus is the observed state of one machine of a pool.
 type LibvirtMachinePoolInstanceStatus struct {
 	// instanceName is the name of the LibvirtMachine. At most 253 characters.
 	// +required
@@ -96,7 +94,7 @@ type LibvirtMachinePoolInstanceStatus struct {
 	Ready *bool `json:"ready,omitempty"`
 }
 
-// LibvirtMachinePoolStatus is what was last seen of a pool.
+// LibvirtMachinePoolStatus is the observed state of a pool.
 type LibvirtMachinePoolStatus struct {
 	// conditions of the pool, at most 32: Ready, Paused, ReplicasReady, UpToDate.
 	// +optional
@@ -105,12 +103,12 @@ type LibvirtMachinePoolStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization says how far the pool has come. Part of Cluster API's contract.
+	// initialization is the provisioning state of the pool. Part of Cluster API's contract.
 	// +optional
 	Initialization LibvirtMachinePoolInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// ready says the same as initialization.provisioned, where Cluster API's v1beta1 contract had it:
-	// its MachinePool controller still reads it from here.
+	// ready has the value of initialization.provisioned. It is the field of Cluster API's v1beta1 contract, which the
+	// MachinePool controller still reads.
 	// +optional
 	Ready *bool `json:"ready,omitempty"`
 
@@ -127,8 +125,8 @@ type LibvirtMachinePoolStatus struct {
 	// +kubebuilder:validation:MaxItems=10000
 	Instances []LibvirtMachinePoolInstanceStatus `json:"instances,omitempty"`
 
-	// infrastructureMachineKind is the kind of the objects behind the pool's machines: LibvirtMachine.
-	// Part of Cluster API's contract: Machines are made for them.
+	// infrastructureMachineKind is the kind of the pool's machines: LibvirtMachine. Part of Cluster API's contract,
+	// which creates a Machine for each.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -157,11 +155,11 @@ type LibvirtMachinePool struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is what the pool's machines are to be like.
+	// spec is the desired state of the pool's machines.
 	// +required
 	Spec LibvirtMachinePoolSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what was last seen of the pool.
+	// status is the observed state of the pool.
 	// +optional
 	Status LibvirtMachinePoolStatus `json:"status,omitempty,omitzero"`
 }
@@ -186,8 +184,4 @@ type LibvirtMachinePoolList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the pools.
 	Items []LibvirtMachinePool `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtMachinePool{}, &LibvirtMachinePoolList{})
 }

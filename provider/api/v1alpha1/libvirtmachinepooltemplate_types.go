@@ -6,20 +6,20 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// LibvirtMachinePoolTemplateSpec holds the template of pools.
+// LibvirtMachinePoolTemplateSpec has the template of pools.
 type LibvirtMachinePoolTemplateSpec struct {
-	// template of the pools. Its spec is immutable: make a new template and refer to that.
+	// template of the pools. Its spec is immutable: create a new template and refer to it.
 	// +required
 	Template LibvirtMachinePoolTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// LibvirtMachinePoolTemplateResource is what pools are made from.
+// LibvirtMachinePoolTemplateResource is the template of a LibvirtMachinePool.
 type LibvirtMachinePoolTemplateResource struct {
 	// metadata for the pools: labels and annotations.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec of the pools. providerID and providerIDList can't be set here: they belong to one pool only.
+	// spec of the pools. providerID and providerIDList can't be set here, as they belong to one pool.
 	// +required
 	Spec LibvirtMachinePoolSpec `json:"spec,omitempty,omitzero"`
 }
@@ -41,7 +41,7 @@ type LibvirtMachinePoolTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec holds the template of pools.
+	// spec has the template of pools.
 	// +required
 	Spec LibvirtMachinePoolTemplateSpec `json:"spec,omitempty,omitzero"`
 }
@@ -56,8 +56,4 @@ type LibvirtMachinePoolTemplateList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the templates.
 	Items []LibvirtMachinePoolTemplate `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtMachinePoolTemplate{}, &LibvirtMachinePoolTemplateList{})
 }

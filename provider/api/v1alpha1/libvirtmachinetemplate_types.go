@@ -7,26 +7,26 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// LibvirtMachineTemplateSpec holds the template of machines.
+// LibvirtMachineTemplateSpec has the template of machines.
 type LibvirtMachineTemplateSpec struct {
-	// template of the machines. Its spec is immutable: make a new template and refer to that.
+	// template of the machines. Its spec is immutable: create a new template and refer to it.
 	// +required
 	Template LibvirtMachineTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// LibvirtMachineTemplateResource is what machines are made from.
+// LibvirtMachineTemplateResource is the template of a LibvirtMachine.
 type LibvirtMachineTemplateResource struct {
 	// metadata for the machines: labels and annotations.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec of the machines. providerID, hostName and the macAddress of interfaces can't be set here:
-	// they belong to one machine only.
+	// spec of the machines. providerID, hostName and the macAddress of interfaces can't be set here, as they belong
+	// to one machine.
 	// +required
 	Spec LibvirtMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
-// NodeInfo says what nodes made from a template will be like.
+// NodeInfo describes the nodes of machines from a template.
 // +kubebuilder:validation:MinProperties=1
 type NodeInfo struct {
 	// architecture of the nodes: amd64, arm64, s390x or ppc64le.
@@ -40,15 +40,15 @@ type NodeInfo struct {
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 }
 
-// LibvirtMachineTemplateStatus tells an autoscaler what it would get, while there is no node to look at.
+// LibvirtMachineTemplateStatus describes a node to autoscalers that scale from zero.
 type LibvirtMachineTemplateStatus struct {
-	// capacity of a node made from this template: cpu and memory. Part of Cluster API's contract for
-	// autoscaling from zero.
+	// capacity of a node from this template: cpu and memory. Part of Cluster API's contract for autoscaling from
+	// zero.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// nodeInfo is the architecture and operating system of a node made from this template. Part of
-	// Cluster API's contract for autoscaling from zero.
+	// nodeInfo is the architecture and operating system of a node from this template. Part of Cluster API's contract
+	// for autoscaling from zero.
 	// +optional
 	NodeInfo NodeInfo `json:"nodeInfo,omitempty,omitzero"`
 }
@@ -74,11 +74,11 @@ type LibvirtMachineTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec holds the template of machines.
+	// spec has the template of machines.
 	// +required
 	Spec LibvirtMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 
-	// status tells an autoscaler what it would get.
+	// status describes a node from this template to autoscalers.
 	// +optional
 	Status LibvirtMachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
@@ -93,8 +93,4 @@ type LibvirtMachineTemplateList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	// items are the templates.
 	Items []LibvirtMachineTemplate `json:"items"`
-}
-
-func init() {
-	objectTypes = append(objectTypes, &LibvirtMachineTemplate{}, &LibvirtMachineTemplateList{})
 }

@@ -7,7 +7,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 )
 
-// Architecture is a CPU architecture, in the words that Kubernetes uses for nodes.
+// Architecture is a CPU architecture, with the name that Kubernetes uses for nodes.
 // +kubebuilder:validation:Enum=amd64;arm64;s390x;ppc64le
 type Architecture string
 
@@ -23,24 +23,23 @@ const (
 	ArchitecturePpc64le Architecture = "ppc64le"
 )
 
-// CPUMode says which CPU a machine sees.
+// CPUMode is the CPU model of a machine.
 // +kubebuilder:validation:Enum=host-model;host-passthrough;maximum
 type CPUMode string
 
-// The CPU modes, in libvirt's words.
+// The CPU modes, with libvirt's names.
 const (
-	// CPUModeHostModel gives the machine the named CPU model that is nearest to the host's.
+	// CPUModeHostModel is the named CPU model that is closest to the host's CPU.
 	CPUModeHostModel CPUMode = "host-model"
-	// CPUModeHostPassthrough gives the machine the host's CPU as it is. Needed for nested virtualization.
+	// CPUModeHostPassthrough is the host's CPU without changes. Needed for nested virtualization.
 	CPUModeHostPassthrough CPUMode = "host-passthrough"
-	// CPUModeMaximum gives the machine everything that the hypervisor can show, emulated or not.
+	// CPUModeMaximum has all features of the hypervisor, including emulated ones.
 	CPUModeMaximum CPUMode = "maximum"
 )
 
-// CPUSpec says what kind of CPU a machine has. How many there are is in cpus.
+// CPUSpec is the kind of CPU of a machine. Their number is in cpus.
 type CPUSpec struct {
-	// mode says which CPU the machine sees: host-model, host-passthrough or maximum.
-	// Defaults to host-model.
+	// mode is the CPU model: host-model, host-passthrough or maximum. Defaults to host-model.
 	// +optional
 	// +kubebuilder:default=host-model
 	Mode CPUMode `json:"mode,omitempty"`
@@ -51,14 +50,14 @@ type CPUSpec struct {
 	// +kubebuilder:default=amd64
 	Architecture Architecture `json:"architecture,omitempty"`
 
-	// dedicated gives each virtual CPU a CPU of the host to itself, out of LibvirtHost.spec.dedicatedCPUs.
-	// Only hosts with that many free ones are considered, and cpus can't change in place. Defaults to false.
+	// dedicated gives each virtual CPU exclusive use of a CPU in LibvirtHost.spec.dedicatedCPUs. Only hosts with
+	// enough free ones are considered, and cpus can't change in place. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	Dedicated *bool `json:"dedicated,omitempty"`
 }
 
-// FirmwareType is what starts a machine.
+// FirmwareType is the type of a machine's firmware.
 // +kubebuilder:validation:Enum=BIOS;UEFI
 type FirmwareType string
 
@@ -66,11 +65,11 @@ type FirmwareType string
 const (
 	// FirmwareBIOS is SeaBIOS. Only amd64 has it.
 	FirmwareBIOS FirmwareType = "BIOS"
-	// FirmwareUEFI is UEFI firmware that the host has installed (OVMF, AAVMF).
+	// FirmwareUEFI is the UEFI firmware of the host (OVMF, AAVMF).
 	FirmwareUEFI FirmwareType = "UEFI"
 )
 
-// FirmwareSpec says what starts a machine.
+// FirmwareSpec is the firmware of a machine.
 // +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || self.type == 'UEFI'",message="secureBoot needs type UEFI: set type to UEFI, or secureBoot to false"
 type FirmwareSpec struct {
 	// type of the firmware: BIOS or UEFI. Defaults to UEFI.
@@ -78,8 +77,8 @@ type FirmwareSpec struct {
 	// +kubebuilder:default=UEFI
 	Type FirmwareType `json:"type,omitempty"`
 
-	// secureBoot makes the firmware refuse a boot loader that isn't signed. Needs type UEFI, and a
-	// host that has such firmware. Defaults to false.
+	// secureBoot makes the firmware refuse unsigned boot loaders. Needs type UEFI, and a host with such firmware.
+	// Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	SecureBoot *bool `json:"secureBoot,omitempty"`
@@ -117,21 +116,21 @@ const (
 	ImageFormatRaw ImageFormat = "raw"
 )
 
-// ImageSpec says which image a machine starts from: one to download, or one that is on the hosts already.
+// ImageSpec is the image of a root disk: one to download, or a volume on the hosts.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.volume)",message="set either url (with checksum) or volume, and not both"
 // +kubebuilder:validation:XValidation:rule="has(self.url) == has(self.checksum)",message="url and checksum go together: set both, or use volume"
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || has(self.url) && self.url.startsWith('https://')",message="secretRef needs a url with https: credentials are sent over nothing else"
 type ImageSpec struct {
-	// url to download the image from, with http or https. It may serve the image as it is, or compressed with gzip,
-	// xz or zstd. Each host gets it once. At most 2048 characters.
+	// url of the image, with http or https. The file may be compressed with gzip, xz or zstd. Each host downloads it
+	// once. At most 2048 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=10
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://[^\s/?#@]+(/[^\s]*)?$`
 	URL string `json:"url,omitempty"`
 
-	// checksum of what url serves: sha256: or sha512:, then the sum in lower case hexadecimal. If that is compressed,
-	// it is the checksum of the compressed file. An image that doesn't have it is never used.
+	// checksum of the file at url: sha256: or sha512:, followed by the sum in lower case hexadecimal. For a
+	// compressed image it is the checksum of the compressed file. An image with another checksum is never used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=135
@@ -139,13 +138,13 @@ type ImageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$')",message="must be sha256: and 64, or sha512: and 128 hexadecimal digits in lower case"
 	Checksum string `json:"checksum,omitempty"`
 
-	// secretRef names a Secret in the machine's namespace with what the server at url asks for. On the hosts the
-	// image is then one of that namespace alone. url has to be one with https.
+	// secretRef names a Secret in the machine's namespace with credentials for the server. Other namespaces can't use
+	// the downloaded image. Needs a url with https.
 	// +optional
 	SecretRef ImageSecretReference `json:"secretRef,omitempty,omitzero"`
 
-	// volume is the name of a volume in the host's storage pool for images. Only hosts that have it
-	// are considered. At most 255 characters.
+	// volume is the name of a volume in the host's storage pool for images. Only hosts with this volume are
+	// considered. At most 255 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -164,28 +163,28 @@ const ImageCredentialsSecretType corev1.SecretType = "infrastructure.cluster.x-k
 
 // ImageSecretReference names a Secret with credentials for an image server.
 type ImageSecretReference struct {
-	// name of the Secret, of type infrastructure.cluster.x-k8s.io/image-credentials. Its keys are ca.crt, the authority
-	// of the server's certificate in PEM, and either username and password, or token. They are sent to the server that
-	// url names, and to none that it redirects to. At most 253 characters.
+	// name of the Secret, of type infrastructure.cluster.x-k8s.io/image-credentials. Its keys are ca.crt (the CA of
+	// the server's certificate, in PEM), and either username and password, or token. They are sent to the server in
+	// url only, and not to servers that it redirects to. At most 253 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// CloneMethod says how a root disk comes from its image.
+// CloneMethod says how a root disk is created from its image.
 // +kubebuilder:validation:Enum=Overlay;Full
 type CloneMethod string
 
 // The clone methods.
 const (
-	// CloneOverlay makes a disk that holds only what differs from the image. Made in milliseconds.
+	// CloneOverlay creates an overlay with the differences from the image, within milliseconds.
 	CloneOverlay CloneMethod = "Overlay"
-	// CloneFull copies the image. Takes time and room, and then no longer needs the image.
+	// CloneFull copies the image. The copy takes time and space, and doesn't need the image afterwards.
 	CloneFull CloneMethod = "Full"
 )
 
-// RootDiskSpec says what the disk is like that a machine starts from.
+// RootDiskSpec is the disk that a machine boots from.
 type RootDiskSpec struct {
 	// size of the disk, at least 1Gi and at most 64Ti; the image must fit. May grow later, never
 	// shrink. Defaults to 20Gi.
@@ -196,21 +195,21 @@ type RootDiskSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Gi')) >= 0 && quantity(string(self)).compareTo(quantity('64Ti')) <= 0",message="must be at least 1Gi and at most 64Ti"
 	Size resource.Quantity `json:"size,omitempty,omitzero"`
 
-	// pool is the storage pool for the disk: one of the host's storagePools.disks. Only hosts that
-	// have it are considered. Defaults to the first of the host's pools.
+	// pool is the storage pool of the disk, one of the host's storagePools.disks. Only hosts with this pool are
+	// considered. Defaults to the first of the host's pools.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.+:-]*$`
 	Pool string `json:"pool,omitempty"`
 
-	// clone says how the disk comes from the image: Overlay or Full. Defaults to Overlay.
+	// clone says how the disk is created from the image: Overlay or Full. Defaults to Overlay.
 	// +optional
 	// +kubebuilder:default=Overlay
 	Clone CloneMethod `json:"clone,omitempty"`
 }
 
-// ExtraDiskSpec is one more disk, empty at first.
+// ExtraDiskSpec is an additional disk, initially empty.
 type ExtraDiskSpec struct {
 	// name of the disk, unique in the machine, and its serial number in the guest:
 	// /dev/disk/by-id/virtio-<name>. Lower case letters, digits and '-', at most 20 characters.
@@ -227,8 +226,7 @@ type ExtraDiskSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self)) && quantity(string(self)).compareTo(quantity('1Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Ti')) <= 0",message="must be at least 1Mi and at most 64Ti"
 	Size resource.Quantity `json:"size,omitempty,omitzero"`
 
-	// pool is the storage pool for the disk: one of the host's storagePools.disks. Defaults to the
-	// first of the host's pools.
+	// pool is the storage pool of the disk, one of the host's storagePools.disks. Defaults to the first one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -236,10 +234,10 @@ type ExtraDiskSpec struct {
 	Pool string `json:"pool,omitempty"`
 }
 
-// InterfaceSpec is one network interface.
+// InterfaceSpec is a network interface.
 type InterfaceSpec struct {
-	// network is the name of one of the host's networks, as in LibvirtHost.spec.networks. Only hosts
-	// that have it are considered. Defaults to default.
+	// network is the name of a network in LibvirtHost.spec.networks. Only hosts with this network are considered.
+	// Defaults to default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MinLength=1
@@ -247,25 +245,24 @@ type InterfaceSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Network string `json:"network,omitempty"`
 
-	// macAddress of the interface, six octets in lower case hexadecimal with colons; not a multicast
-	// address. Derived from the machine's UUID when empty. Can't be set in templates and pools, where
-	// several machines would share it.
+	// macAddress of the interface, six octets in lower case hexadecimal with colons; not a multicast address. Derived
+	// from the machine's UUID when empty. Can't be set in templates and pools, whose machines would share it.
 	// +optional
 	// +kubebuilder:validation:MinLength=17
 	// +kubebuilder:validation:MaxLength=17
 	// +kubebuilder:validation:Pattern=`^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$`
 	MACAddress string `json:"macAddress,omitempty"`
 
-	// addressesFromPools are the IPAM pools to claim an address from, one address from each, at most
-	// four. The interface uses DHCP when there are none.
+	// addressesFromPools are the IPAM pools of the interface's addresses, one address from each pool, at most four.
+	// Defaults to DHCP.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
 
-	// nameservers are the IP addresses of the DNS servers that the interface uses, at most eight: pools
-	// give addresses and gateways only. With DHCP they are used besides those that it gives.
+	// nameservers are the IP addresses of the DNS servers that the interface uses, at most eight. IPAM pools have no
+	// DNS servers. With DHCP, these servers are used in addition to those of DHCP.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -275,7 +272,7 @@ type InterfaceSpec struct {
 	Nameservers []string `json:"nameservers,omitempty"`
 }
 
-// HostDeviceSpec asks for PCI devices of the host, of one model.
+// HostDeviceSpec is a request for PCI devices of one model.
 type HostDeviceSpec struct {
 	// name of this request, unique in the machine. Lower case letters, digits and '-', at most 63 characters.
 	// +required
@@ -298,7 +295,7 @@ type HostDeviceSpec struct {
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{4}$`
 	ProductID string `json:"productID,omitempty"`
 
-	// count is the number of such devices, from 1 to 16. Defaults to 1.
+	// count is the number of devices, from 1 to 16. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -318,7 +315,7 @@ const (
 	Hugepages1Gi HugepageSize = "1Gi"
 )
 
-// HugepagesSpec backs the memory of a machine with huge pages that the host has set aside.
+// HugepagesSpec backs the memory of a machine with huge pages of the host.
 type HugepagesSpec struct {
 	// pageSize is the size of a page: 2Mi or 1Gi. memory must be a multiple of it. Defaults to 2Mi.
 	// +optional
@@ -326,14 +323,14 @@ type HugepagesSpec struct {
 	PageSize HugepageSize `json:"pageSize,omitempty"`
 }
 
-// BootstrapFormat is the format of bootstrap data that an image understands.
+// BootstrapFormat is a format of bootstrap data.
 // +kubebuilder:validation:Enum=cloud-config;ignition
 type BootstrapFormat string
 
-// The bootstrap formats, in the words that bootstrap providers put in the Secret's format key.
+// The bootstrap formats, with the names that bootstrap providers use for the key format of the Secret.
 const (
-	// BootstrapFormatCloudConfig is for images with cloud-init; it travels on a NoCloud disk.
+	// BootstrapFormatCloudConfig is for images with cloud-init, which reads a NoCloud disk.
 	BootstrapFormatCloudConfig BootstrapFormat = "cloud-config"
-	// BootstrapFormatIgnition is for images with Ignition; it travels by the firmware configuration device.
+	// BootstrapFormatIgnition is for images with Ignition, which reads the firmware configuration device.
 	BootstrapFormatIgnition BootstrapFormat = "ignition"
 )

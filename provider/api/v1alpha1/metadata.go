@@ -1,15 +1,15 @@
 package v1alpha1
 
-// Finalizers. Each is removed only when everything that its object made is gone.
+// Finalizers. Each is removed when everything that was created for its object is deleted.
 const (
-	// ClusterFinalizer keeps a LibvirtCluster until its load balancer and its claims are gone.
+	// ClusterFinalizer keeps a LibvirtCluster until its load balancer and its claims are deleted.
 	ClusterFinalizer = "libvirtcluster.infrastructure.cluster.x-k8s.io"
 
-	// MachineFinalizer keeps a LibvirtMachine until its domain, volumes and seed are gone from
-	// the host. Undefining the domain comes last, because its metadata is the record of what is left.
+	// MachineFinalizer keeps a LibvirtMachine until its domain, volumes and seed are deleted from the host. The
+	// domain is undefined last, because its metadata names the owner.
 	MachineFinalizer = "libvirtmachine.infrastructure.cluster.x-k8s.io"
 
-	// MachinePoolFinalizer keeps a LibvirtMachinePool until all of its LibvirtMachines are gone.
+	// MachinePoolFinalizer keeps a LibvirtMachinePool until all of its LibvirtMachines are deleted.
 	MachinePoolFinalizer = "libvirtmachinepool.infrastructure.cluster.x-k8s.io"
 
 	// HostFinalizer keeps a LibvirtHost while a LibvirtMachine is bound to it.
@@ -19,75 +19,71 @@ const (
 	ClusterIdentityFinalizer = "libvirtclusteridentity.infrastructure.cluster.x-k8s.io"
 )
 
-// Labels that the provider sets, on Kubernetes objects and nowhere else.
+// Labels that the provider sets.
 const (
-	// HostLabel names, on a LibvirtMachine, the LibvirtHost it is bound to. It is derived from
-	// spec.hostName, which is what counts, and is there to select machines by host.
+	// HostLabel on a LibvirtMachine is the name of its LibvirtHost, derived from spec.hostName. It is for selecting
+	// machines by host.
 	HostLabel = "libvirt.infrastructure.cluster.x-k8s.io/host"
 
-	// PoolLabel names, on a LibvirtMachine, the LibvirtMachinePool that made it.
+	// PoolLabel on a LibvirtMachine is the name of its LibvirtMachinePool.
 	PoolLabel = "libvirt.infrastructure.cluster.x-k8s.io/machine-pool"
 
-	// LoadBalancerLabel says, on a LibvirtMachine, that it is the load balancer of the LibvirtCluster that
-	// it names, which is its controller. There is no Machine for it.
+	// LoadBalancerLabel marks a LibvirtMachine as the load balancer of a LibvirtCluster. Its value is the name of
+	// that LibvirtCluster, which is its controller. It has no Machine.
 	LoadBalancerLabel = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer"
 )
 
 // Annotations that the provider sets for the load balancer of a LibvirtCluster.
 const (
-	// LoadBalancerConfigurationAnnotation on a load balancer says, in JSON, where it listens and which
-	// servers are behind it.
+	// LoadBalancerConfigurationAnnotation on a load balancer has its port and its servers, in JSON.
 	LoadBalancerConfigurationAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer-configuration"
 
-	// LoadBalancerMACAddressAnnotation on a LibvirtCluster is the MAC address that all of its load
-	// balancers have, one after the other, so that DHCP gives each the same address. It is there when the
-	// endpoint is the address that DHCP gives the load balancer, and is written before one is made.
+	// LoadBalancerMACAddressAnnotation on a LibvirtCluster is the MAC address of its load balancers. Replacements
+	// keep it, so that DHCP gives each the same address. It is set before the first one is created, if the endpoint
+	// is an address from DHCP.
 	LoadBalancerMACAddressAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/load-balancer-mac-address"
 )
 
-// Annotations that the provider sets on what belongs to a LibvirtMachinePool.
+// Annotations that the provider sets on LibvirtMachinePools and their machines.
 const (
-	// MachinesMadeAnnotation on a LibvirtMachinePool is the number that the last machine of the pool has
-	// in its name. It is written before a machine is made, so that no name is used twice: Cluster API
-	// finds nodes by their names too.
+	// MachinesMadeAnnotation on a LibvirtMachinePool is the highest number in the name of a machine of the pool. It
+	// is set before a machine is created, so that no name is used twice: Cluster API finds nodes by name too.
 	MachinesMadeAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/machines-made"
 
-	// MadeFromAnnotation on a LibvirtMachine of a pool is a hash of the template that it is made from,
-	// and one of the version and bootstrap data of its MachinePool.
+	// MadeFromAnnotation on a LibvirtMachine of a pool has a hash of its template, and one of the version and
+	// bootstrap data of the MachinePool.
 	MadeFromAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/made-from"
 
-	// FailureDomainAnnotation on a LibvirtMachine of a pool is the failure domain that it must be in: one
-	// of those of its MachinePool. The Machines that Cluster API makes for a pool name none.
+	// FailureDomainAnnotation on a LibvirtMachine of a pool is its required failure domain, one of those of the
+	// MachinePool. The Machines of a pool have no failure domain.
 	FailureDomainAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/failure-domain"
 )
 
 // Annotations that the provider sets on LibvirtMachines.
 const (
-	// UpdateStartedAnnotation on a LibvirtMachine says that there is room for what its spec asks for, and
-	// that its domain is being shut down, changed and started again for that. Its value is when that began,
-	// as RFC 3339 has it. It is written before anything is changed, and removed when the domain runs again.
+	// UpdateStartedAnnotation on a LibvirtMachine marks an update in place for which the host has room. Its value is
+	// the start time in RFC 3339. It is set before the domain is shut down, and removed when the domain runs again.
 	UpdateStartedAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/in-place-update-started"
 )
 
 // Annotations that the provider sets on LibvirtHosts.
 const (
-	// HypervisorUUIDAnnotation on a LibvirtHost is the UUID of its hypervisor, as the capabilities of libvirt have it,
-	// from the first contact on. When another hypervisor answers, nothing on the host counts as gone; to accept
-	// the other one, set the annotation to its UUID. It is an annotation so that `clusterctl move` takes it along.
+	// HypervisorUUIDAnnotation on a LibvirtHost is the UUID of its hypervisor from libvirt's capabilities, set at the
+	// first contact. When another hypervisor answers, nothing on the host counts as missing; set the annotation to
+	// the new UUID to accept it. `clusterctl move` moves annotations.
 	HypervisorUUIDAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/hypervisor-uuid"
 )
 
-// Annotations that users set to ask for something.
+// Annotations that users set.
 const (
-	// HostLostAnnotation on a LibvirtMachine says that its host is gone for good: deleting the
-	// machine then gives up on the domain and volumes there. Its value must be the host's name, so
-	// that an annotation that was copied by accident does nothing.
+	// HostLostAnnotation on a LibvirtMachine says that its host is lost: deleting the machine then leaves the domain
+	// and volumes on the host. Its value must be the name of the host, so that a copied annotation has no effect.
 	HostLostAnnotation = "libvirt.infrastructure.cluster.x-k8s.io/host-lost"
 )
 
 // Provider IDs.
 const (
-	// ProviderIDPrefix begins the provider ID of every machine; the domain's UUID follows, in
-	// lower case with hyphens. The UUID is chosen and stored before anything is made on a host.
+	// ProviderIDPrefix is the prefix of all provider IDs, followed by the domain's UUID in lower case. The UUID is
+	// stored before anything is created on a host.
 	ProviderIDPrefix = "libvirt:///"
 )

@@ -17,6 +17,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // Claimer claims addresses for one object.
@@ -102,10 +104,7 @@ func (c Claimer) read(ctx context.Context, name string) (*ipamv1.IPAddressClaim,
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading IPAddressClaim %s: %w", name, err)
-	}
-	return claim, nil
+	return claim, outcome.Wrap(err, "reading IPAddressClaim "+name)
 }
 
 // create makes a claim. It never has an address yet, so that the error is never nil.

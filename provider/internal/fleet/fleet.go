@@ -8,6 +8,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -46,17 +47,10 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	for _, option := range []struct {
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{&o.ListInterval, time.Minute}, {&o.MinBackoff, time.Second}, {&o.MaxBackoff, 2 * time.Minute}, {&o.CallLimit, 2 * time.Minute},
-		{&o.SettleTime, 200 * time.Millisecond}, {&o.PoolLimit, 30 * time.Second}, {&o.RefreshInterval, 5 * time.Minute}, {&o.MinRefresh, 30 * time.Second},
-	} {
-		if *option.value == 0 {
-			*option.value = option.standard
-		}
-	}
+	o.ListInterval, o.SettleTime = cmp.Or(o.ListInterval, time.Minute), cmp.Or(o.SettleTime, 200*time.Millisecond)
+	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, 2*time.Minute)
+	o.CallLimit, o.PoolLimit = cmp.Or(o.CallLimit, 2*time.Minute), cmp.Or(o.PoolLimit, 30*time.Second)
+	o.RefreshInterval, o.MinRefresh = cmp.Or(o.RefreshInterval, 5*time.Minute), cmp.Or(o.MinRefresh, 30*time.Second)
 	return o
 }
 

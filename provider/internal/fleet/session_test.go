@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -119,7 +120,7 @@ func TestCompare(t *testing.T) {
 			after: Snapshot{Interfaces: map[string]Presence{"br0": {}}}, want: change{host: true}},
 		"a filter": {before: Snapshot{Filters: map[string]Presence{"clean-traffic": {There: true}}},
 			after: Snapshot{Filters: map[string]Presence{"clean-traffic": {}}}, want: change{host: true}},
-		"a fact": {after: Snapshot{Facts: hypervisor.Facts{Features: []hypervisor.Feature{hypervisor.FeatureKVM}}}, want: change{host: true}},
+		"a fact": {after: Snapshot{Facts: hypervisor.Facts{Features: []string{infrav1.HostFeatureKVM}}}, want: change{host: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(compare(tc.before, tc.after)).To(Equal(tc.want))

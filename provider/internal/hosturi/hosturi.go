@@ -82,28 +82,17 @@ func (u URI) String() string {
 		scheme += "+" + string(u.Transport)
 	}
 	out := url.URL{Scheme: scheme, Path: u.Path}
-	if u.Host != "" {
-		out.Host = u.Host
-		if strings.Contains(u.Host, ":") {
-			out.Host = "[" + u.Host + "]"
-		}
-		if u.Port != usualPort(u.Transport) {
-			out.Host += ":" + strconv.Itoa(int(u.Port))
-		}
+	if out.Host = u.Host; strings.Contains(u.Host, ":") {
+		out.Host = "[" + u.Host + "]"
+	}
+	if u.Port != usualPort(u.Transport) {
+		out.Host += ":" + strconv.Itoa(int(u.Port))
 	}
 	if u.User != "" {
 		out.User = url.User(u.User)
 	}
 	if u.Socket != "" {
 		out.RawQuery = url.Values{"socket": {u.Socket}}.Encode()
-	}
-	// url.URL leaves out the slashes of an empty host, which a libvirt URI needs.
-	if u.Host == "" {
-		query := ""
-		if out.RawQuery != "" {
-			query = "?" + out.RawQuery
-		}
-		return scheme + "://" + u.Path + query
 	}
 	return out.String()
 }

@@ -27,8 +27,8 @@ type Facts struct {
 	// HugepageBytes is how much of the memory is set aside as huge pages, in bytes by the size of a page.
 	// Only sizes that machines can ask for are in it, and none that no page is set aside of.
 	HugepageBytes map[infrav1.HugepageSize]int64
-	// Features are what machines can ask for and the host has, ordered by name.
-	Features []Feature
+	// Features are the features (infrav1.HostFeature constants) that the host has, ordered by name.
+	Features []string
 }
 
 // AllCPUs returns the numbers of the logical CPUs. Of a host that doesn't say they begin with 0.
@@ -42,27 +42,6 @@ func (f Facts) AllCPUs() []int {
 	}
 	return numbers
 }
-
-// Feature is something that machines can ask for and not every host has.
-type Feature string
-
-// The features, as LibvirtHost's status.features has them.
-const (
-	// FeatureKVM is hardware virtualization. Without it machines are emulated.
-	FeatureKVM Feature = infrav1.HostFeatureKVM
-	// FeatureBIOS is the firmware SeaBIOS.
-	FeatureBIOS Feature = infrav1.HostFeatureBIOS
-	// FeatureUEFI is UEFI firmware.
-	FeatureUEFI Feature = infrav1.HostFeatureUEFI
-	// FeatureSecureBoot is UEFI firmware that can refuse unsigned boot loaders.
-	FeatureSecureBoot Feature = infrav1.HostFeatureSecureBoot
-	// FeatureTPM is an emulated TPM 2.0.
-	FeatureTPM Feature = infrav1.HostFeatureTPM
-	// FeatureHugepages2Mi is that the host has set huge pages of 2 MiB aside.
-	FeatureHugepages2Mi = Feature(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi)
-	// FeatureHugepages1Gi is that the host has set huge pages of 1 GiB aside.
-	FeatureHugepages1Gi = Feature(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages1Gi)
-)
 
 // Pool is a storage pool.
 type Pool struct {
@@ -173,25 +152,17 @@ type DomainState string
 
 // The states, in the words of LibvirtMachine's status.instanceState, where Starting is Paused.
 const (
-	// StateRunning means that the domain runs.
-	StateRunning DomainState = "Running"
-	// StateBlocked means that the domain waits for a resource.
-	StateBlocked DomainState = "Blocked"
+	StateRunning = DomainState(infrav1.InstanceRunning)
+	StateBlocked = DomainState(infrav1.InstanceBlocked)
 	// StateStarting means that the domain has a process, which its host hasn't begun to run: a host that is
 	// stopped now takes it away when it begins again.
-	StateStarting DomainState = "Starting"
-	// StatePaused means that somebody or an I/O error has paused the domain.
-	StatePaused DomainState = "Paused"
-	// StateShuttingDown means that the domain is shutting down.
-	StateShuttingDown DomainState = "ShuttingDown"
-	// StateShutOff means that the domain doesn't run.
-	StateShutOff DomainState = "ShutOff"
-	// StateCrashed means that the domain has crashed.
-	StateCrashed DomainState = "Crashed"
-	// StateSuspended means that the guest has suspended itself.
-	StateSuspended DomainState = "Suspended"
-	// StateUnknown is a state that libvirt can't tell.
-	StateUnknown DomainState = "Unknown"
+	StateStarting     DomainState = "Starting"
+	StatePaused                   = DomainState(infrav1.InstancePaused)
+	StateShuttingDown             = DomainState(infrav1.InstanceShuttingDown)
+	StateShutOff                  = DomainState(infrav1.InstanceShutOff)
+	StateCrashed                  = DomainState(infrav1.InstanceCrashed)
+	StateSuspended                = DomainState(infrav1.InstanceSuspended)
+	StateUnknown                  = DomainState(infrav1.InstanceUnknown)
 )
 
 // Active says whether a domain in this state has a process and uses memory of its host.

@@ -111,13 +111,9 @@ func readCredentials(data map[string][]byte) (Credentials, error) {
 }
 
 // accessError is why credentials can't be read. It may be shown.
-type accessError struct{ err error }
+type accessError struct{ error }
 
-// Error implements error.
-func (e *accessError) Error() string { return e.err.Error() }
-
-// Unwrap returns the reason.
-func (e *accessError) Unwrap() error { return e.err }
+func (e *accessError) Unwrap() error { return e.error }
 
 // clientFor returns a client for one attempt to get an image. end closes what it has open.
 func (s *Store) clientFor(ctx context.Context, wish Wish) (_ *http.Client, end func(), err error) {
@@ -154,7 +150,6 @@ type entrusted struct {
 	host, authorization string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t entrusted) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != "https" || !strings.EqualFold(request.URL.Host, t.host) {
 		return t.others.RoundTrip(request)

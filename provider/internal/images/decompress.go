@@ -69,7 +69,6 @@ type decompressing struct {
 	name string
 }
 
-// Read implements io.Reader.
 func (d *decompressing) Read(out []byte) (int, error) {
 	n, err := d.Reader.Read(out)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -18,7 +18,6 @@ import (
 // refusal is an error whose text was written here, and may be shown as it is.
 type refusal struct{ text string }
 
-// Error implements error.
 func (r *refusal) Error() string { return r.text }
 
 func refused(format string, values ...any) error {
@@ -32,7 +31,6 @@ type discreet struct {
 	sources Sources
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t discreet) RoundTrip(request *http.Request) (*http.Response, error) {
 	proxy, err := t.Proxy(request)
 	if err != nil {
@@ -74,7 +72,6 @@ type shown struct {
 	err  error
 }
 
-// Error implements error.
 func (s *shown) Error() string { return s.text }
 
 // Unwrap returns the error that it stands for, whose text isn't to be shown.

@@ -75,13 +75,9 @@ func (f *Failed) Error() string {
 }
 
 // sourceError is why what is downloaded can't be read on, in the error of an upload.
-type sourceError struct{ err error }
+type sourceError struct{ error }
 
-// Error implements error.
-func (e *sourceError) Error() string { return e.err.Error() }
-
-// Unwrap returns the reason.
-func (e *sourceError) Unwrap() error { return e.err }
+func (e *sourceError) Unwrap() error { return e.error }
 
 // Unwrap returns why the last attempt failed.
 func (f *Failed) Unwrap() error { return f.Err }

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -42,28 +43,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	for _, number := range []struct {
-		value *int
-		or    int
-	}{{&o.PerHost, 4}, {&o.InAll, 16}} {
-		if *number.value == 0 {
-			*number.value = number.or
-		}
-	}
-	for _, duration := range []struct {
-		value *time.Duration
-		or    time.Duration
-	}{{&o.IdleTimeout, time.Minute}, {&o.FirstRetry, 5 * time.Second}, {&o.LastRetry, 5 * time.Minute}, {&o.CleanUpTimeout, 15 * time.Second}} {
-		if *duration.value == 0 {
-			*duration.value = duration.or
-		}
-	}
-	if o.MinRate == 0 {
-		o.MinRate = 64 << 10
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 1 << 40
-	}
+	o.PerHost, o.InAll = cmp.Or(o.PerHost, 4), cmp.Or(o.InAll, 16)
+	o.MaxBytes, o.MinRate = cmp.Or(o.MaxBytes, 1<<40), cmp.Or(o.MinRate, 64<<10)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, time.Minute)
+	o.FirstRetry, o.LastRetry = cmp.Or(o.FirstRetry, 5*time.Second), cmp.Or(o.LastRetry, 5*time.Minute)
+	o.CleanUpTimeout = cmp.Or(o.CleanUpTimeout, 15*time.Second)
 	return o
 }
 

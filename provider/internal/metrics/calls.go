@@ -48,181 +48,151 @@ func Connected(host string, began time.Time, err error) {
 	observe(host, "Connect", reasonOf(err), time.Since(began))
 }
 
-// Facts implements hypervisor.Hypervisor.
 func (m *measured) Facts(ctx context.Context) (_ hypervisor.Facts, err error) {
 	defer m.ended("Facts", time.Now(), &err)
 	return m.Hypervisor.Facts(ctx)
 }
 
-// Network implements hypervisor.Hypervisor.
 func (m *measured) Network(ctx context.Context, name string) (_ hypervisor.Network, err error) {
 	defer m.ended("Network", time.Now(), &err)
 	return m.Hypervisor.Network(ctx, name)
 }
 
-// HasInterface implements hypervisor.Hypervisor.
 func (m *measured) HasInterface(ctx context.Context, name string) (_ bool, err error) {
 	defer m.ended("HasInterface", time.Now(), &err)
 	return m.Hypervisor.HasInterface(ctx, name)
 }
 
-// HasFilter implements hypervisor.Hypervisor.
 func (m *measured) HasFilter(ctx context.Context, name string) (_ bool, err error) {
 	defer m.ended("HasFilter", time.Now(), &err)
 	return m.Hypervisor.HasFilter(ctx, name)
 }
 
-// PCIDevices implements hypervisor.Hypervisor.
 func (m *measured) PCIDevices(ctx context.Context) (_ []hypervisor.PCIDevice, err error) {
 	defer m.ended("PCIDevices", time.Now(), &err)
 	return m.Hypervisor.PCIDevices(ctx)
 }
 
-// Watch implements hypervisor.Hypervisor.
 func (m *measured) Watch(ctx context.Context) (_ hypervisor.Watch, err error) {
 	defer m.ended("Watch", time.Now(), &err)
 	return m.Hypervisor.Watch(ctx)
 }
 
-// Pools implements hypervisor.Hypervisor.
 func (m *measured) Pools(ctx context.Context) (_ []hypervisor.Pool, err error) {
 	defer m.ended("Pools", time.Now(), &err)
 	return m.Hypervisor.Pools(ctx)
 }
 
-// Pool implements hypervisor.Hypervisor.
 func (m *measured) Pool(ctx context.Context, name string) (_ hypervisor.Pool, err error) {
 	defer m.ended("Pool", time.Now(), &err)
 	return m.Hypervisor.Pool(ctx, name)
 }
 
-// Volume implements hypervisor.Hypervisor.
 func (m *measured) Volume(ctx context.Context, ref hypervisor.VolumeRef) (_ hypervisor.Volume, err error) {
 	defer m.ended("Volume", time.Now(), &err)
 	return m.Hypervisor.Volume(ctx, ref)
 }
 
-// PoolVolumes implements hypervisor.Hypervisor.
 func (m *measured) PoolVolumes(ctx context.Context, pool string) (_ []hypervisor.Volume, err error) {
 	defer m.ended("PoolVolumes", time.Now(), &err)
 	return m.Hypervisor.PoolVolumes(ctx, pool)
 }
 
-// RefreshPool implements hypervisor.Hypervisor.
 func (m *measured) RefreshPool(ctx context.Context, pool string) (err error) {
 	defer m.ended("RefreshPool", time.Now(), &err)
 	return m.Hypervisor.RefreshPool(ctx, pool)
 }
 
-// CreateVolume implements hypervisor.Hypervisor.
 func (m *measured) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (_ hypervisor.Volume, err error) {
 	defer m.ended("CreateVolume", time.Now(), &err)
 	return m.Hypervisor.CreateVolume(ctx, spec)
 }
 
-// CloneVolume implements hypervisor.Hypervisor.
 func (m *measured) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, source hypervisor.VolumeRef) (_ hypervisor.Volume, err error) {
 	defer m.ended("CloneVolume", time.Now(), &err)
 	return m.Hypervisor.CloneVolume(ctx, spec, source)
 }
 
-// UploadVolume implements hypervisor.Hypervisor.
 func (m *measured) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) (err error) {
 	defer m.ended("UploadVolume", time.Now(), &err)
 	return m.Hypervisor.UploadVolume(ctx, ref, content, size)
 }
 
-// ResizeVolume implements hypervisor.Hypervisor.
 func (m *measured) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) (err error) {
 	defer m.ended("ResizeVolume", time.Now(), &err)
 	return m.Hypervisor.ResizeVolume(ctx, ref, capacity)
 }
 
-// DeleteVolume implements hypervisor.Hypervisor.
 func (m *measured) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) (err error) {
 	defer m.ended("DeleteVolume", time.Now(), &err)
 	return m.Hypervisor.DeleteVolume(ctx, ref)
 }
 
-// Domain implements hypervisor.Hypervisor.
 func (m *measured) Domain(ctx context.Context, uuid string) (_ hypervisor.Domain, err error) {
 	defer m.ended("Domain", time.Now(), &err)
 	return m.Hypervisor.Domain(ctx, uuid)
 }
 
-// ListDomains implements hypervisor.Hypervisor.
 func (m *measured) ListDomains(ctx context.Context) (_ []hypervisor.Domain, err error) {
 	defer m.ended("ListDomains", time.Now(), &err)
 	return m.Hypervisor.ListDomains(ctx)
 }
 
-// DefineDomain implements hypervisor.Hypervisor.
 func (m *measured) DefineDomain(ctx context.Context, definition hypervisor.Definition) (err error) {
 	defer m.ended("DefineDomain", time.Now(), &err)
 	return m.Hypervisor.DefineDomain(ctx, definition)
 }
 
-// SetAutostart implements hypervisor.Hypervisor.
 func (m *measured) SetAutostart(ctx context.Context, uuid string, autostart bool) (err error) {
 	defer m.ended("SetAutostart", time.Now(), &err)
 	return m.Hypervisor.SetAutostart(ctx, uuid, autostart)
 }
 
-// StartDomain implements hypervisor.Hypervisor.
 func (m *measured) StartDomain(ctx context.Context, uuid string) (err error) {
 	defer m.ended("StartDomain", time.Now(), &err)
 	return m.Hypervisor.StartDomain(ctx, uuid)
 }
 
-// ShutdownDomain implements hypervisor.Hypervisor.
 func (m *measured) ShutdownDomain(ctx context.Context, uuid string) (err error) {
 	defer m.ended("ShutdownDomain", time.Now(), &err)
 	return m.Hypervisor.ShutdownDomain(ctx, uuid)
 }
 
-// ResizeDomain implements hypervisor.Hypervisor.
 func (m *measured) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) (err error) {
 	defer m.ended("ResizeDomain", time.Now(), &err)
 	return m.Hypervisor.ResizeDomain(ctx, uuid, size)
 }
 
-// RemoveIgnition implements hypervisor.Hypervisor.
 func (m *measured) RemoveIgnition(ctx context.Context, uuid string) (err error) {
 	defer m.ended("RemoveIgnition", time.Now(), &err)
 	return m.Hypervisor.RemoveIgnition(ctx, uuid)
 }
 
-// StopDomain implements hypervisor.Hypervisor.
 func (m *measured) StopDomain(ctx context.Context, uuid string) (err error) {
 	defer m.ended("StopDomain", time.Now(), &err)
 	return m.Hypervisor.StopDomain(ctx, uuid)
 }
 
-// RemoveConsoleLog implements hypervisor.Hypervisor.
 func (m *measured) RemoveConsoleLog(ctx context.Context, uuid string) (err error) {
 	defer m.ended("RemoveConsoleLog", time.Now(), &err)
 	return m.Hypervisor.RemoveConsoleLog(ctx, uuid)
 }
 
-// UndefineDomain implements hypervisor.Hypervisor.
 func (m *measured) UndefineDomain(ctx context.Context, uuid string) (err error) {
 	defer m.ended("UndefineDomain", time.Now(), &err)
 	return m.Hypervisor.UndefineDomain(ctx, uuid)
 }
 
-// DetachDisk implements hypervisor.Hypervisor.
 func (m *measured) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) (err error) {
 	defer m.ended("DetachDisk", time.Now(), &err)
 	return m.Hypervisor.DetachDisk(ctx, uuid, ref)
 }
 
-// GrowDisk implements hypervisor.Hypervisor.
 func (m *measured) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) (err error) {
 	defer m.ended("GrowDisk", time.Now(), &err)
 	return m.Hypervisor.GrowDisk(ctx, uuid, ref, capacity)
 }
 
-// Addresses implements hypervisor.Hypervisor.
 func (m *measured) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) (_ []hypervisor.InterfaceAddress, err error) {
 	defer m.ended("Addresses", time.Now(), &err)
 	return m.Hypervisor.Addresses(ctx, uuid, source)

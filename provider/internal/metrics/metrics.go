@@ -130,10 +130,8 @@ type reachability struct {
 	hosts atomic.Pointer[func() map[string]bool]
 }
 
-// Describe implements prometheus.Collector.
 func (r *reachability) Describe(out chan<- *prometheus.Desc) { out <- r.desc }
 
-// Collect implements prometheus.Collector.
 func (r *reachability) Collect(out chan<- prometheus.Metric) {
 	hosts := r.hosts.Load()
 	if hosts == nil {

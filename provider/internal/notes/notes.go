@@ -24,7 +24,6 @@ func Short(recorder events.EventRecorder) events.EventRecorder { return short{re
 
 type short struct{ events.EventRecorder }
 
-// Eventf implements events.EventRecorder.
 func (s short) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, values ...any) {
 	s.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", cut(fmt.Sprintf(note, values...)))
 }

@@ -27,6 +27,7 @@ func HostOf(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, bound Bound) Hos
 		FailureDomain: host.Spec.FailureDomain,
 		Maintenance:   host.Spec.Maintenance,
 		Architecture:  infrav1.Architecture(snapshot.Facts.Architecture),
+		Features:      snapshot.Facts.Features,
 		Pools:         host.Spec.StoragePools.Disks,
 		Room:          Room(Lendable(&host.Spec, snapshot), &host.Spec),
 		Foreign:       Foreign(&host.Spec, snapshot, bound),
@@ -34,9 +35,6 @@ func HostOf(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, bound Bound) Hos
 	out.Connecting = isConnecting(host, snapshot)
 	if !out.Connecting {
 		out.Ready, out.Message = readiness(host, snapshot)
-	}
-	for _, feature := range snapshot.Facts.Features {
-		out.Features = append(out.Features, string(feature))
 	}
 	out.Networks = namesOf(host.Spec.Networks)
 	out.ImageVolumes = snapshot.Images(host.Spec.StoragePools.Images)

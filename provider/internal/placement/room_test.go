@@ -37,7 +37,7 @@ func busy() fleet.Snapshot {
 	volume := func(allocated int64) hypervisor.Volume { return hypervisor.Volume{AllocatedBytes: allocated} }
 	return fleet.Snapshot{
 		Reachable: true,
-		Facts: hypervisor.Facts{Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30, Features: []hypervisor.Feature{hypervisor.FeatureKVM},
+		Facts: hypervisor.Facts{Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30, Features: []string{infrav1.HostFeatureKVM},
 			HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 4 << 30}},
 		Pools: map[string]fleet.Pool{
 			"disks": {Pool: hypervisor.Pool{Active: true, CapacityBytes: 1000, AvailableBytes: 700}, Volumes: map[string]hypervisor.Volume{

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,6 +31,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -78,18 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 // evacuatedHosts returns the hosts that are being evacuated: most of the time none.
 func (r *Reconciler) evacuatedHosts(ctx context.Context, _ client.Object) []ctrl.Request {
-	list := &infrav1.LibvirtHostList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if isWanted(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
-		}
-	}
-	return requests
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, isWanted)
 }
 
 // isWanted says whether a host is to be evacuated.

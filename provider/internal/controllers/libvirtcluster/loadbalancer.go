@@ -241,11 +241,8 @@ func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluste
 		return fmt.Errorf("choosing the MAC address of the load balancer: %w", err)
 	}
 	after := infra.DeepCopy()
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
 	mac := domainxml.MACAddress(id.String(), 0)
-	after.Annotations[infrav1.LoadBalancerMACAddressAnnotation] = mac
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, infrav1.LoadBalancerMACAddressAnnotation, mac)
 	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
 		return err
 	}
@@ -303,10 +300,7 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 		return nil
 	}
 	after := machine.DeepCopy()
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
-	after.Annotations[infrav1.LoadBalancerConfigurationAnnotation] = wanted
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, infrav1.LoadBalancerConfigurationAnnotation, wanted)
 	err = r.Client.Patch(ctx, after, outcome.Over(machine))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).Info("The load balancer has changed since it was read: waiting for the cache")

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,6 +25,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
@@ -131,19 +131,7 @@ func (r *Reconciler) allClusters(ctx context.Context, _ client.Object) []ctrl.Re
 }
 
 func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtCluster) bool, options ...client.ListOption) []ctrl.Request {
-	list := &infrav1.LibvirtClusterList{}
-	if err := r.Client.List(ctx, list, options...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtClusters")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{
-				Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
-		}
-	}
-	return requests
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtClusterList{}, wanted, options...)
 }
 
 // clusterName is the name of the Cluster that owns an object, or "". The owner counts, as it does

@@ -3,10 +3,10 @@
 package libvirthost
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +64,8 @@ type Reconciler struct {
 	Secrets *secretwatch.Watch
 
 	recorder events.EventRecorder
-	writes   writes
+	// written has the time of the last write of the status, by the name of the host.
+	written sync.Map
 }
 
 // SetupWithManager registers the reconciler with a manager.
@@ -103,11 +104,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 
 	before := host.DeepCopy()
 	result, err := r.reconcile(ctx, host)
-	if later := r.writes.later(before, host, cmp.Or(r.CountInterval, countInterval)); err == nil && later > 0 {
-		return ctrl.Result{RequeueAfter: later}, nil
+	if delay := r.writeDelay(before, host); err == nil && delay > 0 {
+		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	return outcome.End(ctx, r.Client, "writing the status", before, host, result, err, func(before, after *infrav1.LibvirtHost) {
-		r.writes.done(after)
+		r.written.Store(after.Name, time.Now())
 		r.announce(before, after)
 	})
 }
@@ -189,5 +190,5 @@ func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost)
 
 func (r *Reconciler) forget(host string) {
 	r.Fleet.Forget(host)
-	r.writes.forget(host)
+	r.written.Delete(host)
 }

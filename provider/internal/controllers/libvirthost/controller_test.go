@@ -330,13 +330,13 @@ func TestInterfaces(t *testing.T) {
 
 	f.host.SetInterfaces()
 	f.Eventually(func() string {
-		f.writes.forget(key.Name) // messages alone can wait
+		f.written.Delete(key.Name) // messages alone can wait
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
 	}).WithTimeout(soon).Should(HavePrefix("Whether there is the bridge br0 can't be told: looking up the network interface br0: not supported"))
 	f.eventuallyReady()
 	f.host.Inject(fake.Fault{Operation: fake.HasInterface, Effect: fake.Fail, Reason: hypervisor.ErrDenied, Times: -1})
 	f.Eventually(func() string {
-		f.writes.forget(key.Name)
+		f.written.Delete(key.Name)
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
 	}).WithTimeout(soon).Should(ContainSubstring("can't be told: looking up the network interface br0: not allowed"))
 }
@@ -382,7 +382,7 @@ func TestCounts(t *testing.T) {
 	f.Expect(f.reconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", countInterval)))
 	f.Expect(f.get()).To(Equal(before))
 	count := func() {
-		f.writes.last[key.Name] = time.Now().Add(-countInterval)
+		f.written.Store(key.Name, time.Now().Add(-countInterval))
 		f.reconcile()
 	}
 	count()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -15,6 +16,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // hypervisorUUID returns the UUID that a host's hypervisor had at the first contact, or was accepted with since.
@@ -42,10 +44,7 @@ func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (
 		return false, nil
 	}
 	recorded := host.DeepCopy()
-	if recorded.Annotations == nil {
-		recorded.Annotations = map[string]string{}
-	}
-	recorded.Annotations[infrav1.HypervisorUUIDAnnotation] = uuid
+	metav1.SetMetaDataAnnotation(&recorded.ObjectMeta, infrav1.HypervisorUUIDAnnotation, uuid)
 	return true, r.Client.Patch(ctx, recorded, outcome.Over(host))
 }
 
@@ -79,20 +78,10 @@ func hypervisorChanged() predicate.Predicate {
 
 // twins returns the other hosts with the hypervisor of a host.
 func (r *Reconciler) twins(ctx context.Context, host client.Object) []ctrl.Request {
-	list := &infrav1.LibvirtHostList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		other := &list.Items[i]
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, func(other *infrav1.LibvirtHost) bool {
 		uuid := r.Fleet.HypervisorUUID(other.Name)
-		if other.Name != host.GetName() && uuid != "" && uuid == hypervisorUUID(host) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)})
-		}
-	}
-	return requests
+		return other.Name != host.GetName() && uuid != "" && uuid == hypervisorUUID(host)
+	})
 }
 
 func unreachableReason(err error) string {

@@ -80,10 +80,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	if arch := infrav1.Architecture(facts.Architecture); slices.Contains(architectures, arch) {
 		host.Status.Arch = arch
 	}
-	host.Status.Features = nil
-	for _, feature := range facts.Features[:min(len(facts.Features), maxFeatures)] {
-		host.Status.Features = append(host.Status.Features, string(feature))
-	}
+	host.Status.Features = slices.Clone(facts.Features[:min(len(facts.Features), maxFeatures)])
 	capacity := placement.Capacity(snapshot)
 	host.Status.Capacity = counted(int64(facts.CPUs), facts.MemoryBytes, storage(host, capacity))
 }

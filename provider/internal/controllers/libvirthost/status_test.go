@@ -70,7 +70,7 @@ func TestPressing(t *testing.T) {
 			before := &infrav1.LibvirtHost{Status: *base.DeepCopy()}
 			after := before.DeepCopy()
 			tc.change(after)
-			NewWithT(t).Expect(pressing(before, after)).To(Equal(tc.want))
+			NewWithT(t).Expect(isUrgent(before, after)).To(Equal(tc.want))
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestLimitsOfTheStatus(t *testing.T) {
 	host, snapshot := &infrav1.LibvirtHost{}, fleet.Snapshot{Reachable: true, Taken: metav1.Now().Time}
 	snapshot.Facts = hypervisor.Facts{Architecture: "riscv64"}
 	for i := range 2 * maxFeatures {
-		snapshot.Facts.Features = append(snapshot.Facts.Features, hypervisor.Feature(fmt.Sprint(i)))
+		snapshot.Facts.Features = append(snapshot.Facts.Features, fmt.Sprint(i))
 	}
 	setSeen(host, snapshot)
 	g.Expect(host.Status.Arch).To(BeEmpty())

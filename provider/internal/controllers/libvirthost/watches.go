@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // build registers the controller with what it watches. The watch filter is looked for on LibvirtHosts only.
@@ -48,18 +49,9 @@ func identityChanged() predicate.Predicate {
 }
 
 func (r *Reconciler) identityToHosts(ctx context.Context, identity client.Object) []ctrl.Request {
-	list := &infrav1.LibvirtHostList{}
-	if err := r.Client.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtHosts")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if ref := list.Items[i].Spec.IdentityRef; ref != nil && ref.Name == identity.GetName() {
-			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
-		}
-	}
-	return requests
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, func(host *infrav1.LibvirtHost) bool {
+		return host.Spec.IdentityRef != nil && host.Spec.IdentityRef.Name == identity.GetName()
+	})
 }
 
 // machineToHost returns the host that a machine is bound to.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,10 +159,7 @@ func (s *scope) writeAhead(ctx context.Context, host, domain string) error {
 	before := s.infra.DeepCopy()
 	s.infra.Spec.HostName = host
 	s.infra.Spec.ProviderID = infrav1.ProviderIDPrefix + domain
-	if s.infra.Labels == nil {
-		s.infra.Labels = map[string]string{}
-	}
-	s.infra.Labels[infrav1.HostLabel] = format.MustFormatValue(host)
+	metav1.SetMetaDataLabel(&s.infra.ObjectMeta, infrav1.HostLabel, format.MustFormatValue(host))
 	err := s.Client.Patch(ctx, s.infra, outcome.Over(before))
 	s.Scheduler.ReleaseUnlessWritten(ctx, s.infra, err, func(now *infrav1.LibvirtMachine) bool { return now.Spec.HostName != "" })
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,11 +98,12 @@ type Reconciler struct {
 	// have to be looked at. Every object is when it is empty.
 	WatchFilterValue string
 
-	recorder   events.EventRecorder
-	atWork     atWork
-	copies     copies
-	configured configured
-	starts     starts
+	recorder events.EventRecorder
+	atWork   atWork
+	copies   copies
+	// configured has the last disk (a givenDisk) of each load balancer, and starts the lastStart of each machine, by object key.
+	configured sync.Map
+	starts     sync.Map
 	controller capicontrollerutil.Controller
 }
 
@@ -232,8 +234,8 @@ func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) 
 func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.Images.Forget(machine)
 	r.copies.forget(machine)
-	r.configured.forget(machine)
-	r.starts.forget(machine)
+	r.configured.Delete(machine)
+	r.starts.Delete(machine)
 }
 
 // moveDelay is how often to look whether a transfer of a paused machine has ended. Its end brings the
@@ -262,10 +264,7 @@ func (r *Reconciler) setBlockMove(ctx context.Context, infra *infrav1.LibvirtMac
 	changed := infra.DeepCopy()
 	delete(changed.Annotations, clusterctlv1.BlockMoveAnnotation)
 	if block {
-		if changed.Annotations == nil {
-			changed.Annotations = map[string]string{}
-		}
-		changed.Annotations[clusterctlv1.BlockMoveAnnotation] = ""
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, clusterctlv1.BlockMoveAnnotation, "")
 	}
 	err := r.Client.Patch(ctx, changed, outcome.Over(infra))
 	return changed, outcome.Wrap(err, "writing the annotation "+clusterctlv1.BlockMoveAnnotation)

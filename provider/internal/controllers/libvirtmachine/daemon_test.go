@@ -124,7 +124,7 @@ func (h daemonHosts) Snapshot(host string) (fleet.Snapshot, bool) {
 		snapshot.Pools = maps.Clone(snapshot.Pools)
 		snapshot.Pools["default"] = pool
 	}
-	snapshot.Facts.Features = append(slices.Clone(snapshot.Facts.Features), hypervisor.FeatureBIOS)
+	snapshot.Facts.Features = append(slices.Clone(snapshot.Facts.Features), infrav1.HostFeatureBIOS)
 	return snapshot, known
 }
 

@@ -64,7 +64,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infra
 	failureDomain, host := s.topology()
 	return domainxml.Machine{
 		UUID: s.uuid, Name: s.domainName(), Owner: s.owner(), Spec: &s.infra.Spec,
-		Emulated: !slices.Contains(s.snapshot.Facts.Features, hypervisor.FeatureKVM),
+		Emulated: !slices.Contains(s.snapshot.Facts.Features, infrav1.HostFeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
 		AvailabilityZone: failureDomain, Host: host, ConsoleLog: s.consoleLog(),
 		Networks: networks, Addresses: s.knownAddresses(), HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,

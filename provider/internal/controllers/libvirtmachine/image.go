@@ -1,6 +1,7 @@
 package libvirtmachine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -74,7 +75,7 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 			return s.noImageVolume(ref)
 		}
 	}
-	s.image = images.Image{VolumeRef: ref, Path: volume.Path, Format: s.imageFormat(), CapacityBytes: volume.CapacityBytes}
+	s.image = images.Image{VolumeRef: ref, Path: volume.Path, Format: hypervisor.VolumeFormat(cmp.Or(s.infra.Spec.Image.Format, infrav1.ImageFormatQCOW2)), CapacityBytes: volume.CapacityBytes}
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	return goOn, nil
 }
@@ -85,11 +86,4 @@ func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
 	s.lookAgain(imageDelay)
 	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,
 		"The host %s has no image %s: there is no such volume, or it is the disk of a domain or made by the provider", s.host.Name, ref)
-}
-
-func (s *scope) imageFormat() hypervisor.VolumeFormat {
-	if s.infra.Spec.Image.Format == infrav1.ImageFormatRaw {
-		return hypervisor.FormatRaw
-	}
-	return hypervisor.FormatQCOW2
 }

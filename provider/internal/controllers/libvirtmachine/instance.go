@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -221,13 +220,13 @@ func (s *scope) isOff() bool {
 
 // startDomain starts the domain, unless it has stopped several times soon after that.
 func (s *scope) startDomain(ctx context.Context) (verdict, error) {
-	if at, stops := s.starts.next(s.key(), s.infra.UID, time.Now()); time.Now().Before(at) {
+	if at, stops := s.nextStart(time.Now()); time.Now().Before(at) {
 		return s.backOff(at, stops)
 	}
 	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
 	}
-	s.starts.add(s.key(), s.infra.UID, time.Now())
+	s.noteStart(time.Now())
 	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
 	s.refresh(ctx)
 	started := hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning, ConsoleLog: s.consoleLog()}
@@ -269,13 +268,7 @@ func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
 		"The domain has stopped %d times soon after it was started: it is started again at %s. %s", stops, at.UTC().Format(time.RFC3339), s.seeConsole())
 }
 
-// starts remembers when domains were started, in memory only: a manager that begins starts a domain at once. The
-// zero value is ready to use.
-type starts struct {
-	lock     sync.Mutex
-	machines map[client.ObjectKey]lastStart
-}
-
+// lastStart is the last start of a domain. It is in memory only: a manager that was restarted starts a domain at once.
 type lastStart struct {
 	machine types.UID
 	at      time.Time
@@ -283,33 +276,21 @@ type lastStart struct {
 	stops int
 }
 
-// next returns from when on a domain that doesn't run may be started, and how often it has stopped soon after that.
-func (s *starts) next(machine client.ObjectKey, uid types.UID, now time.Time) (time.Time, int) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	last, known := s.machines[machine]
-	if !known || last.machine != uid || now.Sub(last.at) >= steadyAfter {
+// noteStart remembers that the domain was started.
+func (s *scope) noteStart(now time.Time) {
+	_, stops := s.nextStart(now)
+	s.starts.Store(s.key(), lastStart{machine: s.infra.UID, at: now, stops: stops})
+}
+
+// nextStart returns when a domain that doesn't run may be started, and how often it has stopped soon after a start.
+func (s *scope) nextStart(now time.Time) (time.Time, int) {
+	value, _ := s.starts.Load(s.key())
+	last, known := value.(lastStart)
+	if !known || last.machine != s.infra.UID || now.Sub(last.at) >= steadyAfter {
 		return now, 0
 	}
 	if last.stops == 0 {
 		return now, 1
 	}
 	return last.at.Add(min(firstBackOff<<min(last.stops-1, 10), maxBackOff)), last.stops + 1
-}
-
-// add remembers that a domain was started.
-func (s *starts) add(machine client.ObjectKey, uid types.UID, now time.Time) {
-	_, stops := s.next(machine, uid, now)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if s.machines == nil {
-		s.machines = map[client.ObjectKey]lastStart{}
-	}
-	s.machines[machine] = lastStart{machine: uid, at: now, stops: stops}
-}
-
-func (s *starts) forget(machine client.ObjectKey) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.machines, machine)
 }

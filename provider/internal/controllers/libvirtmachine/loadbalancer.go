@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -64,8 +62,10 @@ func (s *scope) configure(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason, err)
 	}
-	again, done := s.configured.until(s.key(), s.infra.UID, content)
-	if !done {
+	sum := sha256.Sum256(content)
+	value, _ := s.configured.Load(s.key())
+	disk, _ := value.(givenDisk)
+	if disk.machine != s.infra.UID || disk.sum != sum || !time.Now().Before(disk.until) {
 		ref, err := s.diskOfConfiguration(ctx)
 		if err == nil {
 			err = s.connection.UploadVolume(ctx, ref, bytes.NewReader(content), int64(len(content)))
@@ -74,9 +74,10 @@ func (s *scope) configure(ctx context.Context) (verdict, error) {
 			return s.failed(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason, err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Gave the load balancer its configuration", "servers", s.balancer.Servers)
-		again = s.configured.set(s.key(), s.infra.UID, content)
+		disk = givenDisk{machine: s.infra.UID, sum: sum, until: time.Now().Add(configurationInterval)}
+		s.configured.Store(s.key(), disk)
 	}
-	s.lookAgain(max(time.Until(again), time.Second))
+	s.lookAgain(max(time.Until(disk.until), time.Second))
 	s.setTrue(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason)
 	return goOn, nil
 }
@@ -93,41 +94,10 @@ func (s *scope) diskOfConfiguration(ctx context.Context) (hypervisor.VolumeRef, 
 	return ref, err
 }
 
-// configured remembers which content the disks of load balancers were given. The zero value is ready to use.
-type configured struct {
-	lock  sync.Mutex
-	disks map[client.ObjectKey]given
-}
-
-type given struct {
+// givenDisk is the content that the disk of a load balancer was last given.
+type givenDisk struct {
 	machine types.UID
 	sum     [sha256.Size]byte
-	// until is when it is given once more.
+	// until is when the disk is given its content again.
 	until time.Time
-}
-
-// until says until when a disk needn't be given a content that it was given, and whether there is such a time.
-func (c *configured) until(machine client.ObjectKey, uid types.UID, content []byte) (time.Time, bool) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	has := c.disks[machine]
-	return has.until, has.machine == uid && has.sum == sha256.Sum256(content) && time.Now().Before(has.until)
-}
-
-// set remembers that a disk was given a content, and returns until when.
-func (c *configured) set(machine client.ObjectKey, uid types.UID, content []byte) time.Time {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if c.disks == nil {
-		c.disks = map[client.ObjectKey]given{}
-	}
-	until := time.Now().Add(configurationInterval)
-	c.disks[machine] = given{machine: uid, sum: sha256.Sum256(content), until: until}
-	return until
-}
-
-func (c *configured) forget(machine client.ObjectKey) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	delete(c.disks, machine)
 }

@@ -73,7 +73,6 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 // severalNodesError says that the domain's node can't be told.
 type severalNodesError struct{ names []string }
 
-// Error implements error.
 func (e *severalNodesError) Error() string {
 	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, and none is given its provider ID: %s", strings.Join(e.names, ", "))
 }

@@ -44,7 +44,7 @@ func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
 		return snapshot, true
 	}
 	snapshot.Facts.CPUs = 64 // whatever this machine has: guests here do nothing
-	snapshot.Facts.Features = append(snapshot.Facts.Features, hypervisor.FeatureBIOS)
+	snapshot.Facts.Features = append(snapshot.Facts.Features, infrav1.HostFeatureBIOS)
 	pool := fleet.Pool{Volumes: map[string]hypervisor.Volume{}}
 	if pool.Pool, snapshot.Err = h.connection.Pool(ctx, "default"); snapshot.Err != nil {
 		return snapshot, true

@@ -107,17 +107,17 @@ func TestCrashLoop(t *testing.T) {
 
 func TestStarts(t *testing.T) {
 	g := NewWithT(t)
-	var s starts
+	s := &scope{Reconciler: &Reconciler{}, infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"}}}
 	now := time.Now()
 	wait := func(after time.Duration) (time.Duration, int) {
-		at, stops := s.next(key, "1", now.Add(after))
+		at, stops := s.nextStart(now.Add(after))
 		return at.Sub(now), stops
 	}
 	at, stops := wait(0)
 	g.Expect(at).To(BeZero())
 	g.Expect(stops).To(BeZero())
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
-		s.add(key, "1", now)
+		s.noteStart(now)
 		at, stops := wait(0)
 		g.Expect(at).To(Equal(want), "%d", i)
 		g.Expect(stops).To(Equal(i + 1))
@@ -125,8 +125,10 @@ func TestStarts(t *testing.T) {
 	at, stops = wait(steadyAfter)
 	g.Expect(at).To(Equal(steadyAfter), "it ran for long: at once")
 	g.Expect(stops).To(BeZero())
-	_, stops = s.next(key, "2", now)
+	s.infra.UID = "2"
+	_, stops = s.nextStart(now)
 	g.Expect(stops).To(BeZero(), "another machine of the name")
+	s.infra.UID = "1"
 	s.forget(key)
 	_, stops = wait(0)
 	g.Expect(stops).To(BeZero())

@@ -178,7 +178,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			before: func(w *world) {
 				for _, host := range w.hosts { // there is room for it
 					facts := hypervisor.Facts{Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30, HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 32 << 30},
-						Features: []hypervisor.Feature{hypervisor.FeatureUEFI, hypervisor.FeatureKVM, hypervisor.FeatureHugepages2Mi}}
+						Features: []string{infrav1.HostFeatureUEFI, infrav1.HostFeatureKVM, string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi)}}
 					host.SetFacts(facts)
 				}
 			},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +30,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
@@ -57,7 +57,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		).
 		Watches(&ipamv1.IPAddressClaim{}, toClaimer).
 		Watches(&ipamv1.IPAddress{}, toClaimer).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), clusterChanged()).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), watches.ClusterChanged()).
 		Watches(&infrav1.LibvirtCluster{}, toUnbound, predicate.GenerationChangedPredicate{}). // spec.hostSelector
 		Watches(&infrav1.LibvirtHost{}, toUnbound, hostChanged()).
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost), predicate.GenerationChangedPredicate{}).
@@ -80,18 +80,6 @@ func machineChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 			return before.Generation != after.Generation || before.Status.NodeRef != after.Status.NodeRef
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
-}
-
-// clusterChanged lets pass what matters here of a Cluster: whether it is paused, and its infrastructure.
-func clusterChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return !reflect.DeepEqual(before.Spec.Paused, after.Spec.Paused) ||
-				!reflect.DeepEqual(before.Status.Initialization.InfrastructureProvisioned, after.Status.Initialization.InfrastructureProvisioned)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
@@ -152,18 +140,7 @@ func (r *Reconciler) machinesOfHost(ctx context.Context, host client.Object) []c
 }
 
 func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtMachine) bool, options ...client.ListOption) []ctrl.Request {
-	list := &infrav1.LibvirtMachineList{}
-	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtMachines")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-		}
-	}
-	return requests
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtMachineList{}, wanted, options...)
 }
 
 const (

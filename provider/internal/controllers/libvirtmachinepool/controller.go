@@ -93,7 +93,7 @@ type scope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.Client, req.NamespacedName)
 	if err == nil && s == nil {
-		r.pace.forget(req.NamespacedName)
+		r.pace.Delete(req.NamespacedName)
 	}
 	if err != nil || s == nil {
 		return again(err)
@@ -127,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.pace.wait(req.NamespacedName, s.size(), r.now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	defer func() { r.pace.looked(req.NamespacedName, r.now()) }()
+	defer func() { r.pace.Store(req.NamespacedName, r.now()) }()
 	return again(do(ctx))
 }
 

@@ -101,7 +101,8 @@ func TestLargePool(t *testing.T) {
 	l.Expect(client.IgnoreNotFound(l.api.Get(t.Context(), poolKey, infra))).To(Succeed())
 	l.Expect(l.lists).To(BeNumerically(">", 0), "before the pool goes, the API server itself is asked")
 	l.look()
-	l.Expect(l.pace.last).To(BeEmpty())
+	_, remembered := l.pace.Load(poolKey)
+	l.Expect(remembered).To(BeFalse())
 }
 
 // TestPace: small pools are looked at each time.
@@ -111,10 +112,10 @@ func TestPace(t *testing.T) {
 		p := &pace{}
 		g := NewWithT(t)
 		g.Expect(p.wait(poolKey, machines, now)).To(BeZero(), "%d, for the first time", machines)
-		p.looked(poolKey, now)
+		p.Store(poolKey, now)
 		g.Expect(p.wait(poolKey, machines, now)).To(Equal(want), "%d", machines)
 		g.Expect(p.wait(poolKey, machines, now.Add(want))).To(BeZero(), "%d", machines)
-		p.forget(poolKey)
+		p.Delete(poolKey)
 		g.Expect(p.wait(poolKey, machines, now)).To(BeZero(), "%d, of another pool", machines)
 	}
 }

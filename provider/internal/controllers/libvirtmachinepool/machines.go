@@ -141,11 +141,5 @@ func (m *members) byName(name string) member {
 }
 
 func (m *members) count(is func(member) bool) int {
-	found := 0
-	for _, one := range m.all {
-		if is(one) {
-			found++
-		}
-	}
-	return found
+	return count(m.all, is)
 }

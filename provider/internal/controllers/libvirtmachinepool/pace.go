@@ -19,39 +19,14 @@ const (
 	changesAtOnce = 200
 )
 
-// pace knows when large pools were last looked at. The zero value is ready to use.
-type pace struct {
-	lock sync.Mutex
-	last map[types.NamespacedName]time.Time
-}
+// pace has the time of the last reconcile of each pool. The zero value is ready to use.
+type pace struct{ sync.Map }
 
-// wait returns how long to leave a pool of so many machines alone. 0 when it can be looked at.
+// wait returns for how long a pool of this many machines is left alone, or 0 if it can be reconciled now.
 func (p *pace) wait(pool types.NamespacedName, machines int, now time.Time) time.Duration {
-	if machines <= smallPool {
+	last, known := p.Load(pool)
+	if !known || machines <= smallPool {
 		return 0
 	}
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	last, there := p.last[pool]
-	if !there {
-		return 0
-	}
-	return max(last.Add(time.Duration(machines)*pauseForEach).Sub(now), 0)
-}
-
-// looked remembers that a pool was looked at.
-func (p *pace) looked(pool types.NamespacedName, now time.Time) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if p.last == nil {
-		p.last = map[types.NamespacedName]time.Time{}
-	}
-	p.last[pool] = now
-}
-
-// forget drops what is known of a pool that is gone.
-func (p *pace) forget(pool types.NamespacedName) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	delete(p.last, pool)
+	return max(last.(time.Time).Add(time.Duration(machines)*pauseForEach).Sub(now), 0)
 }

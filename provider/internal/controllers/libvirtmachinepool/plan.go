@@ -149,14 +149,14 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-func count(machines []planned, is func(planned) bool) int {
-	found := 0
+func count[T any](machines []T, is func(T) bool) int {
+	number := 0
 	for _, m := range machines {
 		if is(m) {
-			found++
+			number++
 		}
 	}
-	return found
+	return number
 }
 
 func names(machines []planned) []string {

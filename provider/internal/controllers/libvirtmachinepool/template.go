@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -55,11 +56,8 @@ func (s *scope) setMetadata(infra *infrav1.LibvirtMachine) {
 
 func merged(into, from map[string]string) map[string]string {
 	all := make(map[string]string, len(into)+len(from))
-	for _, values := range []map[string]string{into, from} {
-		for key, value := range values {
-			all[key] = value
-		}
-	}
+	maps.Copy(all, into)
+	maps.Copy(all, from)
 	return all
 }
 

@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // build registers the controller with what it watches. The watch filter and the externally managed
@@ -43,22 +44,10 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 			handler.EnqueueRequestsFromMapFunc(util.MachinePoolToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("LibvirtMachinePool"))),
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
 		).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), clusterChanged()).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), watches.ClusterChanged()).
 		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(poolOfLibvirtMachine)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.poolOfMachine), machineChanged()).
 		Complete(ctx, r)
-}
-
-// clusterChanged lets pass what matters here of a Cluster: whether it is paused, and its infrastructure.
-func clusterChanged() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return !reflect.DeepEqual(before.Spec.Paused, after.Spec.Paused) ||
-				!reflect.DeepEqual(before.Status.Initialization.InfrastructureProvisioned, after.Status.Initialization.InfrastructureProvisioned)
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
 }
 
 // machineChanged lets pass what matters here of a Machine: its deletion, its annotations and version,

@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
@@ -64,18 +65,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // clusterToTemplates returns the templates that a Cluster owns. Cluster API gives them no label to
 // select them by.
 func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
-	templates := &infrav1.LibvirtMachineTemplateList{}
-	if err := r.Client.List(ctx, templates, client.InNamespace(cluster.GetNamespace())); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing LibvirtMachineTemplates")
-		return nil
-	}
-	var requests []ctrl.Request
-	for i := range templates.Items {
-		if util.IsOwnedByObject(&templates.Items[i], cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind()) {
-			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&templates.Items[i])})
-		}
-	}
-	return requests
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtMachineTemplateList{}, func(template *infrav1.LibvirtMachineTemplate) bool {
+		return util.IsOwnedByObject(template, cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind())
+	}, client.InNamespace(cluster.GetNamespace()))
 }
 
 // Reconcile writes into the status of a template what a node made from it will have (contract of

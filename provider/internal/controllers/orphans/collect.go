@@ -1,11 +1,13 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +22,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // page is how many LibvirtMachines are asked of the API server at once.
@@ -113,10 +116,7 @@ func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Cluster %s/%s from the API server: %w", owner.Namespace, owner.Cluster, err)
-	}
-	return cluster, nil
+	return cluster, outcome.Wrap(err, fmt.Sprintf("reading Cluster %s/%s from the API server", owner.Namespace, owner.Cluster))
 }
 
 // findForCertain returns the orphans as the host and the API server know them, in this order: a machine
@@ -184,7 +184,7 @@ func (v *visit) tooSoon(since metav1.Time) string {
 	if !v.Options.Collect {
 		return "the manager runs without --collect-orphans"
 	}
-	if due := since.Add(v.minAge()); v.time().Before(due) {
+	if due := since.Add(cmp.Or(v.Options.MinAge, 24*time.Hour)); v.time().Before(due) {
 		return "it isn't deleted before " + due.UTC().Format("2006-01-02T15:04:05Z")
 	}
 	return ""

@@ -15,6 +15,7 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,8 @@ type Reconciler struct {
 
 	recorder events.EventRecorder
 	now      func() time.Time
-	marked   marked
+	// marked has the creation times of markers, by markerPool.
+	marked sync.Map
 
 	lock sync.Mutex
 	// self is the UID of the namespace kube-system, once it is known.
@@ -132,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
 		if apierrors.IsNotFound(err) {
 			metrics.Orphans.DeleteLabelValues(req.Name)
-			r.marked.forget(req.Name)
+			r.forgetMarkers(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -141,21 +143,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := host.DeepCopy()
 	err := r.look(ctx, host)
-	return outcome.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: r.interval()}, err, r.announce)
-}
-
-func (r *Reconciler) interval() time.Duration {
-	if r.Options.Interval > 0 {
-		return r.Options.Interval
-	}
-	return time.Minute
-}
-
-func (r *Reconciler) minAge() time.Duration {
-	if r.Options.MinAge > 0 {
-		return r.Options.MinAge
-	}
-	return 24 * time.Hour
+	return outcome.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: cmp.Or(r.Options.Interval, time.Minute)}, err, r.announce)
 }
 
 func (r *Reconciler) time() time.Time {

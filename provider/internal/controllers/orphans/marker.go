@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
@@ -31,7 +30,7 @@ func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hyper
 		var err error
 		switch {
 		case wanted && !there:
-			if r.marked.isNewer(host, ref, taken) {
+			if created, known := r.marked.Load(markerPool{host, pool}); known && created.(time.Time).After(taken) {
 				continue
 			}
 			now := r.time()
@@ -40,7 +39,7 @@ func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hyper
 				err = nil // what was seen is older
 			}
 			if err == nil {
-				r.marked.note(host, ref, now)
+				r.marked.Store(markerPool{host, pool}, now)
 			}
 		case !wanted && there:
 			err = connection.DeleteVolume(ctx, ref)
@@ -53,36 +52,17 @@ func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hyper
 	return errors.Join(errs...)
 }
 
-// marked is when markers were made on hosts. The zero value is ready to use.
-type marked struct {
-	lock sync.Mutex
-	at   map[string]map[hypervisor.VolumeRef]time.Time
-}
+// markerPool is a storage pool in which this manager has created its marker.
+type markerPool struct{ host, pool string }
 
-// isNewer says whether a marker was made after all of the host was read.
-func (m *marked) isNewer(host string, ref hypervisor.VolumeRef, taken time.Time) bool {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	at, made := m.at[host][ref]
-	return made && at.After(taken)
-}
-
-func (m *marked) note(host string, ref hypervisor.VolumeRef, at time.Time) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	if m.at == nil {
-		m.at = map[string]map[hypervisor.VolumeRef]time.Time{}
-	}
-	if m.at[host] == nil {
-		m.at[host] = map[hypervisor.VolumeRef]time.Time{}
-	}
-	m.at[host][ref] = at
-}
-
-func (m *marked) forget(host string) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	delete(m.at, host)
+// forgetMarkers removes the creation times of the markers on a deleted host.
+func (r *Reconciler) forgetMarkers(host string) {
+	r.marked.Range(func(key, _ any) bool {
+		if key.(markerPool).host == host {
+			r.marked.Delete(key)
+		}
+		return true
+	})
 }
 
 // markers returns whether this management cluster's own marker is in each of the pools, and those of

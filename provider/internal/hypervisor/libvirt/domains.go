@@ -3,7 +3,6 @@ package libvirt
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,23 +10,20 @@ import (
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-func formatUUID(uuid golibvirt.UUID) string {
-	text := hex.EncodeToString(uuid[:])
-	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
-}
+func formatUUID(id golibvirt.UUID) string { return uuid.UUID(id).String() }
 
 func parseUUID(text string) (golibvirt.UUID, error) {
-	var uuid golibvirt.UUID
-	bytes, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
-	if err != nil || len(bytes) != len(uuid) {
-		return uuid, &hypervisor.Error{Operation: "looking up the domain", Object: text, Reason: hypervisor.ErrInvalid, Cause: errors.New("not a UUID")}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return golibvirt.UUID{}, &hypervisor.Error{Operation: "looking up the domain", Object: text, Reason: hypervisor.ErrInvalid, Cause: errors.New("not a UUID")}
 	}
-	return golibvirt.UUID(bytes), nil
+	return golibvirt.UUID(id), nil
 }
 
 func lookUpDomain(client *golibvirt.Libvirt, text string) (golibvirt.Domain, error) {
@@ -56,7 +52,6 @@ func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(cl
 	})
 }
 
-// Domain implements hypervisor.Domains.
 func (h *host) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
 	return get(ctx, h, "looking up the domain", uuid, func(client *golibvirt.Libvirt) (hypervisor.Domain, error) {
 		domain, err := domainOf(uuid)
@@ -67,7 +62,6 @@ func (h *host) Domain(ctx context.Context, uuid string) (hypervisor.Domain, erro
 	})
 }
 
-// ListDomains implements hypervisor.Domains.
 func (h *host) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
 	return h.list(ctx, "listing the domains")
 }
@@ -201,7 +195,6 @@ func taken(doing string, definition hypervisor.Definition, by golibvirt.Domain) 
 		Cause: fmt.Errorf("domain %s has the UUID %s", by.Name, formatUUID(by.UUID))}
 }
 
-// SetAutostart implements hypervisor.Domains.
 func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) error {
 	return h.withDomain(ctx, "setting whether the domain starts with its host", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		value := int32(0)
@@ -212,7 +205,6 @@ func (h *host) SetAutostart(ctx context.Context, uuid string, autostart bool) er
 	})
 }
 
-// StartDomain implements hypervisor.Domains.
 func (h *host) StartDomain(ctx context.Context, uuid string) error {
 	const doing = "starting the domain"
 	domain, err := domainOf(uuid)
@@ -245,7 +237,6 @@ func start(client *golibvirt.Libvirt, domain golibvirt.Domain, doing string) err
 	return err
 }
 
-// ShutdownDomain implements hypervisor.Domains.
 func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
 	return h.withDomain(ctx, "asking the domain to shut down", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		// Without flags libvirt asks the agent if there is one that answers, and presses the button otherwise.
@@ -267,7 +258,6 @@ func (h *host) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Si
 	})
 }
 
-// RemoveIgnition implements hypervisor.Domains.
 func (h *host) RemoveIgnition(ctx context.Context, uuid string) error {
 	return h.edit(ctx, "taking the Ignition configuration from the domain", uuid, hypervisor.RemoveIgnitionXML)
 }
@@ -289,7 +279,6 @@ func (h *host) edit(ctx context.Context, doing, uuid string, change func(text st
 	})
 }
 
-// StopDomain implements hypervisor.Domains.
 func (h *host) StopDomain(ctx context.Context, uuid string) error {
 	return h.withDomain(ctx, "stopping the domain", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		err := client.DomainDestroyFlags(domain, golibvirt.DomainDestroyDefault)
@@ -324,7 +313,6 @@ func inactive(client *golibvirt.Libvirt, domain golibvirt.Domain, doing, uuid st
 	return err
 }
 
-// DetachDisk implements hypervisor.Domains.
 func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) error {
 	doing := "detaching the disk " + ref.String() + " from the domain"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
@@ -395,7 +383,6 @@ func readDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvir
 	return nil, nil
 }
 
-// Addresses implements hypervisor.Domains.
 func (h *host) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) ([]hypervisor.InterfaceAddress, error) {
 	const doing = "asking for the addresses of the domain"
 	from := map[hypervisor.AddressSource]golibvirt.DomainInterfaceAddressesSource{

@@ -66,7 +66,6 @@ func (s supported) has(enum, value string) bool {
 // architectures are libvirt's names of architectures in the words of Kubernetes. Others are the same.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
-// Facts implements hypervisor.Hypervisor.
 func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 	return get(ctx, h, "asking for the host's facts", "", func(client *golibvirt.Libvirt) (hypervisor.Facts, error) {
 		version, err := client.ConnectGetLibVersion()
@@ -137,13 +136,13 @@ func (c capabilities) virtualization() string {
 	return other
 }
 
-func (c capabilities) features() []hypervisor.Feature {
-	var features []hypervisor.Feature
+func (c capabilities) features() []string {
+	var features []string
 	if c.virtualization() == "kvm" {
-		features = append(features, hypervisor.FeatureKVM)
+		features = append(features, infrav1.HostFeatureKVM)
 	}
 	for size := range c.hugepages() {
-		features = append(features, hypervisor.Feature(infrav1.HostFeatureHugepagesPrefix+size))
+		features = append(features, string(infrav1.HostFeatureHugepagesPrefix+size))
 	}
 	slices.Sort(features)
 	return features
@@ -170,7 +169,7 @@ func (c capabilities) hugepages() map[infrav1.HugepageSize]int64 {
 var machines = map[string]string{"x86_64": "q35", "aarch64": "virt", "s390x": "s390-ccw-virtio", "ppc64le": "pseries"}
 
 // domainFeatures asks what machines can have. A driver that can't say (the one for tests) has none of it.
-func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]hypervisor.Feature, error) {
+func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]string, error) {
 	machine, known := machines[caps.Arch]
 	if !known {
 		return nil, nil
@@ -190,20 +189,20 @@ func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]hypervisor.
 	return read.features(caps.Arch), nil
 }
 
-func (c domainCapabilities) features(arch string) []hypervisor.Feature {
-	var features []hypervisor.Feature
+func (c domainCapabilities) features(arch string) []string {
+	var features []string
 	if arch == "x86_64" {
 		// SeaBIOS comes with QEMU, and libvirt doesn't list it.
-		features = append(features, hypervisor.FeatureBIOS)
+		features = append(features, infrav1.HostFeatureBIOS)
 	}
 	if c.OS.has("firmware", "efi") {
-		features = append(features, hypervisor.FeatureUEFI)
+		features = append(features, infrav1.HostFeatureUEFI)
 		if c.OS.Loader.has("secure", "yes") {
-			features = append(features, hypervisor.FeatureSecureBoot)
+			features = append(features, infrav1.HostFeatureSecureBoot)
 		}
 	}
 	if c.TPM.Supported == "yes" && c.TPM.has("backendModel", "emulator") {
-		features = append(features, hypervisor.FeatureTPM)
+		features = append(features, infrav1.HostFeatureTPM)
 	}
 	return features
 }

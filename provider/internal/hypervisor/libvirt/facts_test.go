@@ -7,14 +7,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 func TestCapabilities(t *testing.T) {
 	tests := map[string]struct {
 		xml            string
 		virtualization string
-		want           []hypervisor.Feature
+		want           []string
 		hugepages      map[infrav1.HugepageSize]int64
 		cpus           []int
 	}{
@@ -24,7 +23,7 @@ func TestCapabilities(t *testing.T) {
 <cell id='1'><pages unit='KiB' size='2048'>4</pages><pages unit='KiB' size='1048576'>1</pages></cell></cells></topology></host>
 <guest><arch name='i686'><domain type='qemu'/></arch></guest><guest><arch name='x86_64'><domain type='kvm'/><domain type='qemu'/></arch></guest></capabilities>`,
 			virtualization: "kvm",
-			want:           []hypervisor.Feature{hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM},
+			want:           []string{string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages1Gi), string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi), infrav1.HostFeatureKVM},
 			hugepages:      map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 14 << 20, infrav1.Hugepages1Gi: 1 << 30},
 		},
 		"huge pages that are known and not set aside": {
@@ -60,25 +59,25 @@ func TestDomainCapabilities(t *testing.T) {
 	const efi = `<enum name='firmware'><value>bios</value><value>efi</value></enum>`
 	tests := map[string]struct {
 		arch, xml string
-		want      []hypervisor.Feature
+		want      []string
 	}{
 		"everything": {
 			arch: "x86_64",
 			xml: `<domainCapabilities><os supported='yes'>` + efi + `<loader supported='yes'><enum name='secure'><value>yes</value><value>no</value></enum></loader></os>
 <devices><tpm supported='yes'><enum name='backendModel'><value>passthrough</value><value>emulator</value></enum></tpm></devices></domainCapabilities>`,
-			want: []hypervisor.Feature{hypervisor.FeatureBIOS, hypervisor.FeatureUEFI, hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM},
+			want: []string{infrav1.HostFeatureBIOS, infrav1.HostFeatureUEFI, infrav1.HostFeatureSecureBoot, infrav1.HostFeatureTPM},
 		},
 		"UEFI without secure boot": {
 			arch: "aarch64",
 			xml: `<domainCapabilities><os supported='yes'>` + efi + `<loader supported='yes'><enum name='secure'><value>no</value></enum></loader></os>
 <devices><tpm supported='no'><enum name='backendModel'/></tpm></devices></domainCapabilities>`,
-			want: []hypervisor.Feature{hypervisor.FeatureUEFI},
+			want: []string{infrav1.HostFeatureUEFI},
 		},
 		"a TPM of the host's only": {
 			arch: "x86_64",
 			xml: `<domainCapabilities><os supported='yes'><enum name='firmware'/></os>
 <devices><tpm supported='yes'><enum name='backendModel'><value>passthrough</value></enum></tpm></devices></domainCapabilities>`,
-			want: []hypervisor.Feature{hypervisor.FeatureBIOS},
+			want: []string{infrav1.HostFeatureBIOS},
 		},
 	}
 	for name, test := range tests {
@@ -100,6 +99,6 @@ func TestFactsOfADaemon(t *testing.T) {
 	facts, err := connection.Facts(t.Context())
 	g.Expect(err).ToNot(HaveOccurred())
 	if facts.Architecture == "amd64" {
-		g.Expect(facts.Features).To(ContainElement(hypervisor.FeatureBIOS))
+		g.Expect(facts.Features).To(ContainElement(infrav1.HostFeatureBIOS))
 	}
 }

@@ -48,14 +48,14 @@ func TestFirmwareAndTPM(t *testing.T) {
 		name     string
 		firmware infrav1.FirmwareSpec
 		tpm      *infrav1.TPMSpec
-		needs    []hypervisor.Feature
+		needs    []string
 	}{
 		{name: "secure boot", firmware: infrav1.FirmwareSpec{Type: infrav1.FirmwareUEFI, SecureBoot: ptr.To(true)},
-			needs: []hypervisor.Feature{hypervisor.FeatureUEFI, hypervisor.FeatureSecureBoot}},
+			needs: []string{infrav1.HostFeatureUEFI, infrav1.HostFeatureSecureBoot}},
 		{name: "secure boot and a TPM", firmware: infrav1.FirmwareSpec{Type: infrav1.FirmwareUEFI, SecureBoot: ptr.To(true)}, tpm: &infrav1.TPMSpec{Model: infrav1.TPMModelCRB},
-			needs: []hypervisor.Feature{hypervisor.FeatureUEFI, hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM}},
+			needs: []string{infrav1.HostFeatureUEFI, infrav1.HostFeatureSecureBoot, infrav1.HostFeatureTPM}},
 		{name: "BIOS and a TPM of the older interface", firmware: infrav1.FirmwareSpec{Type: infrav1.FirmwareBIOS}, tpm: &infrav1.TPMSpec{Model: infrav1.TPMModelTIS},
-			needs: []hypervisor.Feature{hypervisor.FeatureTPM}},
+			needs: []string{infrav1.HostFeatureTPM}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Cleanup(func() { d.empty(t) })

@@ -105,7 +105,6 @@ func (g *guard) failure() error {
 	return g.failed
 }
 
-// Write implements net.Conn.
 func (g *guard) Write(content []byte) (int, error) {
 	if err := g.sent.feed(content); err != nil {
 		return 0, err

@@ -74,7 +74,6 @@ func connect(ctx context.Context, dial func(context.Context) (net.Conn, error), 
 	return &host{session: session, dial: dial, uri: uri, limit: limit, watches: map[chan string]bool{}}, nil
 }
 
-// Close implements hypervisor.Hypervisor.
 func (h *host) Close() error {
 	h.close()
 	return nil
@@ -95,7 +94,6 @@ func (h *host) run(ctx context.Context, doing, object string, calls func(client 
 	return err
 }
 
-// Network implements hypervisor.Hypervisor.
 func (h *host) Network(ctx context.Context, name string) (hypervisor.Network, error) {
 	return get(ctx, h, "looking up the network", name, func(client *golibvirt.Libvirt) (hypervisor.Network, error) {
 		network, err := client.NetworkLookupByName(name)
@@ -130,7 +128,6 @@ func isOnLinuxBridge(client *golibvirt.Libvirt, network golibvirt.Network) (bool
 	return element.Bridge.Name != "" && element.VirtualPort == nil, nil
 }
 
-// HasFilter implements hypervisor.Hypervisor.
 func (h *host) HasFilter(ctx context.Context, name string) (bool, error) {
 	return get(ctx, h, "looking up the network filter", name, func(client *golibvirt.Libvirt) (bool, error) {
 		_, err := client.NwfilterLookupByName(name)
@@ -141,7 +138,6 @@ func (h *host) HasFilter(ctx context.Context, name string) (bool, error) {
 	})
 }
 
-// Watch implements hypervisor.Hypervisor.
 func (h *host) Watch(ctx context.Context) (hypervisor.Watch, error) {
 	const doing = "watching the domains"
 	if err := h.subscribe(ctx); err != nil {

@@ -34,7 +34,7 @@ func TestMachine(t *testing.T) {
 			defer func() { _ = connection.Close() }()
 			facts, err := connection.Facts(ctx)
 			g.Expect(err).ToNot(HaveOccurred())
-			if firmware == infrav1.FirmwareUEFI && !slices.Contains(facts.Features, hypervisor.FeatureUEFI) {
+			if firmware == infrav1.FirmwareUEFI && !slices.Contains(facts.Features, infrav1.HostFeatureUEFI) {
 				libvirtd.Without(t, "UEFI firmware")
 			}
 

@@ -15,7 +15,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// PCIDevices implements hypervisor.Hypervisor.
 func (h *host) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, error) {
 	const doing = "listing the PCI devices"
 	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.NodeDevice, error) {

@@ -196,7 +196,6 @@ type tunnel struct {
 	once   sync.Once
 }
 
-// Close implements net.Conn.
 func (t *tunnel) Close() error {
 	err := t.Conn.Close()
 	t.once.Do(func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -35,7 +36,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	}
 	defer own.close()
 	upload := &exactly{content: content, left: size, size: size, failed: make(chan error, 1), host: newWatchdog(h.limit, own.close)}
-	defer upload.host.stop()
+	defer upload.host.pause()
 
 	done := make(chan error, 1)
 	go func() {
@@ -56,7 +57,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	default:
 	}
 	if err != nil {
-		if upload.host.barked() {
+		if upload.host.barked.Load() {
 			err = fmt.Errorf("%w: the host has taken nothing for %s", context.DeadlineExceeded, h.limit)
 		}
 		return failure(doing, ref.String(), err)
@@ -139,15 +140,15 @@ func (e *exactly) failure(doing string, ref hypervisor.VolumeRef, err error) err
 
 // watchdog calls bark when it isn't paused for longer than limit.
 type watchdog struct {
-	limit time.Duration
-	timer *time.Timer
-	bit   chan struct{}
+	limit  time.Duration
+	timer  *time.Timer
+	barked atomic.Bool
 }
 
 func newWatchdog(limit time.Duration, bark func()) *watchdog {
-	w := &watchdog{limit: limit, bit: make(chan struct{})}
+	w := &watchdog{limit: limit}
 	w.timer = time.AfterFunc(limit, func() {
-		close(w.bit)
+		w.barked.Store(true)
 		bark()
 	})
 	return w
@@ -156,18 +157,7 @@ func newWatchdog(limit time.Duration, bark func()) *watchdog {
 func (w *watchdog) pause() { w.timer.Stop() }
 
 func (w *watchdog) resume() {
-	if !w.barked() {
+	if !w.barked.Load() {
 		w.timer.Reset(w.limit)
-	}
-}
-
-func (w *watchdog) stop() { w.timer.Stop() }
-
-func (w *watchdog) barked() bool {
-	select {
-	case <-w.bit:
-		return true
-	default:
-		return false
 	}
 }

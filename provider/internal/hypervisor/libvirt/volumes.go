@@ -16,7 +16,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Pool implements hypervisor.Volumes.
 func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 	return getStored(ctx, h, "looking up the storage pool", name, func(client *golibvirt.Libvirt) (hypervisor.Pool, error) {
 		pool, err := client.StoragePoolLookupByName(name)
@@ -27,7 +26,6 @@ func (h *host) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 	})
 }
 
-// Pools implements hypervisor.Volumes.
 func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
 	return getStored(ctx, h, "listing the storage pools", "", func(client *golibvirt.Libvirt) ([]hypervisor.Pool, error) {
 		listed, _, err := client.ConnectListAllStoragePools(1, 0)
@@ -73,7 +71,6 @@ func describePool(client *golibvirt.Libvirt, pool golibvirt.StoragePool) (hyperv
 	}, nil
 }
 
-// Volume implements hypervisor.Volumes.
 func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	return getStored(ctx, h, "looking up the volume", ref.String(), func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		return describe(client, volumeOf(ref))
@@ -167,7 +164,6 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 	return volumes, nil
 }
 
-// RefreshPool implements hypervisor.Volumes.
 func (h *host) RefreshPool(ctx context.Context, name string) error {
 	defer h.known.forget(hypervisor.VolumeRef{Pool: name})
 	return h.runStored(ctx, "refreshing the storage pool", name, func(client *golibvirt.Libvirt) error {
@@ -195,7 +191,6 @@ func volumeXML(spec hypervisor.VolumeSpec) (string, error) {
 	return volume.Marshal()
 }
 
-// CreateVolume implements hypervisor.Volumes.
 func (h *host) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
 	const doing = "creating the volume"
 	text, err := newVolume(doing, spec)
@@ -229,7 +224,6 @@ func newVolume(doing string, spec hypervisor.VolumeSpec) (string, error) {
 	return text, nil
 }
 
-// CloneVolume implements hypervisor.Volumes.
 func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, source hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	doing := "cloning the volume " + source.String() + " to"
 	from, err := h.Volume(ctx, source)
@@ -316,7 +310,6 @@ func (h *host) recognize(ctx context.Context, own *session) error {
 	return err
 }
 
-// ResizeVolume implements hypervisor.Volumes.
 func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
 	const doing = "resizing the volume"
 	defer h.known.forget(ref)
@@ -334,7 +327,6 @@ func (h *host) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capac
 	})
 }
 
-// DeleteVolume implements hypervisor.Volumes.
 func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
 	defer h.known.forget(ref)
 	return h.runStored(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {

@@ -72,9 +72,9 @@ func NewHost() *Host {
 		facts: hypervisor.Facts{
 			UUID: uuid.NewString(), LibvirtVersion: "9.0.0", Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30,
 			HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 4 << 30, infrav1.Hugepages1Gi: 4 << 30},
-			Features: []hypervisor.Feature{
-				hypervisor.FeatureBIOS, hypervisor.FeatureHugepages1Gi, hypervisor.FeatureHugepages2Mi, hypervisor.FeatureKVM,
-				hypervisor.FeatureSecureBoot, hypervisor.FeatureTPM, hypervisor.FeatureUEFI,
+			Features: []string{
+				infrav1.HostFeatureBIOS, string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages1Gi), string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi), infrav1.HostFeatureKVM,
+				infrav1.HostFeatureSecureBoot, infrav1.HostFeatureTPM, infrav1.HostFeatureUEFI,
 			},
 		},
 		pools:       map[string]hypervisor.Pool{"default": {Name: "default", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, Type: "dir", Folder: "/fake/default"}},
