@@ -87,13 +87,13 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 
 func (o *options) addLeaderElectionFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
-		"Elect a leader, so that only one of several managers is active.")
+		"Elect a leader, so that only one manager is active.")
 	flags.DurationVar(&o.leaderElectLeaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		"How long a manager that isn't the leader waits before it takes over from a leader that is silent.")
+		"How long other managers wait for a silent leader before one of them takes over.")
 	flags.DurationVar(&o.leaderElectRenewDeadline, "leader-elect-renew-deadline", 10*time.Second,
 		"How long the leader tries to renew its leadership before it gives up.")
 	flags.DurationVar(&o.leaderElectRetryPeriod, "leader-elect-retry-period", 2*time.Second,
-		"How long a manager waits between two tries.")
+		"How long a manager waits between two attempts to become or stay the leader.")
 }
 
 func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
@@ -102,7 +102,7 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.watchFilter, "watch-filter", "",
 		fmt.Sprintf("Value of the label %s that objects must have to be reconciled. All objects when empty.", clusterv1.WatchLabel))
 	flags.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
-		"How often every object is reconciled, changed or not.")
+		"How often unchanged objects are reconciled.")
 
 	flags.IntVar(&o.concurrency.LibvirtCluster, "libvirtcluster-concurrency", 10,
 		"Number of LibvirtClusters that are reconciled at once.")
@@ -118,28 +118,28 @@ func (o *options) addReconcileFlags(flags *pflag.FlagSet) {
 		"Number of LibvirtClusterIdentities that are reconciled at once.")
 
 	flags.IntVar(&o.images.PerHost, "image-transfers-per-host", 4,
-		"Number of images that are brought to a host, or copied there to root disks, at once, at most half of them for machines of one namespace.")
+		"Number of concurrent downloads and copies of images on a host. A namespace can have at most half of them.")
 	flags.IntVar(&o.images.InAll, "image-transfers", 16,
-		"Number of images that are brought to hosts at once, to all of them together, at most half of them for machines of one namespace.")
+		"Number of concurrent downloads of images on all hosts. A namespace can have at most half of them.")
 	flags.Int64Var(&o.images.MinRate, "image-min-rate", 64<<10,
-		"Bytes a second that a server has to send of an image at least, over each minute. The download is ended otherwise, and tried again.")
+		"Minimum bytes per second of a download, over each minute. A slower download is aborted and retried.")
 	flags.StringSliceVar(&o.images.Sources.Allowed, "image-hosts-allowed", nil,
-		"Names (*.example.com for all below), IP addresses and networks that images may be downloaded from. When empty or * everything but --image-hosts-denied. "+
-			"Loopback, link-local and multicast addresses and the manager's own are refused in any case, unless such a network or address is in the list.")
+		"Names (*.example.com for all names below), IP addresses and networks for downloads of images. When empty or *, all but those of --image-hosts-denied. "+
+			"Loopback, link-local and multicast addresses and the manager's own need their network or address in the list.")
 	flags.StringSliceVar(&o.images.Sources.Denied, "image-hosts-denied", nil,
-		"Names, IP addresses and networks that images may not be downloaded from, also if --image-hosts-allowed has them: those of the management cluster's services, for example.")
+		"Names, IP addresses and networks that images are never downloaded from, for example those of the management cluster's services. Overrides --image-hosts-allowed.")
 
 	flags.BoolVar(&o.orphans.Collect, "collect-orphans", false,
-		"Delete domains and volumes on hosts that were made for LibvirtMachines which don't exist. They are only reported otherwise.")
+		"Delete domains and volumes of LibvirtMachines that don't exist. Otherwise they are only reported.")
 	flags.DurationVar(&o.orphans.MinAge, "orphan-min-age", 24*time.Hour,
-		"How long something must have been seen without its LibvirtMachine before --collect-orphans deletes it. At least 10 minutes.")
+		"How long a LibvirtMachine must have been missing before --collect-orphans deletes its domain and volumes. At least 10 minutes.")
 	flags.DurationVar(&o.images.Retention, "image-retention", 24*time.Hour,
-		"How long an image that the manager has brought to a host stays there when no machine uses it. For ever when 0.")
+		"How long an unused image stays on a host. Images are never deleted when 0.")
 
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 100,
-		"Requests a second that the manager sends to the API server at most.")
+		"Maximum requests per second to the API server.")
 	flags.IntVar(&o.kubeAPIBurst, "kube-api-burst", 200,
-		"Requests that the manager sends to the API server in one burst at most.")
+		"Maximum burst of requests to the API server.")
 }
 
 func (o *options) addServerFlags(flags *pflag.FlagSet) {
@@ -158,7 +158,7 @@ func (o *options) addServerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.profilerAddress, "profiler-address", "",
 		"Address that the pprof profiler is served on, for example localhost:6060. Not served when empty.")
 	flags.BoolVar(&o.contentionProfiling, "contention-profiling", false,
-		"Profile blocking, too.")
+		"Enable block profiling.")
 }
 
 // validate says which flags can't be as they are.

@@ -57,7 +57,7 @@ func hostMaintained(ctx context.Context, g *WithT, w *world) {
 	})
 	eventually(g, func(g Gomega) {
 		g.Expect(w.host(ctx, g, one).Status.Conditions).To(ContainElement(And(
-			isCondition(infrav1.EvacuatedCondition, "True"), HaveField("Message", "None of 2 machines is left"))))
+			isCondition(infrav1.EvacuatedCondition, "True"), HaveField("Message", "All of 2 machines are gone"))))
 	})
 	g.Expect(hostsOf(d.available(ctx, g, 2))).To(HaveEach(other))
 	g.Expect(c.domains(g, one)).To(BeEmpty())

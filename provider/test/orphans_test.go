@@ -50,7 +50,7 @@ func orphansCollected(ctx context.Context, g *WithT, w *world) {
 			HaveField("Machine", c.key.Namespace+"/lost"), HaveField("Volumes", HaveValue(BeEquivalentTo(len(w.volumesOf(g, host, lost.uuid()))))),
 			HaveField("KeptBecause", HavePrefix("it isn't deleted before "))))
 		g.Expect(object.Status.Conditions).To(ContainElement(And(
-			isCondition(infrav1.OrphansFoundCondition, "True"), HaveField("Message", HavePrefix("2 LibvirtMachines don't exist")))))
+			isCondition(infrav1.OrphansFoundCondition, "True"), HaveField("Message", HavePrefix("2 missing LibvirtMachines")))))
 	})
 	g.Expect(w.volumesOf(g, host, lost.uuid())).ToNot(BeEmpty())
 	g.Expect(c.domainsOf(g, lost)).To(ConsistOf(lost.infra.Spec.ProviderID))
@@ -97,7 +97,7 @@ func movedStays(ctx context.Context, g *WithT, w *world) {
 		eventually(g, func(g Gomega) {
 			_, orphans := w.orphansOn(ctx, g, w.Client, host)
 			for _, uuid := range on[host] {
-				g.Expect(orphans).To(HaveKeyWithValue(uuid, HaveField("KeptBecause", HavePrefix("another management cluster has machines on the host"))))
+				g.Expect(orphans).To(HaveKeyWithValue(uuid, HaveField("KeptBecause", HavePrefix("another management cluster has or had machines on the host"))))
 			}
 		})
 	}

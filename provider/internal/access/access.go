@@ -77,6 +77,6 @@ func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity
 // NotAllowed is the message for a namespace that may not use the hosts that exist. It names neither hosts nor
 // identities: not everybody may know them.
 func NotAllowed(namespace string) string {
-	return fmt.Sprintf("LibvirtHosts exist, but namespace %s may not use them: ask those who run the hosts to add it to "+
+	return fmt.Sprintf("LibvirtHosts exist, but namespace %s may not use them: ask the administrators of the hosts to add it to "+
 		"spec.allowedNamespaces of a LibvirtClusterIdentity", namespace)
 }

@@ -67,7 +67,7 @@ func (c Claimer) Find(ctx context.Context, name string, pool ipamv1.IPPoolRefere
 		return Address{}, err
 	}
 	if claim == nil {
-		return Address{}, &NotGivenError{Claim: name, Failed: true, Cause: "somebody has deleted it while its address is in use, and the pool may give it to others"}
+		return Address{}, &NotGivenError{Claim: name, Failed: true, Cause: "it was deleted while its address is in use, and the pool may allocate the address again"}
 	}
 	return c.given(ctx, claim, pool)
 }
@@ -126,7 +126,7 @@ func (c Claimer) create(ctx context.Context, name string, pool ipamv1.IPPoolRefe
 }
 
 func waitingFor(name string, pool ipamv1.IPPoolReference) *NotGivenError {
-	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to give an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
+	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to allocate an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
 }
 
 // given returns the address that a claim was given.
@@ -138,12 +138,12 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 	case !metav1.IsControlledBy(claim, c.Owner) && owner != nil:
 		return failed("it is owned by %s %s (UID %s): delete the claim if that object is gone", owner.Kind, owner.Name, owner.UID)
 	case owner == nil:
-		return failed("it has no owner, and isn't used: delete it")
+		return failed("it has no owner: delete it")
 	case claim.Spec.PoolRef != pool:
 		return failed("it is for %s %s (%s), and not for %s %s (%s): delete it", claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name,
 			claim.Spec.PoolRef.APIGroup, pool.Kind, pool.Name, pool.APIGroup)
 	case !claim.DeletionTimestamp.IsZero():
-		return failed("it is being deleted, and is made again when it is gone")
+		return failed("it is being deleted and is created again afterwards")
 	case claim.Status.AddressRef.Name == "":
 		return Address{}, notGiven(claim, pool)
 	}
@@ -157,7 +157,7 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 	}
 	address, err := readAddress(object, claim.Name)
 	if err != nil {
-		return failed("IPAddress %s, which it was given: %s", object.Name, err.Error())
+		return failed("its IPAddress %s: %s", object.Name, err.Error())
 	}
 	return address, nil
 }

@@ -44,17 +44,17 @@ func problem(device hypervisor.PCIDevice, all []hypervisor.PCIDevice, isLent fun
 	case device.Bridge:
 		return "is a bridge"
 	case device.IOMMUGroup == nil:
-		return "has no IOMMU group: switch the IOMMU of the host on"
+		return "has no IOMMU group: enable the IOMMU of the host"
 	}
 	for _, other := range all {
 		if other.Address == device.Address || other.Bridge || other.IOMMUGroup == nil || *other.IOMMUGroup != *device.IOMMUGroup {
 			continue
 		}
 		if isLent(other) {
-			return fmt.Sprintf("is in one IOMMU group with %s, which is lent too: lend one of them", other.Address)
+			return fmt.Sprintf("shares an IOMMU group with %s, which spec.hostDevices has too: keep one of them", other.Address)
 		}
 		if !slices.Contains(harmless, other.Driver) {
-			return fmt.Sprintf("is in one IOMMU group with %s, which the driver %s of the host has", other.Address, other.Driver)
+			return fmt.Sprintf("shares an IOMMU group with %s, which the host's driver %s uses", other.Address, other.Driver)
 		}
 	}
 	return ""

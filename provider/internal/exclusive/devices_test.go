@@ -35,16 +35,16 @@ func TestLentOf(t *testing.T) {
 		{name: "only some", lends: []infrav1.LentDevices{{VendorID: "10de", ProductID: "20b5", Addresses: []string{"0000:af:00.0"}}},
 			devices: []hypervisor.PCIDevice{one, gpu("0000:af:00.0", ptr.To(2))}, want: map[string]string{"0000:af:00.0": ""}},
 		{name: "no IOMMU", lends: all, devices: []hypervisor.PCIDevice{gpu("0000:3b:00.0", nil)},
-			want: map[string]string{"0000:3b:00.0": "has no IOMMU group: switch the IOMMU of the host on"}},
+			want: map[string]string{"0000:3b:00.0": "has no IOMMU group: enable the IOMMU of the host"}},
 		{name: "the host uses what is beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("snd_hda_intel", false)},
-			want: map[string]string{"0000:3b:00.0": "is in one IOMMU group with 0000:3b:00.1, which the driver snd_hda_intel of the host has"}},
+			want: map[string]string{"0000:3b:00.0": "shares an IOMMU group with 0000:3b:00.1, which the host's driver snd_hda_intel uses"}},
 		{name: "the host doesn't use what is beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("vfio-pci", false)},
 			want: map[string]string{"0000:3b:00.0": ""}},
 		{name: "a bridge beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("pcieport", true)},
 			want: map[string]string{"0000:3b:00.0": ""}},
 		{name: "two that are lent in one group", lends: all, devices: []hypervisor.PCIDevice{one, gpu("0000:3b:00.1", ptr.To(1))}, want: map[string]string{
-			"0000:3b:00.0": "is in one IOMMU group with 0000:3b:00.1, which is lent too: lend one of them",
-			"0000:3b:00.1": "is in one IOMMU group with 0000:3b:00.0, which is lent too: lend one of them"}},
+			"0000:3b:00.0": "shares an IOMMU group with 0000:3b:00.1, which spec.hostDevices has too: keep one of them",
+			"0000:3b:00.1": "shares an IOMMU group with 0000:3b:00.0, which spec.hostDevices has too: keep one of them"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := map[string]string{}

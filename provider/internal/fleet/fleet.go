@@ -251,7 +251,7 @@ func (f *Fleet) open(host string) (*session, hypervisor.Hypervisor, error) {
 	case s.snapshot.Err != nil:
 		return nil, nil, unreachable(host, s.snapshot.Err)
 	}
-	return nil, nil, unreachable(host, errors.New("it is being connected to"))
+	return nil, nil, unreachable(host, errors.New("connecting"))
 }
 
 func unreachable(host string, cause error) error {

@@ -189,7 +189,7 @@ func parsePort(parsed *url.URL, transport Transport) (uint16, error) {
 
 func parseUser(parsed *url.URL, transport Transport) (string, error) {
 	if _, hasPassword := parsed.User.Password(); hasPassword {
-		return "", errors.New("a password stands in the URI: put credentials in a Secret and name it by a LibvirtClusterIdentity")
+		return "", errors.New("the URI has a password: store credentials in the Secret of a LibvirtClusterIdentity")
 	}
 	user := parsed.User.Username()
 	if transport == TLS {
@@ -232,7 +232,7 @@ func parseSocket(parsed *url.URL, transport Transport) (string, error) {
 	}
 	for name := range query {
 		if name != "socket" {
-			return "", fmt.Errorf("parameter %q isn't understood: only socket is", name)
+			return "", fmt.Errorf("parameter %q isn't supported: only socket is", name)
 		}
 	}
 	values, given := query["socket"]

@@ -107,7 +107,7 @@ type Domains interface {
 	// and without its disks and its console log. ErrBusy when it is active.
 	UndefineDomain(ctx context.Context, uuid string) error
 	// DetachDisk takes a disk from the domain, both from the running one and from its definition, so
-	// that its volume can be deleted. ErrBusy as long as the guest hasn't let go of it: call again.
+	// that its volume can be deleted. ErrBusy as long as the guest hasn't released it: call again.
 	// Nothing happens when the domain has no such disk.
 	DetachDisk(ctx context.Context, uuid string, ref VolumeRef) error
 	// GrowDisk makes a disk of an active domain larger, which its guest sees at once. Nothing happens to

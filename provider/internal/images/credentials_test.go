@@ -206,7 +206,7 @@ func TestCredentialsAreReadAnew(t *testing.T) {
 		}
 		return good.Read(ctx)
 	}}
-	f.Expect(f.failedWith(wish, machine(1))).To(MatchError("downloading " + url + " failed and will be tried again: reading the credentials: the Secret team/server doesn't exist"))
+	f.Expect(f.failedWith(wish, machine(1))).To(MatchError("downloading " + url + " failed and is retried: reading the credentials: the Secret team/server doesn't exist"))
 	there.Store(true)
 	f.eventually(wish, machine(1))
 }

@@ -33,7 +33,7 @@ const shownBytes = 16 << 20
 func (t *Transferring) Error() string {
 	switch {
 	case t.Queued:
-		return fmt.Sprintf("the download of %s waits for others to end: at most half of those that run at once are of one namespace", t.URL)
+		return fmt.Sprintf("the download of %s is queued: a namespace can have at most half of the concurrent downloads", t.URL)
 	case t.DoneBytes < shownBytes || t.TotalBytes == 0:
 		return fmt.Sprintf("downloading %s", t.URL)
 	}
@@ -59,7 +59,7 @@ type Failed struct {
 // or how often either: the text is the same as long as the reason is, so that a condition which has it isn't written
 // for nothing.
 func (f *Failed) Error() string {
-	why := "the server can't be reached, or what it serves isn't an image that has the checksum and can be used. The manager's log says more"
+	why := "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
 	var ofHost *hypervisor.Error
 	var ofSource *sourceError
 	var ofAccess *accessError
@@ -71,7 +71,7 @@ func (f *Failed) Error() string {
 	case errors.As(f.Err, &ofHost) && !errors.As(f.Err, &ofSource):
 		why = f.Err.Error()
 	}
-	return fmt.Sprintf("downloading %s failed and will be tried again: %s", f.URL, why)
+	return fmt.Sprintf("downloading %s failed and is retried: %s", f.URL, why)
 }
 
 // sourceError is why what is downloaded can't be read on, in the error of an upload.

@@ -168,13 +168,13 @@ func (f *fixture) failure(wish Wish, who types.NamespacedName) error {
 	var ofHost *hypervisor.Error
 	var ofSource *sourceError
 	if !errors.Is(failed.Err, errNotAllowed) && (!errors.As(failed.Err, &ofHost) || errors.As(failed.Err, &ofSource)) {
-		f.Expect(failed).To(MatchError("downloading "+failed.URL+" failed and will be tried again: "+toldOfServers), "whoever chose the URL isn't told")
+		f.Expect(failed).To(MatchError("downloading "+failed.URL+" failed and is retried: "+toldOfServers), "whoever chose the URL isn't told")
 	}
 	return fmt.Errorf("downloading %s: %w", failed.URL, failed.Err)
 }
 
 // toldOfServers is all that those who choose URLs are told of what went wrong with servers.
-const toldOfServers = "the server can't be reached, or what it serves isn't an image that has the checksum and can be used. The manager's log says more"
+const toldOfServers = "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
 
 func (f *fixture) next() reconcile.Request {
 	f.t.Helper()

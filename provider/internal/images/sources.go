@@ -92,7 +92,7 @@ func class(address netip.Addr) string {
 }
 
 // errNotAllowed is all that is told of a source that is refused: no more than that it was.
-var errNotAllowed = refused("images may not come from there: ask those who run the provider")
+var errNotAllowed = refused("downloads from this source aren't allowed: ask the administrators of the provider")
 
 // checkAddress refuses an address. named says that the name which it was resolved from is allowed.
 func (s Sources) checkAddress(address netip.Addr, named bool) error {

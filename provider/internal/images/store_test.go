@@ -405,7 +405,7 @@ func TestNobodyWantsItAnyMore(t *testing.T) {
 	f.stop()
 	f.Expect(f.volumes("one")).To(BeEmpty(), "nor when the manager stops")
 	_, err = f.Ensure(t.Context(), wish, machine(4))
-	f.Expect(err).To(MatchError(ContainSubstring("waits")), "afterwards nothing is begun")
+	f.Expect(err).To(MatchError(ContainSubstring("is queued")), "afterwards nothing is begun")
 }
 
 // TestLimits: no more than so many at once for a host and in all, and one host that takes its time

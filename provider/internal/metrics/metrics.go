@@ -30,7 +30,7 @@ var ofHosts []interface {
 
 var (
 	calls = ofHost(prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "caplv_libvirt_call_duration_seconds", Help: "Time that calls to a libvirt host took, those that failed too.",
+		Name: "caplv_libvirt_call_duration_seconds", Help: "Duration of calls to a libvirt host, including failed calls.",
 		Buckets: []float64{.002, .01, .05, .25, 1, 5, 30, 120},
 	}, []string{hostLabel, callLabel}))
 	callErrors = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -51,7 +51,7 @@ var (
 		Name: "caplv_placement_no_fit_total", Help: "Attempts to place a machine that found no host, by each reason for which a host did not fit.",
 	}, []string{reasonLabel}))
 	_ = register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "caplv_placement_reservations", Help: "Machines for which room on a host is reserved and whose host the manager has not seen in their spec so far.",
+		Name: "caplv_placement_reservations", Help: "Machines with reserved room on a host that is not in their spec yet.",
 	}, func() float64 {
 		if count := reservations.Load(); count != nil {
 			return float64((*count)())
@@ -61,7 +61,7 @@ var (
 
 	// Orphans is the number of orphans on each host.
 	Orphans = ofHost(prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "caplv_libvirthost_orphans", Help: "Number of LibvirtMachines that don't exist and of which something is left on the host.",
+		Name: "caplv_libvirthost_orphans", Help: "Number of missing LibvirtMachines that have domains or volumes on the host.",
 	}, []string{hostLabel}))
 	// DeletedImages is how many images were deleted from each host.
 	DeletedImages = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -69,7 +69,7 @@ var (
 	}, []string{hostLabel}))
 	// DeletedBytes is what the deleted images took.
 	DeletedBytes = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "caplv_images_deleted_bytes_total", Help: "What the deleted images took of a host's storage pools, in bytes.",
+		Name: "caplv_images_deleted_bytes_total", Help: "Bytes that deleted images used in a host's storage pools.",
 	}, []string{hostLabel}))
 )
 

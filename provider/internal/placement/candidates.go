@@ -49,7 +49,7 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 		host := s.places.of(object, found.snapshots[object.Name], s.Ledger)
 		if s.WatchFilterValue != "" && !labels.HasWatchLabel(object, s.WatchFilterValue) {
 			host.Connecting, host.Ready = false, false
-			host.Message = fmt.Sprintf("without the label %s: %s it isn't one of this manager's", clusterv1.WatchLabel, s.WatchFilterValue)
+			host.Message = fmt.Sprintf("it lacks the label %s: %s of this manager", clusterv1.WatchLabel, s.WatchFilterValue)
 		}
 		s.newHosts.see(object.Name, host.Connecting, now)
 		host.Full = s.isFull(object.Name)

@@ -90,7 +90,7 @@ const usable = 8
 // an entry, with their number. The text has one line.
 func (e *NoFitError) Error() string {
 	if len(e.Hosts) == 0 {
-		return "no host fits: there is no LibvirtHost"
+		return "no host fits: no LibvirtHost exists"
 	}
 	reasons := map[Reason][]Unfit{}
 	for _, host := range e.Hosts {

@@ -183,7 +183,7 @@ func unfit(request Request, host *Host, on *load) (Reason, string) {
 				return NoRoom, noRoom(short)
 			}
 			if host.Full {
-				return NoRoom, "no room (a machine there didn't get what it needs, although by what is counted there is room)"
+				return NoRoom, "no room (a machine on the host ran out of room, although enough should be free)"
 			}
 			return "", ""
 		},
@@ -226,7 +226,7 @@ func wrongFailureDomain(request Request, host *Host) (Reason, string) {
 // connecting comes after what is known of a host without having seen it.
 func connecting(host *Host) (Reason, string) {
 	if host.Connecting {
-		return NotSeen, "it is being connected to"
+		return NotSeen, "connecting"
 	}
 	return "", ""
 }

@@ -84,7 +84,7 @@ func TestFilters(t *testing.T) {
 		{name: "not ready", host: func(h *placement.Host) { h.Ready, h.Message = false, "no route to host" },
 			reason: placement.NotReady, message: "not ready: no route to host"},
 		{name: "not seen", host: func(h *placement.Host) { h.Ready, h.Connecting, h.Architecture = false, true, "" },
-			reason: placement.NotSeen, message: "it is being connected to"},
+			reason: placement.NotSeen, message: "connecting"},
 		{name: "not seen, cordoned", host: func(h *placement.Host) {
 			h.Ready, h.Connecting, h.Maintenance = false, true, &infrav1.HostMaintenance{}
 		}, reason: placement.InMaintenance, message: "in maintenance"},
@@ -111,7 +111,7 @@ func TestFilters(t *testing.T) {
 		{name: "no pool at all", host: func(h *placement.Host) { h.Pools = nil },
 			reason: placement.MissingPool, message: "has no storage pool for disks"},
 		{name: "full", host: func(h *placement.Host) { h.Full = true },
-			reason: placement.NoRoom, message: "no room (a machine there didn't get what it needs, although by what is counted there is room)"},
+			reason: placement.NoRoom, message: "no room (a machine on the host ran out of room, although enough should be free)"},
 		{name: "image", spec: func(s *infrav1.LibvirtMachineSpec) { s.Image.Volume = "other" },
 			reason: placement.MissingImage, message: "lacks image volume other"},
 		{name: "network", spec: func(s *infrav1.LibvirtMachineSpec) {
@@ -238,7 +238,7 @@ func TestMachinesWithoutOwnerHaveNoSiblings(t *testing.T) {
 func TestNoFitErrorIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	_, err := placement.Choose(newRequest(), nil, nil)
-	g.Expect(err).To(MatchError("no host fits: there is no LibvirtHost"))
+	g.Expect(err).To(MatchError("no host fits: no LibvirtHost exists"))
 
 	var hosts []placement.Host
 	for i := range 26 {

@@ -108,5 +108,5 @@ func (q *Quota) exceeded(needs, has Resources, used map[Kind]int64) []string {
 
 // quotaExceeded says so in words.
 func quotaExceeded(over []string) string {
-	return "more than the namespace's quota on it and its like (" + strings.Join(over, "; ") + ")"
+	return "exceeds the namespace's quota on the hosts with its identity (" + strings.Join(over, "; ") + ")"
 }

@@ -27,7 +27,7 @@ func TestQuota(t *testing.T) {
 		"CPUs":       {limits: map[placement.Kind]int64{placement.CPU: 5}, message: "CPUs: 5 allowed, 4 used, 2 needed"},
 		"memory":     {limits: map[placement.Kind]int64{placement.Memory: 11 * gib}, message: "memory: 11Gi allowed, 8Gi used, 4Gi needed"},
 		"disks":      {limits: map[placement.Kind]int64{placement.Disk: gib}, message: "storage: 1Gi allowed, "},
-		"of several": {limits: map[placement.Kind]int64{placement.CPU: 5, placement.Memory: 1 << 50}, message: "quota on it and its like (CPUs: 5 allowed, 4 used, 2 needed)"},
+		"of several": {limits: map[placement.Kind]int64{placement.CPU: 5, placement.Memory: 1 << 50}, message: "quota on the hosts with its identity (CPUs: 5 allowed, 4 used, 2 needed)"},
 		"dedicated CPUs": {limits: map[placement.Kind]int64{placement.CPU: 5}, message: "CPUs: 5 allowed, 4 used, 2 needed",
 			spec: func(s *infrav1.LibvirtMachineSpec) { s.CPU.Dedicated = ptr.To(true) }},
 		"huge pages": {limits: map[placement.Kind]int64{placement.Memory: 11 * gib}, message: "memory: 11Gi allowed, 8Gi used, 4Gi needed",

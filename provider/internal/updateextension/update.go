@@ -52,7 +52,7 @@ func progress(ctx context.Context, reader client.Reader, request *runtimehooksv1
 	machine := &infrav1.LibvirtMachine{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(desired), machine); err != nil {
 		if apierrors.IsNotFound(err) {
-			return "", fmt.Errorf("there is no LibvirtMachine %s/%s", desired.Namespace, desired.Name)
+			return "", fmt.Errorf("LibvirtMachine %s/%s doesn't exist", desired.Namespace, desired.Name)
 		}
 		return "", fmt.Errorf("reading LibvirtMachine %s/%s: %w", desired.Namespace, desired.Name, err)
 	}
@@ -60,11 +60,11 @@ func progress(ctx context.Context, reader client.Reader, request *runtimehooksv1
 	case !machine.DeletionTimestamp.IsZero():
 		return "", errors.New("the LibvirtMachine is being deleted")
 	case !equality.Semantic.DeepEqual(machine.Spec, desired.Spec):
-		return "The LibvirtMachine isn't the one that the request was made of", nil
+		return "The LibvirtMachine differs from the one in the request", nil
 	case conditions.IsTrue(machine, infrav1.PausedCondition):
 		return "The LibvirtMachine is paused", nil
 	case condition == nil || condition.ObservedGeneration != machine.Generation:
-		return "The LibvirtMachine's controller hasn't looked at the change", nil
+		return "The controller of LibvirtMachines hasn't seen the change", nil
 	case condition.Status == metav1.ConditionFalse:
 		return "", errors.New(condition.Message)
 	case condition.Status == metav1.ConditionUnknown:

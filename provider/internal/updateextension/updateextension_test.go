@@ -200,20 +200,20 @@ func TestProgress(t *testing.T) {
 		"done":          {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, "")}},
 		"under way":     {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionUnknown, "The guest was asked")}, waits: "The guest was asked"},
 		"can't be":      {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room")}, failed: "no room"},
-		"not looked at": {waits: "hasn't looked at the change"},
+		"not looked at": {waits: "hasn't seen the change"},
 		"an earlier change was done": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""),
-			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't looked at the change"},
+			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't seen the change"},
 		"an earlier change failed": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"),
-			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't looked at the change"},
+			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't seen the change"},
 		"another spec": {there: []func(*infrav1.LibvirtMachine){func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 3 },
-			condition(metav1.ConditionTrue, "")}, waits: "isn't the one that the request was made of"},
+			condition(metav1.ConditionTrue, "")}, waits: "differs from the one in the request"},
 		"paused": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"), func(m *infrav1.LibvirtMachine) {
 			conditions.Set(m, metav1.Condition{Type: infrav1.PausedCondition, Status: metav1.ConditionTrue, Reason: infrav1.PausedReason})
 		}}, waits: "paused"},
 		"being deleted": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""), func(m *infrav1.LibvirtMachine) {
 			m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{infrav1.MachineFinalizer}
 		}}, failed: "being deleted"},
-		"gone":   {gone: true, failed: "there is no LibvirtMachine team/blue-1"},
+		"gone":   {gone: true, failed: "LibvirtMachine team/blue-1 doesn't exist"},
 		"broken": {broken: true, failed: "reading LibvirtMachine team/blue-1: the API server is away"},
 	} {
 		t.Run(name, func(t *testing.T) {

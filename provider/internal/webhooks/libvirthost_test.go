@@ -45,7 +45,7 @@ func TestLibvirtHost(t *testing.T) {
 		{name: "SSH without identity", change: uri("qemu+ssh://caplv@host-1/system", false),
 			refused: "spec.identityRef: Required value: qemu+ssh needs credentials"},
 		{name: "TCP", change: uri("qemu+tcp://host-1/system", true), refused: "spec.uri: Invalid value: scheme \"qemu+tcp\" isn't one of qemu+tls, qemu+ssh, qemu+unix and test"},
-		{name: "a password", change: uri("qemu+ssh://caplv:hunter2@host-1/system", true), refused: "put credentials in a Secret"},
+		{name: "a password", change: uri("qemu+ssh://caplv:hunter2@host-1/system", true), refused: "store credentials in the Secret"},
 		{name: "dedicated CPUs", change: func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "4-15,20" }},
 		{name: "dedicated CPUs from the last to the first", change: func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "15-4" },
 			refused: "spec.dedicatedCPUs: Invalid value: \"15-4\": \"15-4\" isn't a set of CPUs such as 4-15,20"},

@@ -34,7 +34,7 @@ func machineChangeErrors(before, after *infrav1.LibvirtMachineSpec, path *field.
 	errs = append(errs, unchangedOnceSet(path.Child("hostName"), before.HostName, after.HostName)...)
 	errs = append(errs, unchanged(path.Child("cpu"), before.CPU, after.CPU, replaceMachine)...)
 	if exclusive.Dedicated(before) || exclusive.Dedicated(after) {
-		errs = append(errs, unchanged(path.Child("cpus"), before.CPUs, after.CPUs, "the machine has CPUs of the host to itself: "+replaceMachine)...)
+		errs = append(errs, unchanged(path.Child("cpus"), before.CPUs, after.CPUs, "the machine has dedicated CPUs: "+replaceMachine)...)
 	}
 	errs = append(errs, unchanged(path.Child("firmware"), before.Firmware, after.Firmware, replaceMachine)...)
 	errs = append(errs, unchanged(path.Child("tpm"), before.TPM, after.TPM, replaceMachine)...)

@@ -26,7 +26,7 @@ func TestLibvirtMachineCreate(t *testing.T) {
 		{name: "bound already, as clusterctl move makes it", change: func(m *infrav1.LibvirtMachine) {
 			m.Spec.ProviderID, m.Spec.HostName = someProviderID, "host-1"
 		}},
-		{name: "a seed as image", refused: "spec.image.volume: Invalid value: \"00000000-0000-4000-8000-000000000001-seed\": is a name that the provider gives to its own volumes",
+		{name: "a seed as image", refused: "spec.image.volume: Invalid value: \"00000000-0000-4000-8000-000000000001-seed\": is a name of the provider's own volumes",
 			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "00000000-0000-4000-8000-000000000001-seed" }},
 		{name: "an image of others' URL", refused: "spec.image.volume: Invalid value",
 			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "caplv-image-sha256-0.qcow2" }},
@@ -126,7 +126,7 @@ func TestDedicatedCPUsAreOfOneSize(t *testing.T) {
 	testChanges(t, libvirtMachineValidator(), machine, []change[*infrav1.LibvirtMachine]{
 		{name: "memory", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("2Gi") }},
 		{name: "cpus", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 8 },
-			refused: "spec.cpus: Forbidden: the machine has CPUs of the host to itself: is immutable"},
+			refused: "spec.cpus: Forbidden: the machine has dedicated CPUs: is immutable"},
 		{name: "dedicated", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPU.Dedicated = nil }, refused: "spec.cpu: Forbidden: is immutable"},
 	})
 }

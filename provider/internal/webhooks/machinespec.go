@@ -41,7 +41,7 @@ func imageErrors(image *infrav1.ImageSpec, path *field.Path) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path.Child("volume"), image.Volume,
-		"is a name that the provider gives to its own volumes: name a volume that the hosts' administrator has made, or use url")}
+		"is a name of the provider's own volumes: use another volume, or url")}
 }
 
 func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field.ErrorList {

@@ -190,7 +190,7 @@ func TestLifeOfACluster(t *testing.T) {
 	for i := range 3 {
 		ct.setHostReady(i, metav1.ConditionFalse)
 	}
-	ct.Expect(ct.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.NotReadyReason)).To(ContainSubstring("None of these hosts is Ready"))
+	ct.Expect(ct.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.NotReadyReason)).To(ContainSubstring("These hosts aren't Ready"))
 	ct.eventually(infrav1.HostsAvailableCondition, metav1.ConditionFalse, infrav1.NoHostsReadyReason)
 	ct.Expect(*ct.infra().Status.Initialization.Provisioned).To(BeTrue())
 	ct.Expect(ct.infra().Status.FailureDomains).To(HaveLen(2))

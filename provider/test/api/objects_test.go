@@ -201,7 +201,7 @@ func TestWebhooksRefuse(t *testing.T) {
 		{"LibvirtMachinePool", `{template: {spec: {image: {volume: v}}}, strategy: {maxSurge: 0, maxUnavailable: 0}}`, "no machine could be replaced: raise one of them"},
 		{"LibvirtMachinePoolTemplate", `{template: {spec: {template: {spec: {image: {volume: v}}}, providerIDList: [a]}}}`, "belongs to one pool"},
 		{"LibvirtHost", `{uri: "qemu+tls://host/system"}`, "qemu+tls needs credentials: name a LibvirtClusterIdentity"},
-		{"LibvirtHost", `{uri: "qemu+ssh://me:hunter2@host/system", identityRef: {name: i}}`, "put credentials in a Secret and name it by a LibvirtClusterIdentity"},
+		{"LibvirtHost", `{uri: "qemu+ssh://me:hunter2@host/system", identityRef: {name: i}}`, "store credentials in the Secret of a LibvirtClusterIdentity"},
 		{"LibvirtClusterIdentity", `{secretRef: {name: a}, allowedNamespaces: {selector: {matchLabels: {"a b": c}}}}`, "spec.allowedNamespaces.selector.matchLabels"},
 	})
 }

@@ -37,7 +37,7 @@ func (r *Reconciler) evacuate(ctx context.Context, host *infrav1.LibvirtHost) er
 	status.Machines = ptr.To(max(ptr.Deref(status.Machines, 0), int32(len(residents)))) //nolint:gosec // a host has no 2 billion machines
 	if len(residents) == 0 {
 		status.Current = nil
-		setCondition(host, metav1.ConditionTrue, infrav1.EvacuatedReason, fmt.Sprintf("None of %d machines is left", *status.Machines))
+		setCondition(host, metav1.ConditionTrue, infrav1.EvacuatedReason, fmt.Sprintf("All of %d machines are gone", *status.Machines))
 		return nil
 	}
 	waits := ""
@@ -52,7 +52,7 @@ func (r *Reconciler) evacuate(ctx context.Context, host *infrav1.LibvirtHost) er
 	p := choose(residents)
 	if status.Current == nil && p.next != nil {
 		status.Current = current(p.next)
-		waits = "its turn begins"
+		waits = "starting"
 	}
 	p.report(host, waits)
 	return nil
@@ -194,7 +194,7 @@ func waitForRemediation(m *resident) string {
 // waitForCheck says what the MachineHealthCheck of a machine has to do, which it doesn't while its controller
 // doesn't run or doesn't see the machine.
 func waitForCheck(m *resident) string {
-	return fmt.Sprintf("waiting for MachineHealthCheck %s to find it unhealthy, as its annotation %s asks", m.check.Name, clusterv1.RemediateMachineAnnotation)
+	return fmt.Sprintf("waiting for MachineHealthCheck %s to mark it as unhealthy, because of its annotation %s", m.check.Name, clusterv1.RemediateMachineAnnotation)
 }
 
 // mark asks for a machine's replacement.

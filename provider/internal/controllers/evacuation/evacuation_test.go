@@ -77,16 +77,16 @@ func TestChoose(t *testing.T) {
 		{name: "blocked for good", next: "team/z",
 			residents: []resident{newResident("a", bare), newResident("b", unchecked), newResident("c", standalone), newResident("d", skipped), newResident("e", marked, unchecked), newResident("z")},
 			blocked: []string{"team/a: it has no Machine", "team/b: no MachineHealthCheck has its Machine as a target",
-				"team/c: nothing owns its Machine that would replace it: delete it by hand",
+				"team/c: its Machine has no owner that would replace it: delete it by hand",
 				"team/d: its Machine has the annotation cluster.x-k8s.io/skip-remediation", "team/e: no MachineHealthCheck has its Machine as a target"}},
 		{name: "a load balancer is its cluster's matter", residents: []resident{newResident("a", balancer), newResident("b")}, next: "team/b",
 			waiting: []string{"team/a: its LibvirtCluster replaces it as soon as another host is Ready"}},
 		{name: "external remediation replaces what nothing owns", residents: []resident{newResident("a", external)}, next: "team/a"},
 		{name: "waiting", next: "team/z", residents: []resident{newResident("a", pausedCluster), newResident("b", pausedCheck), newResident("c", degraded), newResident("z")},
 			waiting: []string{"team/a: it or its Cluster is paused", "team/b: MachineHealthCheck check is paused",
-				"team/c: MachineSet set has 1 Ready machines besides it and needs 2"}},
+				"team/c: MachineSet set has 1 other Ready machines and needs 2"}},
 		{name: "a control plane waits for workers that wait", residents: []resident{newResident("a", degraded), newResident("z", controlPlane)},
-			waiting: []string{"team/a: MachineSet set has 1 Ready machines besides it and needs 2"}},
+			waiting: []string{"team/a: MachineSet set has 1 other Ready machines and needs 2"}},
 		{name: "a control plane doesn't wait for workers that are blocked", residents: []resident{newResident("a", unchecked), newResident("z", controlPlane)}, next: "team/z",
 			blocked: []string{"team/a: no MachineHealthCheck has its Machine as a target"}},
 	} {
@@ -153,7 +153,7 @@ func TestKilled(t *testing.T) {
 				g.Expect(left).To(BeZero())
 				host := &infrav1.LibvirtHost{}
 				g.Expect(api.Get(t.Context(), client.ObjectKey{Name: "host"}, host)).To(Succeed())
-				g.Expect(conditions.GetMessage(host, infrav1.EvacuatedCondition)).To(Equal("None of 3 machines is left"))
+				g.Expect(conditions.GetMessage(host, infrav1.EvacuatedCondition)).To(Equal("All of 3 machines are gone"))
 			})
 		}
 	}
@@ -208,7 +208,7 @@ func replaced(g *WithT, api client.Client, machine *clusterv1.Machine) {
 	g.Expect(api.Create(ctx, readyMachine("new-"+machine.Name))).To(Succeed())
 }
 
-const untilCheckActs = "waiting for MachineHealthCheck check to find it unhealthy, as its annotation cluster.x-k8s.io/remediate-machine asks"
+const untilCheckActs = "waiting for MachineHealthCheck check to mark it as unhealthy, because of its annotation cluster.x-k8s.io/remediate-machine"
 
 // TestWaitsForDeletion: a machine that can't be deleted holds the others up, and the condition names it and says
 // what has to happen.

@@ -75,7 +75,7 @@ func (m *resident) blockedBy() string {
 	case m.check == nil:
 		return "no MachineHealthCheck has its Machine as a target"
 	case m.owner == nil && !m.check.Spec.Remediation.TemplateRef.IsDefined():
-		return "nothing owns its Machine that would replace it: delete it by hand"
+		return "its Machine has no owner that would replace it: delete it by hand"
 	}
 	return ""
 }
@@ -119,7 +119,7 @@ func (m *resident) waitsFor() string {
 	case annotations.HasPaused(m.check):
 		return fmt.Sprintf("MachineHealthCheck %s is paused", m.check.Name)
 	case m.others < m.wanted:
-		return fmt.Sprintf("%s %s has %d Ready machines besides it and needs %d", m.owner.Kind, m.owner.Name, m.others, m.wanted)
+		return fmt.Sprintf("%s %s has %d other Ready machines and needs %d", m.owner.Kind, m.owner.Name, m.others, m.wanted)
 	}
 	return ""
 }

@@ -50,7 +50,7 @@ func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCl
 	endpoint := after.Spec.ControlPlaneEndpoint.String()
 	ctrl.LoggerFrom(ctx).Info("Claimed the control plane endpoint", "endpoint", endpoint, "IPAddressClaim", claimName(infra))
 	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "ClaimEndpoint",
-		"%s was given for IPAddressClaim %s", endpoint, claimName(infra))
+		"%s was allocated for IPAddressClaim %s", endpoint, claimName(infra))
 	return true, nil, nil
 }
 

@@ -70,7 +70,7 @@ func TestEndpointFromAPool(t *testing.T) {
 
 			g.Expect(c.Delete(t.Context(), get(g, c))).To(Succeed())
 			reconcile()
-			g.Expect(conditions.GetMessage(get(g, c), infrav1.ReadyCondition)).To(ContainSubstring("let IPAddressClaims go: blue-control-plane-endpoint"))
+			g.Expect(conditions.GetMessage(get(g, c), infrav1.ReadyCondition)).To(ContainSubstring("release IPAddressClaims: blue-control-plane-endpoint"))
 			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)).To(Succeed())
 			g.Expect(claim.DeletionTimestamp).ToNot(BeNil())
 			claim.Finalizers = nil

@@ -36,7 +36,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error
 		switch {
 		case err != nil:
 		case len(left) > 0:
-			ready.Message = "Waiting for the IPAM provider to let IPAddressClaims go: " + outcome.Names(left)
+			ready.Message = "Waiting for the IPAM provider to release IPAddressClaims: " + outcome.Names(left)
 		default:
 			return true, nil
 		}

@@ -37,7 +37,7 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 	endpoint := after.Spec.ControlPlaneEndpoint.String()
 	ctrl.LoggerFrom(ctx).Info("Took the control plane endpoint over from the Cluster", "endpoint", endpoint)
 	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "TakeEndpoint",
-		"Took %s over from spec.controlPlaneEndpoint of the Cluster", endpoint)
+		"Copied %s from spec.controlPlaneEndpoint of the Cluster", endpoint)
 	return true, nil
 }
 
@@ -57,7 +57,7 @@ func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 			if other.Namespace == s.infra.Namespace {
 				owner = "LibvirtCluster " + other.Name
 			}
-			s.taken = fmt.Sprintf("%s has the endpoint %s: make this cluster again with another one, or delete the other cluster",
+			s.taken = fmt.Sprintf("%s has the endpoint %s: recreate this cluster with another endpoint, or delete the other cluster",
 				owner, s.infra.Spec.ControlPlaneEndpoint.String())
 			return nil
 		}

@@ -28,13 +28,13 @@ func TestEndpointOfAnotherCluster(t *testing.T) {
 		taken     string
 	}{
 		"of this namespace": {namespace: key.Namespace, change: func(*infrav1.LibvirtCluster) {},
-			taken: "LibvirtCluster other has the endpoint 192.0.2.10:6443: make this cluster again with another one, or delete the other cluster"},
+			taken: "LibvirtCluster other has the endpoint 192.0.2.10:6443: recreate this cluster with another endpoint, or delete the other cluster"},
 		"of another namespace": {namespace: "secret", change: func(*infrav1.LibvirtCluster) {},
-			taken: "A LibvirtCluster of another namespace has the endpoint 192.0.2.10:6443: make this cluster again with another one, or delete the other cluster"},
+			taken: "A LibvirtCluster of another namespace has the endpoint 192.0.2.10:6443: recreate this cluster with another endpoint, or delete the other cluster"},
 		"younger, and provisioned": {namespace: key.Namespace, change: func(other *infrav1.LibvirtCluster) {
 			other.CreationTimestamp = metav1.NewTime(created.Add(time.Hour))
 			other.Status.Initialization.Provisioned = ptr.To(true)
-		}, taken: "LibvirtCluster other has the endpoint 192.0.2.10:6443: make this cluster again with another one, or delete the other cluster"},
+		}, taken: "LibvirtCluster other has the endpoint 192.0.2.10:6443: recreate this cluster with another endpoint, or delete the other cluster"},
 		"younger": {namespace: key.Namespace, change: func(other *infrav1.LibvirtCluster) {
 			other.CreationTimestamp = metav1.NewTime(created.Add(time.Hour))
 		}},

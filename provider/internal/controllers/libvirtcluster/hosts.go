@@ -144,7 +144,7 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 	switch {
 	case h.all == 0:
 		condition.Reason = infrav1.NoHostsSelectedReason
-		condition.Message = "There is no LibvirtHost"
+		condition.Message = "No LibvirtHost exists"
 	case len(h.selected) == 0:
 		condition.Reason = infrav1.NoHostsSelectedReason
 		condition.Message = fmt.Sprintf("spec.hostSelector selects no LibvirtHost that namespace %s may use", namespace)
@@ -154,7 +154,7 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 		condition.Message = access.NotAllowed(namespace)
 	case len(h.ready) == 0:
 		condition.Reason = infrav1.NoHostsReadyReason
-		condition.Message = fmt.Sprintf("None of these hosts is Ready and in use: %s", hostNames(h.allowed))
+		condition.Message = fmt.Sprintf("These hosts aren't Ready, or are in maintenance: %s", hostNames(h.allowed))
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.HostsAvailableReason
 		if domains > maxFailureDomains {

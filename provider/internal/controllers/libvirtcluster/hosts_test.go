@@ -56,7 +56,7 @@ func TestHosts(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		{name: "no host", reason: infrav1.NoHostsSelectedReason, message: "There is no LibvirtHost"},
+		{name: "no host", reason: infrav1.NoHostsSelectedReason, message: "No LibvirtHost exists"},
 		{name: "two in one failure domain, sorted", reason: infrav1.HostsAvailableReason, domains: []string{"a", "b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "b"), newHost("2", "a"), newHost("3", "b")}},
 		{name: "the failure domain is the name", reason: infrav1.HostsAvailableReason, domains: []string{"h"}, hosts: []infrav1.LibvirtHost{newHost("h", "")}},
@@ -74,7 +74,7 @@ func TestHosts(t *testing.T) {
 			theirs: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
 			hosts:  []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
 		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason,
-			message: "None of these hosts is Ready and in use: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
+			message: "These hosts aren't Ready, or are in maintenance: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
 		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
 		{name: "never ready: its failure domain isn't offered", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
@@ -84,10 +84,10 @@ func TestHosts(t *testing.T) {
 		{name: "no longer ready: its failure domain stays", reason: infrav1.HostsAvailableReason, domains: []string{"a", "b"},
 			before: []clusterv1.FailureDomain{{Name: "a"}, {Name: "gone"}}, hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady), newHost("2", "b")}},
 		{name: "none ready any more: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
-			before: []clusterv1.FailureDomain{{Name: "a"}}, message: "None of these hosts is Ready and in use: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
+			before: []clusterv1.FailureDomain{{Name: "a"}}, message: "These hosts aren't Ready, or are in maintenance: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
 		{name: "in maintenance: its failure domain goes", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned), newHost("2", "b"), newHost("3", "b", cordoned)}},
-		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "None of these hosts is Ready and in use: 1",
+		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "These hosts aren't Ready, or are in maintenance: 1",
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned)}},
 		{name: "being deleted", reason: infrav1.NoHostsSelectedReason, message: "spec.hostSelector selects no LibvirtHost that namespace team may use",
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", gone)}},

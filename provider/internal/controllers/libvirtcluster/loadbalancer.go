@@ -93,7 +93,7 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	endpoint := after.Spec.ControlPlaneEndpoint.String()
 	ctrl.LoggerFrom(ctx).Info("The load balancer's address is the control plane endpoint", "endpoint", endpoint, "LibvirtMachine", machine.Name)
 	r.recorder.Eventf(after, machine, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "TakeAddress",
-		"%s is the address that DHCP has given LibvirtMachine %s", endpoint, machine.Name)
+		"%s is the address of LibvirtMachine %s from DHCP", endpoint, machine.Name)
 	return true, nil
 }
 
@@ -121,7 +121,7 @@ func (r *Reconciler) reconcileBalancer(ctx context.Context, s *scope) error {
 	case !isBalancerOf(machine, s.infra):
 		s.noBalancer(infrav1.LoadBalancerNameTakenReason, "LibvirtMachine %s has the load balancer's name and isn't this cluster's load balancer: delete it", machine.Name)
 	case !machine.DeletionTimestamp.IsZero():
-		s.noBalancer(infrav1.LoadBalancerBeingReplacedReason, "LibvirtMachine %s is being deleted, and is made again then. %s",
+		s.noBalancer(infrav1.LoadBalancerBeingReplacedReason, "LibvirtMachine %s is being deleted and is created again afterwards. %s",
 			machine.Name, conditions.GetMessage(machine, infrav1.ReadyCondition))
 	default:
 		err = r.keepBalancer(ctx, s, machine)
@@ -161,7 +161,7 @@ func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav
 		s.balancer.Status = ready.Status
 	case isByDHCP(s.infra, s.cluster) && endpoint != "" && address.String() != endpoint:
 		s.noBalancer(infrav1.LoadBalancerAddressChangedReason,
-			"DHCP has given LibvirtMachine %s the address %s, and the endpoint is %s, which can't be changed: let DHCP give %s to the MAC address %s",
+			"DHCP gave LibvirtMachine %s the address %s, but the endpoint %s can't be changed: let DHCP give %s to the MAC address %s",
 			machine.Name, address, endpoint, endpoint, s.infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation])
 	}
 	return nil
@@ -193,7 +193,7 @@ func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.
 
 // makeBalancer makes the load balancer, as soon as it is known what its address is to be.
 func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
-	s.noBalancer(infrav1.LoadBalancerNotRunningReason, "LibvirtMachine %s isn't there so far", balancerName(s.infra))
+	s.noBalancer(infrav1.LoadBalancerNotRunningReason, "LibvirtMachine %s doesn't exist yet", balancerName(s.infra))
 	mac := ""
 	if isByDHCP(s.infra, s.cluster) {
 		mac = s.infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation]

@@ -132,7 +132,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	}
 	note := ""
 	if r.Namespace != "" && key.Namespace != r.Namespace {
-		note = fmt.Sprintf("`clusterctl move` doesn't take Secret %s along: it isn't in the namespace %s", key, r.Namespace)
+		note = fmt.Sprintf("`clusterctl move` doesn't move Secret %s: it isn't in namespace %s", key, r.Namespace)
 	} else if err == nil {
 		err = r.own(ctx, identity, secret)
 	}
@@ -144,7 +144,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 		return ctrl.Result{}, fmt.Errorf("taking Secret %s: %w", key, err)
 	}
 	if _, err := access.Identity(identity, &corev1.Namespace{}); err != nil {
-		setReady(identity, metav1.ConditionFalse, infrav1.AllowedNamespacesInvalidReason, "No namespace that isn't in its list may use its hosts: "+err.Error())
+		setReady(identity, metav1.ConditionFalse, infrav1.AllowedNamespacesInvalidReason, "Only the namespaces in spec.allowedNamespaces.list may use its hosts: "+err.Error())
 		return ctrl.Result{}, nil //nolint:nilerr // a change of the spec brings it here again
 	}
 	if err := check(secret.Data, time.Now()); err != nil {

@@ -119,7 +119,7 @@ func TestSecretsOfOtherNamespacesStayAsTheyAre(t *testing.T) {
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(identity), identity)).To(Succeed())
 	ready := conditions.Get(identity, infrav1.ReadyCondition)
 	g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
-	g.Expect(ready.Message).To(Equal("`clusterctl move` doesn't take Secret vault/fleet along: it isn't in the namespace caplv-system"))
+	g.Expect(ready.Message).To(Equal("`clusterctl move` doesn't move Secret vault/fleet: it isn't in namespace caplv-system"))
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 	g.Expect(secret.OwnerReferences).To(BeEmpty())
 }

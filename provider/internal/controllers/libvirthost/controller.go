@@ -162,7 +162,7 @@ func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, 
 	setSeen(host, snapshot)
 	if snapshot.Reachable && unused != nil {
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.EarlierCredentialsReason,
-			"The connection that was opened with earlier credentials is kept, and can't be opened again: "+outcome.OneLine(unused))
+			"The open connection uses earlier credentials; connecting with the current ones fails: "+outcome.OneLine(unused))
 	}
 	setCounts(host, snapshot, len(machines), r.Scheduler.Allocated(host, snapshot, machines))
 	setReady(host, machines)

@@ -211,12 +211,12 @@ func TestWhatAHostLacks(t *testing.T) {
 				h.SetPool(hypervisor.Pool{Name: "lvm", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40, Type: "logical"})
 			},
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
-			message: "Storage pool lvm is of type logical, and disks are files: use one of type dir, fs, netfs",
+			message: "Storage pool lvm is of type logical: use a pool of type dir, fs, netfs",
 		},
 		"a folder for console logs": {
 			spec:      func(s *infrav1.LibvirtHostSpec) { s.ConsoleLogFolder = "/fake/default" },
 			condition: infrav1.PoolsReadyCondition, reason: infrav1.PoolsNotReadyReason,
-			message: "Storage pool default is in spec.consoleLogFolder, and guests could make it unusable by what they write there: choose another folder",
+			message: "Storage pool default is in spec.consoleLogFolder, where console logs of guests could make it unusable: choose another folder",
 		},
 		"the pool for images": {
 			spec:      func(s *infrav1.LibvirtHostSpec) { s.StoragePools.Images = "images" },
@@ -239,7 +239,7 @@ func TestWhatAHostLacks(t *testing.T) {
 					infrav1.HostNetwork{Name: "there", MacvtapDevice: "eth0"})
 			},
 			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
-			message: "There is no network interface br-dmz, which network dmz has as its bridge; There is no network interface eth7, which network public has as its macvtap device",
+			message: "Network interface br-dmz doesn't exist: it is the bridge of network dmz; Network interface eth7 doesn't exist: it is the macvtap device of network public",
 		},
 		"what its libvirt can't do": {
 			host: func(h *fake.Host) { h.SetFacts(hypervisor.Facts{LibvirtVersion: "6.0.9"}) },
@@ -332,13 +332,13 @@ func TestInterfaces(t *testing.T) {
 	f.Eventually(func() string {
 		f.written.Delete(key.Name) // messages alone can wait
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
-	}).WithTimeout(soon).Should(HavePrefix("Whether there is the bridge br0 can't be told: looking up the network interface br0: not supported"))
+	}).WithTimeout(soon).Should(HavePrefix("The host can't tell whether the bridge br0 exists: looking up the network interface br0: not supported"))
 	f.eventuallyReady()
 	f.host.Inject(fake.Fault{Operation: fake.HasInterface, Effect: fake.Fail, Reason: hypervisor.ErrDenied, Times: -1})
 	f.Eventually(func() string {
 		f.written.Delete(key.Name)
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
-	}).WithTimeout(soon).Should(ContainSubstring("can't be told: looking up the network interface br0: not allowed"))
+	}).WithTimeout(soon).Should(ContainSubstring("exists: looking up the network interface br0: not allowed"))
 }
 
 // TestNetworksOfTenants: a host that can do what its networks ask for is Ready.

@@ -49,7 +49,7 @@ func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated place
 		}
 		for _, address := range model.Addresses {
 			if !found[address] && snapshot.DevicesErr == nil {
-				problems = append(problems, address+" isn't there, or is of another model")
+				problems = append(problems, address+" doesn't exist, or is of another model")
 			}
 		}
 		if snapshot.DevicesErr != nil {

@@ -60,7 +60,7 @@ func TestHostDevicesInTheStatus(t *testing.T) {
 	count(t, host, snapshot, machine)
 	g.Expect(host.Status.HostDevices).To(Equal([]infrav1.HostDevices{
 		{VendorID: "10de", ProductID: "20b5", Count: ptr.To[int32](1), Free: ptr.To[int32](0),
-			Message: "0000:3c:00.0 has no IOMMU group: switch the IOMMU of the host on; 0000:3f:00.0 isn't there, or is of another model"},
+			Message: "0000:3c:00.0 has no IOMMU group: enable the IOMMU of the host; 0000:3f:00.0 doesn't exist, or is of another model"},
 		{VendorID: "8086", ProductID: "0001", Count: ptr.To[int32](0), Free: ptr.To[int32](0)}}))
 
 	snapshot.Devices, snapshot.DevicesErr = nil, hypervisor.ErrDenied

@@ -27,9 +27,9 @@ func setNetworks(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		switch {
 		case name == "" || !looked:
 		case seen.Err != nil:
-			unknown = append(unknown, fmt.Sprintf("Whether there is the %s %s can't be told: %s", what, name, seen.Err.Error()))
+			unknown = append(unknown, fmt.Sprintf("The host can't tell whether the %s %s exists: %s", what, name, seen.Err.Error()))
 		case !seen.There:
-			lacking = append(lacking, fmt.Sprintf("There is no network interface %s, which network %s has as its %s", name, network.Name, what))
+			lacking = append(lacking, fmt.Sprintf("Network interface %s doesn't exist: it is the %s of network %s", name, what, network.Name))
 		}
 	}
 	if len(lacking) > 0 {

@@ -37,7 +37,7 @@ func TestCredentialsThatGoBad(t *testing.T) {
 	still := func(message string) {
 		t.Helper()
 		f.Expect(f.eventually(infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.EarlierCredentialsReason)).To(Equal(
-			"The connection that was opened with earlier credentials is kept, and can't be opened again: " + message))
+			"The open connection uses earlier credentials; connecting with the current ones fails: " + message))
 		f.eventuallyReady()
 		now, err := f.Fleet.Hypervisor(key.Name)
 		f.Expect(err).ToNot(HaveOccurred())

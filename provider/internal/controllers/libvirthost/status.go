@@ -100,12 +100,12 @@ var poolTypes = []string{"dir", "fs", "netfs"}
 func poolProblems(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) []string {
 	var problems []string
 	if pool := snapshot.PoolAt(host.Spec.ConsoleLogFolder); pool != "" {
-		problems = append(problems, fmt.Sprintf("Storage pool %s is in spec.consoleLogFolder, and guests could make it unusable by what they write there: choose another folder", pool))
+		problems = append(problems, fmt.Sprintf("Storage pool %s is in spec.consoleLogFolder, where console logs of guests could make it unusable: choose another folder", pool))
 	}
 	for name, pool := range snapshot.Pools {
 		problem := problem(pool.Err, pool.Active)
 		if problem == "" && pool.Type != "" && !slices.Contains(poolTypes, pool.Type) {
-			problem = fmt.Sprintf("is of type %s, and disks are files: use one of type %s", pool.Type, strings.Join(poolTypes, ", "))
+			problem = fmt.Sprintf("is of type %s: use a pool of type %s", pool.Type, strings.Join(poolTypes, ", "))
 		}
 		if problem != "" {
 			problems = append(problems, fmt.Sprintf("Storage pool %s %s", name, problem))

@@ -391,7 +391,7 @@ func (s *scope) releaseClaims(ctx context.Context) (bool, error) {
 	}
 	if len(left) > 0 {
 		ctrl.LoggerFrom(ctx).Info("Waiting for claims of addresses to be gone", "IPAddressClaims", left)
-		s.deleting("Waiting for the IPAM provider to let IPAddressClaims go: %s", strings.Join(left, ", "))
+		s.deleting("Waiting for the IPAM provider to release IPAddressClaims: %s", strings.Join(left, ", "))
 	}
 	return len(left) > 0, nil
 }

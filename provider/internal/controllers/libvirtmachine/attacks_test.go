@@ -95,7 +95,7 @@ func TestVolumesOfOthersAreNoImages(t *testing.T) {
 				w.until(m, func() bool { return w.infra().Spec.HostName != "" })
 				change(w, &infrav1.LibvirtMachine{}, key.Name, image(tc.volume))
 				w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason)).To(Equal(
-					"The host a has no image default/" + tc.volume + ": there is no such volume, or it is the disk of a domain or made by the provider"))
+					"Host a has no image default/" + tc.volume + ": the volume doesn't exist, is the disk of a domain, or was created by the provider"))
 				w.Expect(w.left()).To(Equal(before))
 			})
 		}
@@ -185,7 +185,7 @@ func TestTheManagersNetworkIsntRead(t *testing.T) {
 		said[strings.ReplaceAll(message, url, "URL")] = true
 		w.Expect(w.left()).To(BeEmpty())
 	}
-	NewWithT(t).Expect(said).To(Equal(map[string]bool{"downloading URL failed and will be tried again: images may not come from there: ask those who run the provider": true}))
+	NewWithT(t).Expect(said).To(Equal(map[string]bool{"downloading URL failed and is retried: downloads from this source aren't allowed: ask the administrators of the provider": true}))
 }
 
 // TestWhatServersServeIsntTold: a server that is allowed may know what its users may not. Whatever is wrong with what
@@ -263,7 +263,7 @@ func TestWhoWaitsForOthersDownloadsIsTold(t *testing.T) {
 	_, err := m.Images.Ensure(t.Context(), images.Wish{Host: "a", Pool: "default", URL: slow.URL, Checksum: checksum(nil)}, attacker)
 	w.Expect(err).To(HaveOccurred())
 	<-asked
-	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageQueuedReason)).To(ContainSubstring("waits for others to end"))
+	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageQueuedReason)).To(ContainSubstring("is queued"))
 	w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.ImageQueuedReason))
 	m.Images.Forget(attacker)
 	w.until(m, w.isProvisioned)
@@ -340,7 +340,7 @@ func TestNamespaceQuota(t *testing.T) {
 	}
 	m := w.newManager(0)
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(Equal("no host fits (2 of 2 Ready and selected): " +
-		"2 hosts (a, b): more than the namespace's quota on it and its like (CPUs: 3 allowed, 2 used, 2 needed)"))
+		"2 hosts (a, b): exceeds the namespace's quota on the hosts with its identity (CPUs: 3 allowed, 2 used, 2 needed)"))
 	identity.Spec.NamespaceQuota.CPUs = ptr.To[int32](4)
 	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
 	w.until(m, w.isProvisioned)

@@ -154,7 +154,7 @@ func TestAddressesFromPools(t *testing.T) {
 	w.until(m, func() bool { return conditions.IsTrue(w.infra(), infrav1.DisksReadyCondition) })
 	w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.WaitingForAddressesReason))
 	w.Expect(conditions.GetMessage(w.infra(), infrav1.AddressesReadyCondition)).To(ContainSubstring(
-		"IPAddressClaim blue-1-0-1: waiting for the IPAM provider to give an address of Pool v6 (ipam.test)"))
+		"IPAddressClaim blue-1-0-1: waiting for the IPAM provider to allocate an address of Pool v6 (ipam.test)"))
 	result, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(result.RequeueAfter).To(BeZero(), "claims are watched")
@@ -223,7 +223,7 @@ func TestAddressesThatAreNotGiven(t *testing.T) {
 		{name: "one of two pools is exhausted", pools: []string{"v4", "full"}, reason: infrav1.AddressClaimFailedReason,
 			message: "IPAddressClaim blue-1-0-1: no address of Pool full (ipam.test): PoolExhausted: all are taken"},
 		{name: "no address", pools: []string{"bad"}, reason: infrav1.AddressClaimFailedReason,
-			message: `IPAddress blue-1-0-0, which it was given: spec.address "198.51.100.0.1" isn't the IP address of one machine`},
+			message: `its IPAddress blue-1-0-0: spec.address "198.51.100.0.1" isn't the IP address of one machine`},
 		{name: "another one's claim", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is owned by LibvirtMachine blue-1 (UID older): delete the claim",
 			before: func(w *world) {
 				w.Expect(w.api.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue-1-0-0",
@@ -277,7 +277,7 @@ func TestClaimDeletedWhileInUse(t *testing.T) {
 	claim.Finalizers = nil
 	w.Expect(w.api.Update(t.Context(), &claim)).To(Succeed())
 	w.Expect(w.api.Delete(t.Context(), &claim)).To(Succeed())
-	w.Expect(w.message(m, infrav1.AddressesReadyCondition, infrav1.AddressClaimFailedReason)).To(ContainSubstring("somebody has deleted it while its address is in use"))
+	w.Expect(w.message(m, infrav1.AddressesReadyCondition, infrav1.AddressClaimFailedReason)).To(ContainSubstring("it was deleted while its address is in use"))
 	w.Expect(w.claims()).To(BeEmpty())
 	w.Expect(w.infra().Status.Addresses).To(Equal(before))
 	w.Expect(w.isProvisioned()).To(BeTrue())

@@ -77,6 +77,6 @@ func TestImageIsGoneAfterTheDiskWasMade(t *testing.T) {
 	}
 	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).ToNot(BeEmpty())
 	w.until(m, func() bool { return said != "" })
-	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).To(ContainSubstring("deleted from the host as unused"))
+	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).To(ContainSubstring("The unused image was deleted from the host"))
 	w.until(m, w.isProvisioned)
 }

@@ -42,7 +42,7 @@ func (s *scope) remove(ctx context.Context) error {
 	}
 	if s.infra.Annotations[infrav1.HostLostAnnotation] == s.infra.Spec.HostName {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "HostLost", "Delete",
-			"Gave up on host %s: the domain %s and volumes whose names begin with %s may be left there", s.infra.Spec.HostName, s.uuid, s.uuid)
+			"Gave up host %s: the domain %s and volumes with the prefix %s may be left on it", s.infra.Spec.HostName, s.uuid, s.uuid)
 		return s.letGo(ctx)
 	}
 	if err := s.readHost(ctx); err != nil {
@@ -84,7 +84,7 @@ func (s *scope) deleting(message string, values ...any) {
 }
 
 func (s *scope) howToGiveUp() string {
-	return fmt.Sprintf("If the host is gone for good, set the annotation %s: %s, and what is left there is given up",
+	return fmt.Sprintf("If the host is lost, set the annotation %s: %s to give up what is left on it",
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
 }
 
@@ -135,7 +135,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 		return err
 	case s.isTheirs(domain):
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "NotOurs", "Delete",
-			"A domain on host %s has the UUID of spec.providerID and isn't of this machine: it and its volumes are left alone", s.host.Name)
+			"A domain on host %s has the UUID of spec.providerID, but belongs to another machine: it and its volumes aren't deleted", s.host.Name)
 		return nil
 	default:
 		s.domain = &domain

@@ -59,7 +59,7 @@ func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing)
 func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infrav1.HostNetwork) (hypervisor.Definition, error) {
 	cpus := exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts)
 	if len(cpus.Dedicated) > 0 && cpus.Shared == "" && !exclusive.Dedicated(&s.infra.Spec) {
-		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host, and none is left for machines without cpu.dedicated", s.host.Name)
+		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host: machines without cpu.dedicated need at least one", s.host.Name)
 	}
 	failureDomain, host := s.topology()
 	return domainxml.Machine{
@@ -86,7 +86,7 @@ func (s *scope) knownAddresses() map[int][]netip.Addr {
 func (s *scope) nameTaken() (verdict, error) {
 	s.lookAgain(noFitDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
-		"Host %s has another domain with the name %s, or with the UUID of spec.providerID, which is left alone: rename or undefine it there, or delete the Machine",
+		"Another domain on host %s has the name %s or the UUID of spec.providerID, and isn't changed: rename or undefine it, or delete the Machine",
 		s.host.Name, s.domainName())
 }
 
@@ -190,7 +190,7 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 	}
 	s.lookAgain(outcome.ConflictDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
-		"Another machine was given the same CPUs or devices of host %s at the same moment: one of the two chooses again", s.host.Name)
+		"Another machine got the same CPUs or devices of host %s at the same time: one of the two machines chooses again", s.host.Name)
 }
 
 // isActive says whether the machine's own domain is active.

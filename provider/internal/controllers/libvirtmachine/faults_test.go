@@ -321,7 +321,7 @@ func TestNameIsTaken(t *testing.T) {
 		name := "team.blue-1." + w.uuid()[:8]
 		w.others("a", name, "52:54:00:00:00:01", true)
 		w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(HavePrefix(
-			"Host a has another domain with the name " + name + ", or with the UUID of spec.providerID, which is left alone: rename or undefine it there"))
+			"Another domain on host a has the name " + name + " or the UUID of spec.providerID, and isn't changed: rename or undefine it"))
 		before := w.infra()
 		result, err := m.reconcile()
 		w.Expect(err).ToNot(HaveOccurred())
@@ -361,7 +361,7 @@ func TestDiskFull(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.CreateVolume, Skip: 2, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNoSpace})
 	m := w.until(w.newManager(0), w.hasCondition(infrav1.DisksReadyCondition, infrav1.NoRoomReason))
-	w.Expect(w.said()).To(ContainSubstring("the host a has no room: the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event says which")
+	w.Expect(w.said()).To(ContainSubstring("host a has no room: the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event says which")
 	w.hosts["a"].ClearFaults()
 	w.until(m, w.isProvisioned)
 	w.Expect(strings.Join(w.left(), " ")).To(ContainSubstring("domain Running"))

@@ -42,7 +42,7 @@ func TestFullHost(t *testing.T) {
 			}
 			w.hosts["a"].Inject(fake.Fault{Operation: tc.operation, Skip: tc.skip, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNoSpace})
 			m := w.until(w.newManager(0), w.hasCondition(tc.condition, infrav1.NoRoomReason))
-			w.Expect(conditions.GetMessage(w.infra(), tc.condition)).To(HavePrefix("the host a has no room: " + tc.what))
+			w.Expect(conditions.GetMessage(w.infra(), tc.condition)).To(HavePrefix("host a has no room: " + tc.what))
 			refreshed := 0
 			for _, call := range w.hosts["a"].Calls() {
 				if call.Operation == fake.RefreshPool {

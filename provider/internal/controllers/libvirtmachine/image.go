@@ -68,7 +68,7 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 	}
 	if s.snapshot.Domains == nil {
 		s.lookAgain(outcome.ConflictDelay)
-		return s.waitFor(infrav1.ImageReadyCondition, infrav1.HostUnreachableReason, "Which domains are on the host %s isn't known so far", s.host.Name)
+		return s.waitFor(infrav1.ImageReadyCondition, infrav1.HostUnreachableReason, "The domains on host %s aren't known yet", s.host.Name)
 	}
 	for _, domain := range s.snapshot.Domains {
 		if domain.HasDisk(volume) {
@@ -85,5 +85,5 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
 	s.lookAgain(imageDelay)
 	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,
-		"The host %s has no image %s: there is no such volume, or it is the disk of a domain or made by the provider", s.host.Name, ref)
+		"Host %s has no image %s: the volume doesn't exist, is the disk of a domain, or was created by the provider", s.host.Name, ref)
 }

@@ -48,7 +48,7 @@ func half(w http.ResponseWriter) {
 }
 
 // toldOfServers is all that machines say of what servers do: their users may not be who may see it.
-const toldOfServers = "failed and will be tried again: the server can't be reached, or what it serves isn't an image"
+const toldOfServers = "failed and is retried: the server can't be reached, or doesn't serve a usable image"
 
 // imageTroubles are what goes wrong when an image is brought to a host, and what the machine then says.
 var imageTroubles = []struct {

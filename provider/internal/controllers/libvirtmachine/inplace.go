@@ -135,7 +135,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if domain.State.Active() {
 		s.lookAgain(shutdownDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionUnknown, infrav1.RestartingReason,
-			"The guest has been asked to shut down. The power is taken from it at %s", s.updateStarted().Add(shutdownGrace).UTC().Format(time.RFC3339))
+			"The guest was asked to shut down. It is powered off at %s", s.updateStarted().Add(shutdownGrace).UTC().Format(time.RFC3339))
 		return goOn, nil
 	}
 	if err := s.changeStopped(ctx, has, refs); err != nil {
@@ -184,7 +184,7 @@ func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
 	case errors.As(err, &noFit):
 		s.lookAgain(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NoRoomReason,
-			"The host %s has %s: the machine stays as it is until there is", s.host.Name, noFit.Hosts[0].Message)
+			"Host %s has %s: the update waits for room", s.host.Name, noFit.Hosts[0].Message)
 		return false, nil
 	}
 	return err == nil, err

@@ -230,7 +230,7 @@ func TestUpdateInPlaceWithoutRoom(t *testing.T) {
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Reserved.CPUs = new(int32(13)) })
 	w.ask(larger)
 	w.Expect(w.message(m, infrav1.UpdatedInPlaceCondition, infrav1.NoRoomReason)).To(
-		Equal("The host a has no room (CPUs: 4 needed, 3 free): the machine stays as it is until there is"))
+		Equal("Host a has no room (CPUs: 4 needed, 3 free): the update waits for room"))
 	infra := w.infra()
 	w.Expect(conditions.IsFalse(infra, infrav1.UpdatedInPlaceCondition)).To(BeTrue())
 	w.Expect(conditions.IsTrue(infra, infrav1.ReadyCondition)).To(BeTrue(), "it is as good as it was")
@@ -248,7 +248,7 @@ func TestGuestThatDoesNotShutDown(t *testing.T) {
 	w, m := hasNode(t, nil)
 	w.hosts["a"].IgnoreShutdown(w.uuid(), true)
 	w.ask(larger)
-	w.Expect(w.message(m, infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason)).To(ContainSubstring("The power is taken from it at 2"))
+	w.Expect(w.message(m, infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason)).To(ContainSubstring("It is powered off at 2"))
 	w.Expect(conditions.IsUnknown(w.infra(), infrav1.UpdatedInPlaceCondition)).To(BeTrue())
 	w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
 

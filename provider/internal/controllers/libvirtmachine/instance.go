@@ -27,9 +27,9 @@ import (
 func (s *scope) reachHost(ctx context.Context) (verdict, error) {
 	if err := s.readHost(ctx); err != nil {
 		if apierrors.IsNotFound(err) {
-			s.set(infrav1.InstanceReadyCondition, metav1.ConditionUnknown, infrav1.HostNotFoundReason, "Its LibvirtHost doesn't exist")
+			s.set(infrav1.InstanceReadyCondition, metav1.ConditionUnknown, infrav1.HostNotFoundReason, "The LibvirtHost doesn't exist")
 			s.infra.Status.InstanceState = infrav1.InstanceUnknown
-			return s.waitFor(infrav1.HostBoundCondition, infrav1.HostNotFoundReason, "There is no LibvirtHost %s: create it again", s.infra.Spec.HostName)
+			return s.waitFor(infrav1.HostBoundCondition, infrav1.HostNotFoundReason, "LibvirtHost %s doesn't exist: create it again", s.infra.Spec.HostName)
 		}
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
@@ -95,7 +95,7 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 			next = "its LibvirtCluster replaces it"
 		}
 		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotFoundReason,
-			"The host %s has no domain %s any more; it is not made again: %s", s.host.Name, s.uuid, next)
+			"Host %s no longer has the domain %s, which isn't created again: %s", s.host.Name, s.uuid, next)
 		if s.isLoadBalancer() {
 			return stop, nil // its seed has no secrets, and goes with it
 		}
@@ -116,12 +116,12 @@ func (s *scope) isTheirs(domain hypervisor.Domain) bool {
 // uuidTaken says that the domain with the machine's UUID is somebody else's.
 func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 	s.lookAgain(noFitDelay)
-	whose := "nobody's that is known here"
+	whose := "an unknown owner"
 	if domain.Owner != nil {
-		whose = "that of " + s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
+		whose = s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
 	}
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
-		"The domain on host %s with the UUID of spec.providerID is %s, and is left alone", s.host.Name, whose)
+		"The domain on host %s with the UUID of spec.providerID belongs to %s and isn't changed", s.host.Name, whose)
 }
 
 // made says of what came before a domain that it was made, also where the status was lost by a move.
@@ -146,7 +146,7 @@ func (s *scope) setInstance() {
 	case s.isCreating():
 		// The phases that come say how far it is. What an earlier try failed with is no longer known to be so.
 		if s.domain == nil && conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) {
-			s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is gone and will be made again")
+			s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is missing and will be created again")
 		}
 	default:
 		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is in the state %s", state)

@@ -55,7 +55,7 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 		return waits(infrav1.WaitingForNodeReason, "No node has the system UUID %s so far. %s", s.uuid, s.seeConsole())
 	case node.Spec.ProviderID != "" && node.Spec.ProviderID != s.infra.Spec.ProviderID:
 		return waits(infrav1.NodeProviderIDConflictReason,
-			"The node %s runs in the domain of this machine and has the provider ID %s: it can't be changed; delete the node, and let it join with %s or without one",
+			"Node %s of this machine has the provider ID %s, which can't be changed: delete the node, and let it join with %s or without a provider ID",
 			node.Name, node.Spec.ProviderID, s.infra.Spec.ProviderID)
 	case node.Spec.ProviderID == "":
 		if err := s.writeProviderID(ctx, node); err != nil {
@@ -63,7 +63,7 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 				s.lookAgain(outcome.ConflictDelay) // the cache shows it soon
 			}
-			return waits(infrav1.WaitingForNodeReason, "Writing spec.providerID of the node %s has failed, and is tried again", node.Name)
+			return waits(infrav1.WaitingForNodeReason, "Writing spec.providerID of node %s failed and is retried", node.Name)
 		}
 	}
 	s.setTrue(infrav1.NodeProviderIDSetCondition, infrav1.NodeProviderIDSetReason)
@@ -74,7 +74,7 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 type severalNodesError struct{ names []string }
 
 func (e *severalNodesError) Error() string {
-	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, and none is given its provider ID: %s", strings.Join(e.names, ", "))
+	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, so none gets its provider ID: %s", strings.Join(e.names, ", "))
 }
 
 // findNode returns the Machine's node, or the one in the domain as long as the Machine names none, or nil when
@@ -129,7 +129,7 @@ func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Gave the node its provider ID", "Node", node.Name, "providerID", after.Spec.ProviderID)
 	s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, infrav1.NodeProviderIDSetReason, "SetProviderID",
-		"The node %s has the system UUID of the domain and was given the provider ID %s", node.Name, after.Spec.ProviderID)
+		"Node %s has the system UUID of the domain and got the provider ID %s", node.Name, after.Spec.ProviderID)
 	return nil
 }
 

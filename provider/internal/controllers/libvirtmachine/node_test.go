@@ -64,7 +64,7 @@ func TestNodeProviderID(t *testing.T) {
 			nodes: func(string) []client.Object { return []client.Object{node("a", "", ""), node("b", "no UUID", "")} }},
 		{name: "can't be reached", apart: true, reason: infrav1.WaitingForNodeReason, message: "Waiting for the workload cluster to be reached. See what the guest has written to its console, on host a: ",
 			nodes: func(uuid string) []client.Object { return []client.Object{node("a", uuid, "")} }, want: map[string]string{"a": ""}},
-		{name: "writing fails", reason: infrav1.WaitingForNodeReason, message: "Writing spec.providerID of the node a has failed", want: map[string]string{"a": ""},
+		{name: "writing fails", reason: infrav1.WaitingForNodeReason, message: "Writing spec.providerID of node a failed", want: map[string]string{"a": ""},
 			functions: interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				return errors.New("no answer")
 			}},

@@ -27,7 +27,7 @@ func TestWaitingForHosts(t *testing.T) {
 	w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
 	w.connecting.Store("a", true)
 	m := w.newManager(0)
-	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far (0 of 2 Ready and selected): a: it is being connected to; b: in maintenance"))
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far (0 of 2 Ready and selected): a: connecting; b: in maintenance"))
 	w.Expect(w.infra().Spec.HostName).To(BeEmpty())
 	w.Expect(w.events.Events).To(BeEmpty(), "that is no news")
 	w.connecting.Delete("a")
@@ -52,7 +52,7 @@ func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
 	w.connecting.Store("a", true)
 	m := w.newManager(0)
 	m.WatchFilterValue, m.Scheduler.WatchFilterValue = "blue", "blue"
-	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("without the label cluster.x-k8s.io/watch-filter: blue"))
+	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("it lacks the label cluster.x-k8s.io/watch-filter: blue"))
 }
 
 // TestWhatWasSaidStaysWhileHostsAreConnectedTo: a manager that begins doesn't take back what an earlier

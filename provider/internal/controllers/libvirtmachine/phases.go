@@ -143,7 +143,7 @@ func (s *scope) noRoom(err error) error {
 	for _, pool := range append(s.pools(), s.host.Spec.StoragePools.Images) {
 		s.Hosts.RefreshPool(s.host.Name, pool)
 	}
-	return fmt.Errorf("the host %s has no room: %w", s.host.Name, err)
+	return fmt.Errorf("host %s has no room: %w", s.host.Name, err)
 }
 
 // Everything on a host is named from the UUID in spec.providerID, which is written before anything is

@@ -165,7 +165,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			after: func(w *world) {
 				change(w, &corev1.Secret{}, "blue-1", func(s *corev1.Secret) { s.Data["value"] = []byte(secret) })
 			}},
-		{name: "a root disk that is large enough", condition: infrav1.DisksReadyCondition, reason: infrav1.DiskCreationFailedReason, message: "spec.rootDisk.size is 1Gi, and the disk in the image has 2Gi", stays: true,
+		{name: "a root disk that is large enough", condition: infrav1.DisksReadyCondition, reason: infrav1.DiskCreationFailedReason, message: "spec.rootDisk.size is 1Gi, but the disk in the image has 2Gi", stays: true,
 			spec:   func(infra *infrav1.LibvirtMachine) { infra.Spec.RootDisk.Size = resource.MustParse("1Gi") },
 			before: func(*world) {},
 			after: func(w *world) {
@@ -453,7 +453,7 @@ func TestHostIsGoneForGood(t *testing.T) {
 	uuid := w.uuid()
 	annotate("a")
 	w.until(m, w.isGone)
-	w.Expect(w.said()).To(And(ContainSubstring("Warning HostLost Gave up on host a"), ContainSubstring(uuid)))
+	w.Expect(w.said()).To(And(ContainSubstring("Warning HostLost Gave up host a"), ContainSubstring(uuid)))
 }
 
 // TestDomainsOfOthers: a copy of a LibvirtMachine that has its provider ID does nothing to the original.
@@ -485,7 +485,7 @@ func TestDomainsOfOthers(t *testing.T) {
 	w = newWorld(t, bindTo("a"), "a")
 	w.domainOf("a", uuidOfOthers, hypervisor.Owner{Cluster: "c", Namespace: "secretive", Name: "m"})
 	w.Expect(w.message(w.newManager(0), infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(
-		HaveSuffix("is that of a LibvirtMachine of another namespace, and is left alone"), "one that isn't known here")
+		HaveSuffix("belongs to a LibvirtMachine of another namespace and isn't changed"), "one that isn't known here")
 }
 
 func TestSeedInUse(t *testing.T) {
@@ -494,7 +494,7 @@ func TestSeedInUse(t *testing.T) {
 	seed := hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}
 	w.hosts["a"].HoldDisk(w.uuid(), seed, true)
 	w.joinNode()
-	w.Expect(w.message(m, infrav1.SeedRemovedCondition, infrav1.SeedInUseReason)).To(ContainSubstring("hasn't let go"))
+	w.Expect(w.message(m, infrav1.SeedRemovedCondition, infrav1.SeedInUseReason)).To(ContainSubstring("hasn't released"))
 	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "that is no fault of the machine")
 	w.hosts["a"].HoldDisk(w.uuid(), seed, false)
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))

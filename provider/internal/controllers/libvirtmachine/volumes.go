@@ -31,7 +31,7 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 	if s.image.CapacityBytes > size {
 		unit := bytesize.UnitFor(size, s.image.CapacityBytes)
 		return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason,
-			"spec.rootDisk.size is %s, and the disk in the image has %s: make it at least as large", unit.Down(size), unit.Up(s.image.CapacityBytes))
+			"spec.rootDisk.size is %s, but the disk in the image has %s: increase the size", unit.Down(size), unit.Up(s.image.CapacityBytes))
 	}
 	if s.infra.Spec.RootDisk.Clone == infrav1.CloneFull {
 		return s.ensureCopy(ctx)
@@ -49,7 +49,7 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 		}
 		if !there {
 			s.lookAgain(outcome.ConflictDelay)
-			return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "The image was deleted from the host as unused, and is brought there again")
+			return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "The unused image was deleted from the host and is downloaded again")
 		}
 	}
 	s.rootDisk = domainxml.Disk{VolumeRef: volume.VolumeRef, Format: hypervisor.FormatQCOW2}
@@ -213,7 +213,7 @@ func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	}
 	s.transferring = !ended
 	s.lookAgain(copyDelay)
-	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk, or waits for its turn on the host")
+	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk, or the copy is queued")
 }
 
 var errNoCopy = errors.New("there is no whole copy of the image")

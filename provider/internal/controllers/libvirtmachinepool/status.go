@@ -75,7 +75,7 @@ func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 	case alive < desired:
 		return is(metav1.ConditionFalse, infrav1.ScalingUpReason, "There are %d of %d machines", alive, desired)
 	case len(seen.all) > desired && rolling == 0:
-		return is(metav1.ConditionFalse, infrav1.ScalingDownReason, "There are %d machines, %d of which are being deleted, and %d are asked for",
+		return is(metav1.ConditionFalse, infrav1.ScalingDownReason, "There are %d machines, %d of which are being deleted; %d are desired",
 			len(seen.all), len(seen.all)-alive, desired)
 	case ready < desired:
 		return is(metav1.ConditionFalse, infrav1.MachinesNotReadyReason, "%d of %d machines are ready; not ready: %s", ready, desired, notReady(seen))
@@ -96,7 +96,7 @@ func notReady(seen *members) string {
 func upToDate(seen *members) metav1.Condition {
 	if outdated := seen.count(func(m member) bool { return m.outdated }); outdated > 0 {
 		return metav1.Condition{Type: infrav1.UpToDateCondition, Status: metav1.ConditionFalse, Reason: infrav1.RollingOutReason,
-			Message: fmt.Sprintf("%d of %d machines are made from an older template, version or bootstrap data", outdated, len(seen.all))}
+			Message: fmt.Sprintf("%d of %d machines have an older template, version or bootstrap data", outdated, len(seen.all))}
 	}
 	return metav1.Condition{Type: infrav1.UpToDateCondition, Status: metav1.ConditionTrue, Reason: infrav1.UpToDateReason}
 }
@@ -109,6 +109,6 @@ func (s *scope) announce(before *infrav1.LibvirtMachinePool) {
 	was, is := conditions.Get(before, infrav1.UpToDateCondition), conditions.Get(s.infra, infrav1.UpToDateCondition)
 	if was != nil && is != nil && was.Status != is.Status {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, is.Reason, "RollOut", "%s",
-			map[bool]string{true: "All machines are made from the template as it is now", false: is.Message}[is.Status == metav1.ConditionTrue])
+			map[bool]string{true: "All machines match the current template", false: is.Message}[is.Status == metav1.ConditionTrue])
 	}
 }

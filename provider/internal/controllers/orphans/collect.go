@@ -257,8 +257,8 @@ func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, er
 		return nil, "", err
 	}
 	if own, others := markers(v.self, v.pools, on); len(others) > 0 {
-		return nil, fmt.Sprintf("another management cluster has machines on the host, or had when it was last here: "+
-			"if it is gone for good, delete the volumes %s", strings.Join(others, ", ")), nil
+		return nil, fmt.Sprintf("another management cluster has or had machines on the host: "+
+			"if it no longer exists, delete the volumes %s", strings.Join(others, ", ")), nil
 	} else if !own {
 		return nil, "the marker of this management cluster isn't in all storage pools of the host", nil
 	}
@@ -270,7 +270,7 @@ func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, er
 	at := slices.IndexFunc(all, func(o orphan) bool { return o.uuid == uuid })
 	if at < 0 {
 		if knownOf(machines)[uuid] {
-			return nil, "its LibvirtMachine is there again", nil
+			return nil, "its LibvirtMachine exists again", nil
 		}
 		return nil, "", nil
 	}

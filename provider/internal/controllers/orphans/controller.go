@@ -157,7 +157,7 @@ func (r *Reconciler) time() time.Time {
 func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error {
 	snapshot, _ := r.Hosts.Snapshot(host.Name)
 	if !snapshot.Reachable && snapshot.Err == nil {
-		return nil // it is being connected to for the first time: what was written holds until it is known better
+		return nil // connecting for the first time: what was written holds until it is known better
 	}
 	connection, err := r.Hosts.Hypervisor(host.Name)
 	if err == nil && !snapshot.Reachable {
@@ -276,7 +276,7 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 		return
 	}
 	setCondition(host, metav1.ConditionTrue, infrav1.OrphansFoundReason,
-		fmt.Sprintf("%d LibvirtMachines don't exist and have left something: %s", len(orphans), outcome.List(names, "; ")))
+		fmt.Sprintf("%d missing LibvirtMachines have left domains or volumes: %s", len(orphans), outcome.List(names, "; ")))
 }
 
 // announce makes an event when there are other orphans than before.

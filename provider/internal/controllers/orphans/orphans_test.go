@@ -233,13 +233,13 @@ func TestReported(t *testing.T) {
 	host := w.look()
 	condition := conditions.Get(host, infrav1.OrphansFoundCondition)
 	w.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
-	w.Expect(condition.Message).To(Equal("2 LibvirtMachines don't exist and have left something: " +
+	w.Expect(condition.Message).To(Equal("2 missing LibvirtMachines have left domains or volumes: " +
 		"domain team.lost of LibvirtMachine team/lost with 3 volumes; 3 volumes of " + disks))
 	w.Expect(host.Status.Orphans).To(Equal([]infrav1.HostOrphan{
 		{UUID: lost, Domain: "team.lost", Machine: "team/lost", Volumes: ptr.To[int32](3), Since: metav1.NewTime(start.Local()), KeptBecause: "the manager runs without --collect-orphans"},
 		{UUID: disks, Volumes: ptr.To[int32](3), Since: metav1.NewTime(start.Local()), KeptBecause: "the manager runs without --collect-orphans"},
 	}))
-	w.Expect(<-w.events.Events).To(HavePrefix("Warning OrphansFound 2 LibvirtMachines"))
+	w.Expect(<-w.events.Events).To(HavePrefix("Warning OrphansFound 2 missing LibvirtMachines"))
 
 	// Later, and by another manager: since when doesn't change, and nothing is said twice.
 	w.clock = start.Add(1000 * time.Hour)
@@ -395,7 +395,7 @@ func TestNotDeleted(t *testing.T) {
 		{name: "its Cluster is paused by the annotation", change: func(w *world) {
 			w.changeCluster(func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		}},
-		{name: "another management cluster has machines there", because: "another management cluster has machines on the host", volumes: true,
+		{name: "another management cluster has machines there", because: "another management cluster has or had machines on the host", volumes: true,
 			change: func(w *world) { w.volume(w.connect(), someoneElse.Name, "") }},
 		{name: "the host is paused", volumes: true, change: func(w *world) {
 			w.changeHost(func(h *infrav1.LibvirtHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
@@ -524,7 +524,7 @@ func TestAppearsWhileDeleting(t *testing.T) {
 		}})
 	host := w.look()
 	w.Expect(w.left(lost)).To(ConsistOf("root", "disk-data", "console log", "domain ShutOff"))
-	w.Expect(host.Status.Orphans).To(ContainElement(HaveField("KeptBecause", "its LibvirtMachine is there again")))
+	w.Expect(host.Status.Orphans).To(ContainElement(HaveField("KeptBecause", "its LibvirtMachine exists again")))
 	w.Expect(w.look().Status.Orphans).To(BeEmpty())
 }
 

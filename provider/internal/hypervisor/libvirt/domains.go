@@ -337,7 +337,7 @@ func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.Volum
 				return err
 			}
 			if disk != "" {
-				cause := errors.New("the guest hasn't let go of it")
+				cause := errors.New("the guest hasn't released it")
 				if asked != nil {
 					_, cause = classify(asked)
 				}

@@ -203,7 +203,7 @@ func (c *connection) DetachDisk(ctx context.Context, uuid string, ref hypervisor
 			return false, nil
 		}
 		if d.State.Active() && d.holds[ref] {
-			return false, refuse(hypervisor.ErrBusy, "the guest hasn't let go of it")
+			return false, refuse(hypervisor.ErrBusy, "the guest hasn't released it")
 		}
 		d.Disks = slices.DeleteFunc(d.Disks, func(disk hypervisor.VolumeRef) bool { return disk == ref })
 		return true, nil

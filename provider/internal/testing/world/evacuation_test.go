@@ -152,7 +152,7 @@ func TestHostIsEvacuated(t *testing.T) {
 
 	// When the rest is gone too, the host is empty; and afterwards it is as any other.
 	s.Delete(control)
-	s.Expect(s.Condition(host, infrav1.EvacuatedCondition, metav1.ConditionTrue).Message).To(Equal("None of 4 machines is left"))
+	s.Expect(s.Condition(host, infrav1.EvacuatedCondition, metav1.ConditionTrue).Message).To(Equal("All of 4 machines are gone"))
 	maintain(s, 0, nil)
 	s.Eventually(func(g Gomega) {
 		s.Get(host)
