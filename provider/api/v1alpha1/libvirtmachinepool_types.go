@@ -89,7 +89,7 @@ type LibvirtMachinePoolInstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// ready says whether the machine is ready.
+	// ready reports whether the machine is ready.
 	// +optional
 	Ready *bool `json:"ready,omitempty"`
 }

@@ -12,9 +12,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Identity says whether an identity allows a namespace: none when allowedNamespaces is left out, all
-// when it is empty, else those that its list or its selector selects. The error says that the
-// selector can't be read.
+// Identity reports whether an identity allows a namespace: none when allowedNamespaces is left out, all when it is
+// empty, else those that its list or its selector selects. The error says that the selector can't be read.
 func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
 	if identity.Spec.AllowedNamespaces == nil {
 		return false, nil
@@ -58,9 +57,9 @@ func allows(allowed *infrav1.AllowedNamespaces, namespace *corev1.Namespace) (bo
 	return selector.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// Host says whether a namespace may place machines on a host. A host that needs no identity is open
-// to all; one whose identity isn't among identities, or has a selector that can't be read, is open to none.
-// That isn't an error here, as other hosts can be used: the identity's own condition says it.
+// Host reports whether a namespace may place machines on a host. A host that needs no identity is open to all; one
+// whose identity isn't among identities, or has a selector that can't be read, is open to none. That isn't an error
+// here, as other hosts can be used: the identity's own condition says it.
 func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) bool {
 	if host.Spec.IdentityRef == nil {
 		return true

@@ -1,8 +1,8 @@
 // Package claims claims IP addresses from the pools of IPAM providers.
 //
-// It does what "Infrastructure Provider" of Cluster API's contract for IPAM says
-// (docs/book/src/developer/providers/contracts/ipam.md). A claim belongs to one object, which is its
-// controller: `clusterctl move` takes it along, and the garbage collector doesn't forget it.
+// It implements "Infrastructure Provider" of Cluster API's contract for IPAM
+// (docs/book/src/developer/providers/contracts/ipam.md). A claim belongs to one object, which is its controller, so
+// that `clusterctl move` moves it and the garbage collector deletes it.
 package claims
 
 import (
@@ -27,28 +27,27 @@ type Claimer struct {
 	Client client.Client
 	// APIReader reads from the API server itself.
 	APIReader client.Reader
-	// Owner is who the addresses are for. The Client's scheme knows its kind.
+	// Owner is the object that needs the addresses. The Client's scheme has its kind.
 	Owner client.Object
 	// Cluster is the name of the Cluster that Owner belongs to.
 	Cluster string
 }
 
-// NotGivenError says why a claim has no address.
+// NotGivenError is the reason why a claim has no address.
 type NotGivenError struct {
 	// Claim is the name of the IPAddressClaim.
 	Claim string
-	// Failed says that somebody has to do something. Otherwise it is the IPAM provider's turn.
+	// Failed says that a user must act. Otherwise the IPAM provider allocates the address.
 	Failed bool
-	// Cause is what is wrong or waited for.
+	// Cause is the problem, or what the claim waits for.
 	Cause string
 }
 
 // Error implements error.
 func (e *NotGivenError) Error() string { return fmt.Sprintf("IPAddressClaim %s: %s", e.Claim, e.Cause) }
 
-// Ensure returns the address that was given for the claim of a name, and makes the claim if there is
-// none. Without an address the error is a *NotGivenError, and a change of the claim or its IPAddress
-// is what to wait for; any other error is one of the API server.
+// Ensure returns the address of a claim, and creates the claim if it doesn't exist. Without an address the error is a
+// *NotGivenError: wait for a change of the claim or its IPAddress. Other errors are from the API server.
 func (c Claimer) Ensure(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
 	claim, err := c.read(ctx, name)
 	if err != nil {
@@ -60,7 +59,7 @@ func (c Claimer) Ensure(ctx context.Context, name string, pool ipamv1.IPPoolRefe
 	return c.given(ctx, claim, pool)
 }
 
-// Find is Ensure for an owner that has come too far to get another address: it makes no claim.
+// Find is like Ensure, but creates no claim: the owner can't get another address any more.
 func (c Claimer) Find(ctx context.Context, name string, pool ipamv1.IPPoolReference) (Address, error) {
 	claim, err := c.read(ctx, name)
 	if err != nil {
@@ -72,8 +71,8 @@ func (c Claimer) Find(ctx context.Context, name string, pool ipamv1.IPPoolRefere
 	return c.given(ctx, claim, pool)
 }
 
-// Release deletes those claims of some names that are the owner's, and returns the names of those that
-// the IPAM provider hasn't let go so far. It looks past the cache: a claim that was just made isn't missed.
+// Release deletes the owner's claims with the given names, and returns the names of those that still exist. It reads
+// from the API server, so that it doesn't miss a new claim.
 func (c Claimer) Release(ctx context.Context, names []string) (left []string, err error) {
 	for _, name := range names {
 		claim := &ipamv1.IPAddressClaim{}
@@ -107,7 +106,7 @@ func (c Claimer) read(ctx context.Context, name string) (*ipamv1.IPAddressClaim,
 	return claim, outcome.Wrap(err, "reading IPAddressClaim "+name)
 }
 
-// create makes a claim. It never has an address yet, so that the error is never nil.
+// create creates a claim. The error is never nil, because a new claim has no address.
 func (c Claimer) create(ctx context.Context, name string, pool ipamv1.IPPoolReference) error {
 	claim := &ipamv1.IPAddressClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Owner.GetNamespace(), Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.Cluster}},
@@ -129,7 +128,7 @@ func waitingFor(name string, pool ipamv1.IPPoolReference) *NotGivenError {
 	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to allocate an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
 }
 
-// given returns the address that a claim was given.
+// given returns the address of a claim.
 func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) (Address, error) {
 	failed := func(cause string, values ...any) (Address, error) {
 		return Address{}, &NotGivenError{Claim: claim.Name, Failed: true, Cause: fmt.Sprintf(cause, values...)}
@@ -162,7 +161,7 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 	return address, nil
 }
 
-// notGiven says what the IPAM provider says of a claim without an address.
+// notGiven returns the reason of the IPAM provider for a claim without an address.
 func notGiven(claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) *NotGivenError {
 	waiting := waitingFor(claim.Name, pool)
 	for _, condition := range claim.Status.Conditions {

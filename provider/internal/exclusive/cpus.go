@@ -49,7 +49,7 @@ func ReadCPUs(text string) (cpuset.CPUSet, error) {
 	return read, nil
 }
 
-// Dedicated says whether a machine asks for CPUs of its own.
+// Dedicated reports whether a machine asks for CPUs of its own.
 func Dedicated(spec *infrav1.LibvirtMachineSpec) bool {
 	return spec.CPU.Dedicated != nil && *spec.CPU.Dedicated
 }

@@ -1,20 +1,18 @@
-// Package exclusive chooses what only one domain of a host can have at a time: CPUs that machines have to
-// themselves, and PCI devices.
+// Package exclusive chooses things of a host that only one domain at a time can use: dedicated CPUs and PCI devices.
 //
-// The definitions of all domains on the host are the record of what is taken, those that others made too:
-// there is no other list that could be lost or differ. Whoever makes a machine
+// The definitions of all domains on the host, including foreign ones, are the only record of what is in use. To
+// create a machine,
 //
-//  1. lists the domains, and chooses from what none of them has, or keeps what its own has;
-//  2. defines its domain with that;
-//  3. lists the domains once more, and starts its own only if no other has anything of it.
+//  1. list the domains, and choose things that none of them has, or keep those of the own domain;
+//  2. define the domain with them;
+//  3. list the domains again, and start the own domain only if no other domain has any of its things.
 //
-// Two managers, or any number of them, may do so at once without knowing of each other. Of two that have
-// defined the same, the later one sees the other's definition in step 3, because a host carries out one
-// call after the other: at least one of them doesn't start. Which of them chooses again is told by
-// Yields, so that not both wait, nor both go on choosing for ever.
+// Any number of managers may do this concurrently. If two define the same things, the later one sees the other's
+// definition in step 3, because a host processes one call after the other. So at least one of them doesn't start.
+// Yields decides which one chooses again.
 //
-// Only what a domain has while it is active is seen of one that is active. Its definition may have been
-// given something else meanwhile; this provider doesn't do that.
+// For an active domain, only the things of the running domain count. This provider doesn't change those in its
+// definition.
 package exclusive
 
 import (
@@ -24,7 +22,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Kind is a sort of thing.
+// Kind is a kind of thing.
 type Kind string
 
 // The kinds of things.
@@ -35,14 +33,14 @@ const (
 	KindDevice Kind = "device"
 )
 
-// Thing is something of a host that one domain at a time can have.
+// Thing is a part of a host that one domain at a time can use.
 type Thing struct {
 	// Kind of the thing, and its Name among those of its kind.
 	Kind Kind
 	Name string
 }
 
-// Held returns what a domain has.
+// Held returns the things of a domain.
 func Held(domain hypervisor.Domain) map[Thing]bool {
 	held := map[Thing]bool{}
 	for _, cpu := range domain.PinnedCPUs {
@@ -64,17 +62,17 @@ func Device(address string) Thing { return Thing{Kind: KindDevice, Name: address
 type Request struct {
 	// Name is the field of the spec that asks, for messages.
 	Name string
-	// From are the things that will do, in the order in which they are taken.
+	// From has the suitable things, in order of preference.
 	From []Thing
-	// Count is how many of them are asked for.
+	// Count is the number of requested things.
 	Count int
 }
 
-// NotFreeError says that there aren't as many things free on the host as are asked for.
+// NotFreeError says that the host has too few free things.
 type NotFreeError struct {
 	// Request is the name of the request.
 	Request string
-	// Count is how many are asked for, and Free how many there are.
+	// Count is the requested number, and Free the available one.
 	Count, Free int
 }
 
@@ -83,9 +81,9 @@ func (e *NotFreeError) Error() string {
 	return fmt.Sprintf("%s: %d needed, and %d are free", e.Request, e.Count, e.Free)
 }
 
-// Choose returns what the domain with a UUID gets, by the names of the requests, each list in the order of
-// Request.From. domains are all of the host. What the domain has already and no other one has it keeps.
-// Nothing is given to two requests. The error is a *NotFreeError.
+// Choose returns the things for the domain with a UUID, by the names of the requests, each list in the order of
+// Request.From. domains has all domains of the host. The domain keeps its things that no other domain has. Requests
+// don't share things. The error is a *NotFreeError.
 func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (map[string][]Thing, error) {
 	taken, own := map[Thing]bool{}, map[Thing]bool{}
 	for _, domain := range domains {
@@ -123,7 +121,7 @@ func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (map[s
 	return chosen, nil
 }
 
-// Rivals returns the domains that have something which the one with a UUID has, too.
+// Rivals returns the domains that share a thing with the domain with a UUID.
 func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 	own := map[Thing]bool{}
 	for _, domain := range domains {
@@ -146,9 +144,8 @@ func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 	return rivals
 }
 
-// Yields says whether the domain with a UUID, which isn't active, has to leave to its rivals what they have,
-// too: when any of them is active, isn't of this provider and so doesn't give way, or has a UUID before its
-// own. Otherwise they leave it, and it only has to wait.
+// Yields reports whether the inactive domain with a UUID must give up the things that it shares with its rivals: if
+// any of them is active, is foreign, or has a smaller UUID. Otherwise the rivals give them up.
 func Yields(uuid string, rivals []hypervisor.Domain) bool {
 	return slices.ContainsFunc(rivals, func(rival hypervisor.Domain) bool {
 		return rival.State.Active() || rival.Owner == nil || rival.UUID < uuid

@@ -1,10 +1,8 @@
-// Package fleet keeps one session with each libvirt host: it connects, watches the domains, publishes
-// what is there as a snapshot, tells controllers what has changed, and connects again when the
-// connection is lost.
+// Package fleet keeps one session with each libvirt host: it connects, watches the domains, publishes snapshots,
+// notifies controllers of changes, and reconnects when the connection is lost.
 //
-// Reconciles read snapshots, which costs nothing, and call a host only to change something. A snapshot
-// may lag behind its host: news take their time. To wait for something, look at the snapshot; before
-// making or removing something, look at the host itself.
+// Reconciles read snapshots and call a host only to change something. A snapshot may be older than the state of the
+// host. Use the snapshot to wait for something. Ask the host before creating or deleting something.
 package fleet
 
 import (
@@ -26,23 +24,25 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
-// Options say how often and how long. What is 0 has the default.
+// Options has intervals and time limits. A zero value means the default.
 type Options struct {
-	// ListInterval is the time between two readings of all of a host, give or take a fifth. A minute.
+	// ListInterval is the interval of reading everything from a host, plus or minus a fifth. The default is a minute.
 	ListInterval time.Duration
-	// MinBackoff and MaxBackoff are the shortest and the longest time, give or take a half, until a host
-	// that couldn't be reached is tried again. A second and two minutes.
+	// MinBackoff and MaxBackoff are the bounds of the delay before a reconnect, plus or minus a half. The defaults
+	// are a second and two minutes.
 	MinBackoff, MaxBackoff time.Duration
-	// CallLimit is how long a host may take for one of the session's calls before the connection is
-	// given up. Two minutes: more than the hypervisor itself allows for a call.
+	// CallLimit is the time limit of the session's calls, after which the connection is closed. The default is two
+	// minutes, more than the hypervisor's own limit.
 	CallLimit time.Duration
-	// PoolLimit is how long a storage pool may take to be read before what was seen of it stays. 30 seconds.
+	// PoolLimit is the time limit of reading a storage pool. After it, the previous state stays. The default is 30
+	// seconds.
 	PoolLimit time.Duration
-	// RefreshInterval is how often a host looks itself at what is in each of its storage pools, in turn: what others
-	// have put there. MinRefresh is the shortest time between two such looks at a pool. 5 minutes and 30 seconds.
+	// RefreshInterval is the interval at which a host refreshes its storage pools, one at a time, to find files of
+	// others. MinRefresh is the minimum time between two refreshes of a pool. The defaults are 5 minutes and 30
+	// seconds.
 	RefreshInterval, MinRefresh time.Duration
-	// SettleTime is how long news of a domain wait for more of the same: a domain that is made is defined
-	// and started. A fifth of a second.
+	// SettleTime is the delay between an event of a domain and reading it, to combine events: a new domain is defined
+	// and started. The default is 200 ms.
 	SettleTime time.Duration
 }
 
@@ -54,22 +54,20 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Fleet is the sessions with all hosts. Its methods may be called from several goroutines at once,
-// and before it is started.
+// Fleet has the sessions with all hosts. Its methods may be called concurrently, and before it is started.
 type Fleet struct {
 	connect Connect
 	options Options
 
 	lock     sync.Mutex
 	sessions map[string]*session
-	// candidates are sessions with new credentials, which take the place of those in sessions when they have
-	// connected.
+	// candidates has sessions with new credentials, which replace those in sessions once they have connected.
 	candidates map[string]*session
-	// life is the context that sessions live in, from Start on.
+	// life is the context of the sessions, set by Start.
 	life context.Context
-	// ended is set at the end of Start: no session begins any more.
+	// ended is set at the end of Start, after which no session begins.
 	ended bool
-	// published counts the snapshots that were published.
+	// published counts the published snapshots.
 	published atomic.Uint64
 	group     sync.WaitGroup
 	news      news
@@ -80,13 +78,13 @@ var (
 	_ manager.LeaderElectionRunnable = &Fleet{}
 )
 
-// New returns a fleet without hosts. Sessions begin when it is started.
+// New returns a fleet without hosts. Start starts its sessions.
 func New(connect Connect, options Options) *Fleet {
 	return &Fleet{connect: connect, options: options.withDefaults(), sessions: map[string]*session{}, candidates: map[string]*session{}}
 }
 
-// Start implements manager.Runnable: it lets sessions begin, blocks until the context ends, and then
-// until the last session has ended.
+// Start implements manager.Runnable: it starts the sessions, and returns when the context and all sessions have
+// ended.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.lock.Lock()
 	if f.life != nil {
@@ -127,9 +125,9 @@ func (f *Fleet) begin(s *session) {
 	})
 }
 
-// Ensure begins a session with a host, or keeps the one that there is. When the target isn't the one
-// that the session has, the session ends and another one begins. When only the credentials are others, the
-// session stays until the new ones have connected or its connection is lost. It never waits for the host.
+// Ensure starts a session with a host, or keeps the existing one. A session with another target is replaced. If only
+// the credentials differ, the old session stays until the new one has connected or the old connection is lost. Ensure
+// doesn't wait for the host.
 func (f *Fleet) Ensure(host string, target Target) {
 	target.Pools, target.Networks, target.Interfaces = slices.Clone(target.Pools), slices.Clone(target.Networks), slices.Clone(target.Interfaces)
 	target.Filters = slices.Clone(target.Filters)
@@ -161,7 +159,7 @@ func (f *Fleet) Ensure(host string, target Target) {
 	if there {
 		last := old.end()
 		if old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
-			// What was seen with the other credentials is as good, until the new ones are tried.
+			// The old snapshot is valid until the new credentials are tried.
 			s.snapshot = last
 		}
 		f.news.tell(host, compare(last, s.snapshot))
@@ -169,8 +167,8 @@ func (f *Fleet) Ensure(host string, target Target) {
 	f.begin(s)
 }
 
-// Forget ends the session with a host and drops its snapshot. Nothing happens when there is none. It
-// doesn't wait for calls that are under way; nothing of them is published any more.
+// Forget ends the session with a host, if any, and drops its snapshot. It doesn't wait for pending calls, whose
+// results are no longer published.
 func (f *Fleet) Forget(host string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -200,7 +198,7 @@ func (f *Fleet) reachable() map[string]bool {
 	return hosts
 }
 
-// Snapshot returns what was last seen of a host, and false when there is no session with it.
+// Snapshot returns the last snapshot of a host, and false if there is no session with it.
 func (f *Fleet) Snapshot(host string) (Snapshot, bool) {
 	s := f.session(host)
 	if s == nil {
@@ -211,8 +209,8 @@ func (f *Fleet) Snapshot(host string) (Snapshot, bool) {
 	return s.snapshot, true
 }
 
-// HypervisorUUID returns the UUID of the hypervisor that a host is taken for: the one of its target, or of the
-// first one that has answered. Empty when none is known.
+// HypervisorUUID returns the expected UUID of a host's hypervisor: from its target, or from the first answer. It may
+// be empty.
 func (f *Fleet) HypervisorUUID(host string) string {
 	if s := f.session(host); s != nil {
 		return s.hypervisorUUID()
@@ -220,8 +218,7 @@ func (f *Fleet) HypervisorUUID(host string) string {
 	return ""
 }
 
-// Pools returns the names of the storage pools of a host that are looked at, sorted. None when there is
-// no session with it.
+// Pools returns the sorted names of the storage pools in a host's target, or nothing if there is no session with it.
 func (f *Fleet) Pools(host string) []string {
 	s := f.session(host)
 	if s == nil {
@@ -230,8 +227,8 @@ func (f *Fleet) Pools(host string) []string {
 	return slices.Clone(s.target.Pools)
 }
 
-// Hypervisor returns the connection to a host, which stays the session's: don't close it. The error is
-// of type hypervisor.Error with the reason ErrUnreachable when there is no connection now.
+// Hypervisor returns the connection to a host. Callers must not close it. The error is a hypervisor.Error with the
+// reason ErrUnreachable.
 func (f *Fleet) Hypervisor(host string) (hypervisor.Hypervisor, error) {
 	_, connection, err := f.open(host)
 	return connection, err
@@ -258,9 +255,8 @@ func unreachable(host string, cause error) error {
 	return &hypervisor.Error{Operation: "reaching host", Object: host, Reason: hypervisor.ErrUnreachable, Cause: cause}
 }
 
-// Refresh reads a domain from its host and puts it into the snapshot, for callers that have just
-// changed it and don't want to see it as it was. A domain that isn't there is no error. Errors are
-// of type hypervisor.Error.
+// Refresh reads a domain from its host into the snapshot, for callers that have changed it. A missing domain is no
+// error. Errors are of type hypervisor.Error.
 func (f *Fleet) Refresh(ctx context.Context, host, uuid string) error {
 	s, connection, err := f.open(host)
 	if err != nil {
@@ -269,22 +265,21 @@ func (f *Fleet) Refresh(ctx context.Context, host, uuid string) error {
 	return s.readDomain(ctx, connection, uuid)
 }
 
-// Hosts returns a channel of LibvirtHosts, by name only, of which something but our own domains has
-// changed: whether they can be reached, what they have, domains of others. Call it before Start; each
-// caller gets a channel of its own. Changes that nobody has received yet are one; no session waits.
+// Hosts returns a channel of LibvirtHosts, with only their names, that have changed in anything but their own
+// domains. Call it before Start. Each caller gets its own channel. Pending changes of one host are combined, and no
+// session waits for a receiver.
 func (f *Fleet) Hosts() <-chan event.GenericEvent {
 	return f.subscribe(&f.news.hosts, hostEvent)
 }
 
-// Reachability returns a channel of LibvirtHosts, by name only, that can be reached again or no longer:
-// what concerns all machines that are bound to them, also those that have no domain so far. It is
-// like Hosts otherwise.
+// Reachability returns a channel of LibvirtHosts, with only their names, that became reachable or unreachable.
+// Otherwise it is like Hosts.
 func (f *Fleet) Reachability() <-chan event.GenericEvent {
 	return f.subscribe(&f.news.reachability, hostEvent)
 }
 
-// Machines returns a channel of LibvirtMachines, by namespace and name only, whose domains have
-// changed, as the domains say whose they are. It is like Hosts otherwise.
+// Machines returns a channel of LibvirtMachines, with only their namespaces and names, whose domains have changed.
+// Otherwise it is like Hosts.
 func (f *Fleet) Machines() <-chan event.GenericEvent {
 	return f.subscribe(&f.news.machines, machineEvent)
 }

@@ -60,7 +60,7 @@ func (s *session) lastReading() uint64 {
 	return s.begun
 }
 
-// hasReadSince says whether a domain was read, and published, by a reading that began after another one.
+// hasReadSince reports whether a domain was read, and published, by a reading that began after another one.
 func (s *session) hasReadSince(uuid string, reading uint64) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()

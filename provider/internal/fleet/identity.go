@@ -56,8 +56,8 @@ func (s *session) hypervisorUUID() string {
 	return s.uuid
 }
 
-// recognize says whether the hypervisor that answers is the host's. The first one that answers is, where no
-// UUID is known.
+// recognize reports whether the hypervisor that answers is the host's. The first one that answers is, where no UUID
+// is known.
 func (s *session) recognize(uuid string) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()

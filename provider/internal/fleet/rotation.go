@@ -16,7 +16,7 @@ func (f *Fleet) Rotation(host string) error {
 	return candidate.snapshot.Err
 }
 
-// IsOpen says whether there is a connection to the place of a target, whatever its credentials are.
+// IsOpen reports whether there is a connection to the place of a target, whatever its credentials are.
 func (f *Fleet) IsOpen(host string, target Target) bool {
 	s := f.session(host)
 	return s != nil && s.isOpen() && s.target.samePlace(target)
@@ -37,7 +37,7 @@ func (f *Fleet) dropCandidate(host string) {
 }
 
 // promote lets the session with new credentials take the place of the one with the old ones. It is called by the
-// first with its connection, and by the second when it has lost its own. It says whether there was such a session.
+// first with its connection, and by the second when it has lost its own. It reports whether there was such a session.
 func (f *Fleet) promote(by *session, connection hypervisor.Hypervisor) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -17,7 +17,7 @@ type Snapshot struct {
 	Version uint64
 	// Taken is when all of the host was last read. Zero when it never was.
 	Taken time.Time
-	// Reachable says whether there is a connection. It may have been lost since.
+	// Reachable reports whether there is a connection. It may have been lost since.
 	Reachable bool
 	// Err says why there is none, without credentials. nil also when the first try hasn't ended.
 	Err error

@@ -27,7 +27,7 @@ type Target struct {
 	Interfaces []string
 	// Filters are the names of the network filters to look for.
 	Filters []string
-	// Devices says whether PCI devices are looked at.
+	// Devices reports whether PCI devices are looked at.
 	Devices bool
 	// UUID is that of the hypervisor which has to answer, in lower case. Empty accepts the first one that does,
 	// and from then on only that one.
@@ -88,7 +88,7 @@ func (t Target) equal(other Target) bool {
 	return t.samePlace(other) && reflect.DeepEqual(t.Credentials, other.Credentials)
 }
 
-// samePlace says whether the same is looked at, with whatever credentials.
+// samePlace reports whether the same is looked at, with whatever credentials.
 func (t Target) samePlace(other Target) bool {
 	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces) &&
 		slices.Equal(t.Filters, other.Filters) && t.Devices == other.Devices

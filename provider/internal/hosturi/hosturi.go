@@ -159,8 +159,8 @@ func parseRemote(parsed *url.URL, transport Transport) (URI, error) {
 	return URI{Driver: QEMU, Transport: transport, Host: host, Port: port, User: user}, nil
 }
 
-// IsNumeric says whether the last label of a host is a number: then it is meant as an IPv4 address, and is never a DNS
-// name. 300.1.1.1 is such a host, and not an address.
+// IsNumeric reports whether the last label of a host is a number: then it is meant as an IPv4 address, and is never a
+// DNS name. 300.1.1.1 is such a host, and not an address.
 func IsNumeric(host string) bool {
 	last := host[strings.LastIndex(host, ".")+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""

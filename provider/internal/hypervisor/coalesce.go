@@ -1,8 +1,7 @@
 package hypervisor
 
-// Coalesce passes UUIDs on, never makes their sender wait, and holds each UUID at most once: a
-// reader that is slow sees fewer changes, and nothing grows beyond the number of domains. The result
-// is closed, with what is held dropped, as soon as in is closed.
+// Coalesce passes UUIDs on. A sender never waits, and each UUID is queued at most once, so that a slow reader sees
+// fewer changes and the queue stays small. When in is closed, the queue is dropped and the result is closed.
 func Coalesce(in <-chan string) <-chan string {
 	out := make(chan string)
 	go func() {

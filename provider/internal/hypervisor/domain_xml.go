@@ -103,7 +103,7 @@ func ReadDomainXML(text string) (Domain, error) {
 	return domain, nil
 }
 
-// Check says whether the definition's XML is of the name and UUID that the definition has.
+// Check reports whether the definition's XML is of the name and UUID that the definition has.
 func (d Definition) Check() error {
 	domain, err := ReadDomainXML(d.XML)
 	if err != nil {

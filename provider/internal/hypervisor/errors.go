@@ -69,8 +69,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// Uncertain says whether what failed may have been carried out all the same, because the answer
-// is what is missing.
+// Uncertain reports whether what failed may have been carried out all the same, because the answer is what is
+// missing.
 func Uncertain(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnreachable)
 }

@@ -9,29 +9,29 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Facts are what a host has and can do.
+// Facts are the properties of a host.
 type Facts struct {
-	// UUID says which hypervisor this is, in lower case with dashes. Empty when it doesn't say.
+	// UUID of the hypervisor, in lower case with dashes. It may be empty.
 	UUID string
 	// LibvirtVersion is the version of the libvirt daemon, for example 9.0.0.
 	LibvirtVersion string
-	// Architecture of the host in the words of Kubernetes, for example amd64. What libvirt calls
-	// something that Kubernetes has no word for stays as it is.
+	// Architecture of the host, with the name that Kubernetes uses, for example amd64, or libvirt's name if
+	// Kubernetes has none.
 	Architecture string
 	// CPUs is the number of logical CPUs.
 	CPUs int32
-	// CPUNumbers are the numbers of the logical CPUs, ordered, as far as the host says.
+	// CPUNumbers are the ordered numbers of the logical CPUs. It may be empty.
 	CPUNumbers []int
 	// MemoryBytes is the memory of the host, in bytes.
 	MemoryBytes int64
-	// HugepageBytes is how much of the memory is set aside as huge pages, in bytes by the size of a page.
-	// Only sizes that machines can ask for are in it, and none that no page is set aside of.
+	// HugepageBytes is the memory in huge pages, in bytes by the size of a page. It has only sizes that machines can
+	// ask for.
 	HugepageBytes map[infrav1.HugepageSize]int64
 	// Features are the features (infrav1.HostFeature constants) that the host has, ordered by name.
 	Features []string
 }
 
-// AllCPUs returns the numbers of the logical CPUs. Of a host that doesn't say they begin with 0.
+// AllCPUs returns the numbers of the logical CPUs. They begin with 0 if the host doesn't list them.
 func (f Facts) AllCPUs() []int {
 	if len(f.CPUNumbers) > 0 {
 		return f.CPUNumbers
@@ -47,14 +47,14 @@ func (f Facts) AllCPUs() []int {
 type Pool struct {
 	// Name of the pool on its host.
 	Name string
-	// Active says whether the pool can be used.
+	// Active reports whether the pool can be used.
 	Active bool
-	// CapacityBytes and AvailableBytes are the size of the pool and what is free of it, in bytes.
-	// Overlays grow: what is free is not what may be allocated.
+	// CapacityBytes and AvailableBytes are the size and the free space of the pool. Overlays grow, so free space
+	// isn't the same as unallocated space.
 	CapacityBytes, AvailableBytes int64
-	// Type of the pool in libvirt's words, such as dir or logical.
+	// Type of the pool in libvirt, such as dir or logical.
 	Type string
-	// Folder on the host that has the pool's volumes, or links to them. Empty when the pool has none.
+	// Folder on the host with the pool's volumes, or links to them. It may be empty.
 	Folder string
 }
 
@@ -62,10 +62,10 @@ type Pool struct {
 type Network struct {
 	// Name of the network on its host.
 	Name string
-	// Active says whether machines can be on it.
+	// Active reports whether machines can be on it.
 	Active bool
-	// LinuxBridge says whether machines on it are on a bridge of the Linux kernel, and not on an Open vSwitch, macvtap
-	// or a device of their own.
+	// LinuxBridge says that the network uses a bridge of the Linux kernel, and not Open vSwitch, macvtap or
+	// passthrough.
 	LinuxBridge bool
 }
 
@@ -96,26 +96,26 @@ type Volume struct {
 	VolumeRef
 	// Path of the volume on its host.
 	Path string
-	// Format of the content, as libvirt found it. Empty where a pool knows no formats.
+	// Format of the content, as detected by libvirt. Empty if the pool has no formats.
 	Format VolumeFormat
-	// CapacityBytes is the size that a guest sees; AllocatedBytes is what the volume takes.
+	// CapacityBytes is the size for the guest, and AllocatedBytes the used space.
 	CapacityBytes, AllocatedBytes int64
 	// BackingPath is the path of the volume that this one is an overlay of, or empty.
 	BackingPath string
 }
 
-// UnknownSize is the size of content whose end alone says how long it is.
+// UnknownSize is the size of content with unknown length.
 const UnknownSize = -1
 
-// VolumeSpec says what a new volume is to be like.
+// VolumeSpec describes a new volume.
 type VolumeSpec struct {
 	VolumeRef
 	// Format of the content. An overlay is always qcow2.
 	Format VolumeFormat
 	// CapacityBytes is the size that a guest sees, in bytes.
 	CapacityBytes int64
-	// Backing makes the volume an overlay, which holds only what differs from the backing volume. It
-	// must not change as long as the overlay is there.
+	// Backing makes the volume an overlay with the differences from the backing volume, which must not change while
+	// the overlay exists.
 	Backing *Backing
 }
 
@@ -123,8 +123,8 @@ type VolumeSpec struct {
 type Backing struct {
 	// Path of the volume on its host, as Volume has it.
 	Path string
-	// Format of its content. Given, not found out: a guest could write a header of another format
-	// into a raw disk, and so reach files of the host.
+	// Format of its content. It isn't detected: a guest could write a header of another format to a raw disk, and so
+	// access files of the host.
 	Format VolumeFormat
 }
 
@@ -150,12 +150,12 @@ func (s VolumeSpec) Check() error {
 // DomainState is the state of a domain.
 type DomainState string
 
-// The states, in the words of LibvirtMachine's status.instanceState, where Starting is Paused.
+// The states, with the names in LibvirtMachine's status.instanceState.
 const (
 	StateRunning = DomainState(infrav1.InstanceRunning)
 	StateBlocked = DomainState(infrav1.InstanceBlocked)
-	// StateStarting means that the domain has a process, which its host hasn't begun to run: a host that is
-	// stopped now takes it away when it begins again.
+	// StateStarting means that the domain has a process that doesn't run yet. A host that restarts now removes it. In
+	// status.instanceState it is Paused.
 	StateStarting     DomainState = "Starting"
 	StatePaused                   = DomainState(infrav1.InstancePaused)
 	StateShuttingDown             = DomainState(infrav1.InstanceShuttingDown)
@@ -165,12 +165,12 @@ const (
 	StateUnknown                  = DomainState(infrav1.InstanceUnknown)
 )
 
-// Active says whether a domain in this state has a process and uses memory of its host.
+// Active reports whether a domain in this state has a process and uses memory.
 func (s DomainState) Active() bool {
 	return s != StateShutOff && s != StateCrashed
 }
 
-// Started says whether a domain in this state has been started, and stays so when its host is stopped.
+// Started reports whether a domain in this state was completely started.
 func (s DomainState) Started() bool {
 	return s.Active() && s != StateStarting
 }
@@ -186,28 +186,27 @@ type Domain struct {
 	// CPUs and MemoryBytes are what the domain was allocated.
 	CPUs        int32
 	MemoryBytes int64
-	// Owner is the LibvirtMachine that the domain was made for, or nil when it isn't ours.
+	// Owner is the LibvirtMachine in the domain's metadata, or nil for a foreign domain.
 	Owner *Owner
-	// Disks are the volumes that the domain has as disks by their pools and names, those of the
-	// running domain if it is active. Disks that are given by a path aren't among them.
+	// Disks has the disks that are given by pool and volume, of the running domain if it is active.
 	Disks []VolumeRef
-	// DiskFiles are the paths of disks that are given by one, without what they are overlays of.
+	// DiskFiles has the disks that are given by a path, without their backing files.
 	DiskFiles []string
 	// MACs are the MAC addresses of the domain's interfaces, in their order, in lower case with colons.
 	MACs []string
-	// Files are the paths of disks that are given by one, and of what disks are overlays of, as far as
-	// the host says: it does for domains that are active. Ordered, each once.
+	// Files has the paths in DiskFiles and of all backing files, which hosts list for active domains only. Ordered
+	// and distinct.
 	Files []string
-	// ConsoleLog is the path of the file that has what the guest writes to its first console. Empty when there is none.
+	// ConsoleLog is the path of the log of the first console, or empty.
 	ConsoleLog string
-	// PinnedCPUs are the numbers of the host's CPUs that virtual CPUs of the domain are pinned to one by one,
-	// and HostDevices the addresses of the host's PCI devices that the domain has, such as 0000:3b:00.0:
-	// those of the running domain if it is active. Both ordered, each once.
+	// PinnedCPUs has the numbers of the host's CPUs that virtual CPUs are pinned to, and HostDevices the addresses of
+	// the domain's PCI devices, such as 0000:3b:00.0, of the running domain if it is active. Both ordered and
+	// distinct.
 	PinnedCPUs  []int
 	HostDevices []string
 }
 
-// HasDisk says whether the domain has a volume as a disk. It doesn't if only a disk of it is an overlay of the volume.
+// HasDisk reports whether a volume is a disk of the domain. A backing volume isn't.
 func (d Domain) HasDisk(volume Volume) bool {
 	return slices.Contains(d.Disks, volume.VolumeRef) || volume.Path != "" && slices.Contains(d.DiskFiles, volume.Path)
 }
@@ -220,10 +219,10 @@ type Definition struct {
 	XML string
 }
 
-// AddressSource is where a host knows addresses of its domains from.
+// AddressSource is a source of the addresses of domains.
 type AddressSource string
 
-// The sources. There is none for ARP: the host's tables forget, and not every kernel has them.
+// The sources. ARP isn't one of them: the host's tables aren't complete.
 const (
 	// SourceLease is the leases of libvirt's own DHCP servers.
 	SourceLease AddressSource = "Lease"
@@ -239,12 +238,11 @@ type InterfaceAddress struct {
 	Address netip.Addr
 }
 
-// Watch is a list of domains and the news since.
+// Watch is a list of domains and the events since then.
 type Watch struct {
 	// Domains are all domains, ordered by UUID.
 	Domains []Domain
-	// Changed gives the UUIDs of domains that something has happened to: made, changed, started,
-	// stopped, removed. Several changes of one domain may arrive as one. Closed when there are no
-	// more news.
+	// Changed has the UUIDs of domains that were created, changed, started, stopped or removed. Several changes of
+	// one domain may arrive as one. It is closed when the events end.
 	Changed <-chan string
 }

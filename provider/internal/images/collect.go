@@ -14,37 +14,36 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Deleting an image must not take what is below it from a machine that is being made at that moment,
-// by this manager or another one. No clock and no lock sees to that, but an order of calls:
+// Deleting an image must not remove the backing volume of a machine that is being created at the same time, by this
+// or another manager. The order of calls ensures this, without clocks or locks:
 //
-//   - who deletes: delete the marker, then list what is an overlay of the content, and delete the
-//     content only if nothing is;
-//   - who makes a machine: look at the marker, make the overlay, then look at the marker again
-//     (Confirm). If it isn't as it was, the overlay isn't used.
+//   - deletion: delete the marker, list the overlays of the content, and delete the content only if there are none;
+//   - creation of a machine: read the marker, create the overlay, and read the marker again (Confirm). If it has
+//     changed, the overlay isn't used.
 //
-// If the second look finds the marker, the overlay was there before the marker was deleted, and so
-// before the list was made. A content whose marker was deleted never gets one again.
+// If the marker still exists at the second read, the overlay was created before the marker was deleted, and so before
+// the listing. A content whose marker was deleted never gets a new one.
 
 // volumeName takes the names of this package's volumes apart: the marker, and what a content has more.
 var volumeName = regexp.MustCompile(`^(` + namePrefix + `(?:sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128})(?:-[0-9a-f]{32})?\.(?:qcow2|raw))(\.[0-9a-f]{12})?$`)
 
-// Collection says what is collected on a host.
+// Collection describes one collection on a host.
 type Collection struct {
 	// Host is the name of the LibvirtHost.
 	Host string
 	// Pools are the storage pools in which images may be.
 	Pools []string
-	// Age is how long an image must have been unused, as this store has seen it.
+	// Age is how long this store must have seen an image unused.
 	Age time.Duration
-	// Wanted are the images of machines that are being made on the host. They count as used.
+	// Wanted has the images of machines that are being created on the host. They count as used.
 	Wanted []Wish
-	// Volumes and Domains are what was last seen on the host. The host itself is asked only when there
-	// may be something to delete.
+	// Volumes and Domains are from the snapshot of the host. The host itself is asked only if there may be something
+	// to delete.
 	Volumes []hypervisor.Volume
 	Domains []hypervisor.Domain
 }
 
-// Collected is what was deleted.
+// Collected has the deleted images.
 type Collected struct {
 	// Images are the markers of the images that were deleted, without what they have in common.
 	Images []string
@@ -54,7 +53,7 @@ type Collected struct {
 	Bytes int64
 }
 
-// unused is what may be deleted once it has been so for long enough.
+// unused is an image, or a part of one, that may be deleted after some time.
 type unused struct {
 	// marker of the image, or nil when it has none.
 	marker *hypervisor.VolumeRef
@@ -70,8 +69,8 @@ func (u unused) key() hypervisor.VolumeRef {
 	return *u.marker
 }
 
-// Confirm says whether an image is still there after an overlay of it was made. If it isn't, the
-// overlay may be one of nothing soon: ask for the image once more. Errors are of package hypervisor.
+// Confirm reports whether an image is still there after an overlay of it was made. If it isn't, the overlay may be
+// one of nothing soon: ask for the image once more. Errors are of package hypervisor.
 func Confirm(ctx context.Context, host hypervisor.Volumes, wish Wish, image Image) (bool, error) {
 	marker, err := host.Volume(ctx, wish.markerRef())
 	if errors.Is(err, hypervisor.ErrNotFound) {
@@ -83,10 +82,9 @@ func Confirm(ctx context.Context, host hypervisor.Volumes, wish Wish, image Imag
 	return marker.BackingPath == image.Path, nil
 }
 
-// Collect deletes the images of a host that nothing is an overlay of, no domain has as a disk and no
-// machine waits for, and half images that nobody fills any more. What was deleted is in the result also
-// when there is an error. Errors are of package hypervisor, or say which pool can't be looked into:
-// what is in it may need any image, and so none is deleted.
+// Collect deletes the unused images of a host, without overlays, domains or waiting machines, and abandoned
+// incomplete images. The result is valid even with an error. Errors are of package hypervisor, or name an inactive
+// pool: its volumes may need any image, so none is deleted.
 func (s *Store) Collect(ctx context.Context, c Collection) (Collected, error) {
 	due := s.due(c, newUsage(c.Volumes, c.Domains))
 	if len(due) == 0 {
@@ -140,7 +138,7 @@ func (s *Store) Collect(ctx context.Context, c Collection) (Collected, error) {
 	return collected, nil
 }
 
-// due returns what has been unused for long enough, and remembers since when the rest is.
+// due returns what has been unused for long enough, and records the time for the rest.
 func (s *Store) due(c Collection, seen usage) map[hypervisor.VolumeRef]bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -182,7 +180,7 @@ func wantedMarkers(wishes []Wish) map[string]bool {
 	return wanted
 }
 
-// usage is what of a host's volumes is used by what.
+// usage has the volumes of a host and the paths in use.
 type usage struct {
 	volumes []hypervisor.Volume
 	// paths are those that something is an overlay of, other than a marker, or a disk of a domain.
@@ -223,7 +221,7 @@ func newUsage(volumes []hypervisor.Volume, domains []hypervisor.Domain) usage {
 	return u
 }
 
-// readUsage asks a host for all of its volumes, in whatever pool, and domains.
+// readUsage reads all volumes, in all pools, and all domains of a host.
 func readUsage(ctx context.Context, host hypervisor.Hypervisor) (usage, error) {
 	pools, err := inTime(ctx, host.Pools)
 	if err != nil {

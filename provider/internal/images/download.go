@@ -93,7 +93,7 @@ type download struct {
 	content      *bufio.Reader
 	compressed   bool
 	contentBytes int64
-	// fits says whether so much may be read.
+	// fits reports whether so much may be read.
 	fits func(size int64) error
 	// capacity is the size of the disk in the image. That of a compressed raw image is known when all was read.
 	capacity int64
@@ -215,8 +215,8 @@ func (d received) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// tooSlow counts what was read in some time, and says whether the server sends too little: one that sends a byte now and
-// then is never silent, and would have a turn for ever.
+// tooSlow counts what was read in some time, and reports whether the server sends too little: one that sends a byte
+// now and then is never silent, and would have a turn for ever.
 func (d *download) tooSlow(read int, in time.Duration) error {
 	d.received += int64(read)
 	d.waited += in
@@ -231,7 +231,7 @@ func (d *download) tooSlow(read int, in time.Duration) error {
 	return nil
 }
 
-// verify says whether all that was read has the checksum. Nothing reads any more when it is called.
+// verify reports whether all that was read has the checksum. Nothing reads any more when it is called.
 func (d *download) verify() error {
 	if got := d.done.Load(); got != d.size {
 		return fmt.Errorf("%d bytes of %d were read", got, d.size)

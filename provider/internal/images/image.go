@@ -1,17 +1,14 @@
-// Package images brings the images that machines start from to the hosts, outside of any reconcile.
+// Package images downloads images of machines to the hosts, outside of reconciles.
 //
-// What an image is made of on a host, in its storage pool for images:
+// An image on a host consists of two volumes in the storage pool for images:
 //
-//   - the content: a volume that one attempt of one manager has made and filled, with a name that no
-//     other attempt has;
-//   - the marker: an overlay of the content, with a name that is derived from the checksum. It is made
-//     when the content is there and has the checksum, and making it is atomic. What it is an overlay
-//     of is the image.
+//   - the content: a volume that one attempt of one manager has created and filled, with a unique name;
+//   - the marker: an overlay of the content, with a name derived from the checksum. It is created atomically when the
+//     content is complete and has the checksum. Its backing volume is the image.
 //
-// A content without a marker is half an image. Nobody writes to a content but who made it, so that two
-// managers at once (one that doesn't know yet that it is no longer the leader, or two that share
-// hosts) can't spoil each other's, and whoever is second finds the marker there. The pool must be one
-// of files, as overlays need it anyway.
+// A content without a marker is an incomplete image. Only its creator writes to it, so that concurrent managers (a
+// former leader, or two that share hosts) can't damage each other's images. The second one finds the marker. The pool
+// must consist of files, which overlays need anyway.
 package images
 
 import (
@@ -28,10 +25,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// namePrefix begins the names of all volumes of this package.
+// namePrefix is the prefix of the names of this package's volumes.
 const namePrefix = "caplv-image-"
 
-// namespaceBytes is how much of the hash of a namespace's UID is in the names of its images.
+// namespaceBytes is the length of the hash of a namespace's UID in the names of its images.
 const namespaceBytes = 16
 
 // Image is an image that is on a host.
@@ -40,25 +37,25 @@ type Image struct {
 	hypervisor.VolumeRef
 	// Path of the volume on its host.
 	Path string
-	// Format of the content, as the machine's spec has it: what is below an overlay is never guessed.
+	// Format of the content, from the machine's spec. The format of a backing volume is never detected.
 	Format hypervisor.VolumeFormat
 	// CapacityBytes is the size of the disk that is in the image.
 	CapacityBytes int64
 }
 
-// Wish is an image that a host shall have.
+// Wish is a request for an image on a host.
 type Wish struct {
 	// Host is the name of the LibvirtHost, and Pool that of its storage pool for images.
 	Host, Pool string
 	// URL, Checksum and Format are those of the machine's spec.image.
 	URL, Checksum string
 	Format        infrav1.ImageFormat
-	// Access is set for an image that not everybody may have.
+	// Access is set for an image with credentials.
 	Access *Access
 }
 
-// key tells transfers apart. The URL is in it: one that doesn't work must not keep machines waiting
-// that have another one for the same image.
+// key identifies a transfer. It includes the URL: a broken URL must not block machines with another URL for the same
+// image.
 type key struct{ host, pool, marker, url, secret string }
 
 func (w Wish) key() key {
@@ -73,8 +70,8 @@ func (w Wish) format() hypervisor.VolumeFormat {
 	return hypervisor.VolumeFormat(cmp.Or(w.Format, infrav1.ImageFormatQCOW2))
 }
 
-// marker is the name of the marker. The format is in it, because the same bytes make another disk in
-// another format; and who may have the image, because others may know its URL and checksum.
+// marker returns the name of the marker. It includes the format, because the same bytes are another disk in another
+// format, and the namespace of an image with credentials, because others may know its URL and checksum.
 func (w Wish) marker() string {
 	name := namePrefix + strings.ReplaceAll(w.Checksum, ":", "-")
 	if w.Access != nil {
@@ -88,13 +85,12 @@ func (w Wish) markerRef() hypervisor.VolumeRef {
 	return hypervisor.VolumeRef{Pool: w.Pool, Name: w.marker()}
 }
 
-// isContent says whether a volume has the name of an attempt's content.
+// isContent reports whether a volume has the name of an attempt's content.
 func (w Wish) isContent(name string) bool {
 	return strings.HasPrefix(name, w.marker()+".")
 }
 
-// errMissing means that the image isn't on the host; errBroken, which is one, that there is a marker
-// of nothing.
+// errMissing means that the image isn't on the host. errBroken is an errMissing with a marker that has no content.
 var (
 	errMissing = errors.New("the image isn't there")
 	errBroken  = fmt.Errorf("%w, and its marker is", errMissing)

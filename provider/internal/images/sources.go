@@ -55,7 +55,7 @@ func network(entry string) (netip.Prefix, bool) {
 	return prefix.Masked(), err == nil
 }
 
-// hasName says whether entries have a name.
+// hasName reports whether entries have a name.
 func hasName(entries []string, name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return slices.ContainsFunc(entries, func(entry string) bool {
@@ -65,7 +65,7 @@ func hasName(entries []string, name string) bool {
 	})
 }
 
-// hasAddress says whether entries have a network with an address, of those that may count.
+// hasAddress reports whether entries have a network with an address, of those that may count.
 func hasAddress(entries []string, address netip.Addr, may func(netip.Prefix) bool) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
 		prefix, is := network(entry)
@@ -120,7 +120,7 @@ func (s Sources) checkAddress(address netip.Addr, named bool) error {
 	return nil
 }
 
-// isOwn says whether an address is one of the manager's own network interfaces, or not known to be of others.
+// isOwn reports whether an address is one of the manager's own network interfaces, or not known to be of others.
 func isOwn(address netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(own, func(a net.Addr) bool {

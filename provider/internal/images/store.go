@@ -19,26 +19,26 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Options are the limits of a Store. What is zero has its default.
+// Options are the limits of a Store. A zero value means the default.
 type Options struct {
-	// PerHost is how many transfers and copies run at once on a host, and InAll how many transfers in all. Machines of
-	// one namespace have at most half of them. Defaults to 4 and 16.
+	// PerHost limits the concurrent transfers and copies on a host, and InAll the concurrent transfers on all hosts.
+	// One namespace can have at most half of them. The defaults are 4 and 16.
 	PerHost, InAll int
-	// MaxBytes is how large an image may be. Defaults to 1 TiB.
+	// MaxBytes is the maximum size of an image. The default is 1 TiB.
 	MaxBytes int64
-	// Sources say where images may come from.
+	// Sources has the allowed sources of images.
 	Sources Sources
-	// IdleTimeout is how long a server may be silent. Defaults to a minute.
+	// IdleTimeout is how long a server may be silent. The default is a minute.
 	IdleTimeout time.Duration
-	// MinRate is how many bytes a second a server has to send at least, over each IdleTimeout of waiting for it.
-	// Defaults to 64 KiB.
+	// MinRate is the minimum number of bytes per second, over each IdleTimeout of waiting for the server. The default
+	// is 64 KiB.
 	MinRate int64
-	// FirstRetry and LastRetry are how long the first and the last of several retries wait; each
-	// waits twice as long as the one before. Defaults to 5 seconds and 5 minutes.
+	// FirstRetry and LastRetry are the first and the maximum delay of retries, which doubles each time. The defaults
+	// are 5 seconds and 5 minutes.
 	FirstRetry, LastRetry time.Duration
-	// Retention is how long an image stays on a host that nothing uses. For ever when it is 0.
+	// Retention is how long an unused image stays on a host. 0 means forever.
 	Retention time.Duration
-	// CleanUpTimeout is how long deleting half an image may take when a transfer ends. Defaults to 15 seconds.
+	// CleanUpTimeout limits the deletion of an incomplete image at the end of a transfer. The default is 15 seconds.
 	CleanUpTimeout time.Duration
 }
 
@@ -51,11 +51,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Retention is how long an image stays on a host that nothing uses. For ever when it is 0.
+// Retention is how long an unused image stays on a host. 0 means forever.
 func (s *Store) Retention() time.Duration { return s.options.Retention }
 
-// Store brings images to hosts and knows which transfers are under way. It is a Runnable: it ends all
-// transfers when its manager stops.
+// Store transfers images to hosts. It is a Runnable, which cancels all transfers when its manager stops.
 type Store struct {
 	hosts   func(host string) (hypervisor.Hypervisor, error)
 	pools   func(host string) []string
@@ -69,16 +68,16 @@ type Store struct {
 
 	lock  sync.Mutex
 	tasks map[key]*task
-	// turns are those of each host, and those of all transfers.
+	// turns has the turns of each host, and of all transfers.
 	turns    map[string]*turns
 	observed map[string]observation
-	// unused is since when images of each host are unused.
+	// unused has the times since when images of each host are unused.
 	unused map[string]map[hypervisor.VolumeRef]observation
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// New returns a store. hosts gives the connection to a host, as it is at the moment; pools gives the
-// storage pools in which disks of machines are.
+// New returns a store. hosts returns the current connection to a host, and pools the storage pools with disks of
+// machines.
 func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host string) []string, options Options) *Store {
 	options = options.withDefaults()
 	s := &Store{
@@ -89,8 +88,8 @@ func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host
 	return s
 }
 
-// Start implements manager.Runnable: it waits until the context ends, and then for all transfers to
-// end and to take away what they have half done.
+// Start implements manager.Runnable: it waits until the context ends, and then until all transfers have ended and
+// cleaned up.
 func (s *Store) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.lock.Lock()
@@ -101,8 +100,7 @@ func (s *Store) Start(ctx context.Context) error {
 	return nil
 }
 
-// Source brings the LibvirtMachines that wait for an image to a controller when it is there, or when
-// the reason for which it isn't changes.
+// Source triggers reconciles of the LibvirtMachines that wait for an image when the state of the transfer changes.
 func (s *Store) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		s.lock.Lock()
@@ -112,10 +110,9 @@ func (s *Store) Source() source.Source {
 	})
 }
 
-// Ensure returns an image if it is on its host, and otherwise sees to it that it gets there, outside
-// of this call. The error is *Transferring or *Failed while it isn't there, or an error of package
-// hypervisor when the host can't be asked. machine is brought to the controller when that changes; it
-// wants the image until it gets it, or until Forget.
+// Ensure returns an image that is on its host, or starts a transfer in the background. The error is *Transferring or
+// *Failed until the image is on the host, or an error of package hypervisor. A change triggers a reconcile of
+// machine, which wants the image until it gets it or until Forget.
 func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedName) (Image, error) {
 	s.lock.Lock()
 	if s.base.Err() != nil {
@@ -154,8 +151,7 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 	return Image{}, t.state()
 }
 
-// UnderWay says whether an image is being brought to a host for a machine, or waits for its turn. One that
-// failed and waits to be tried again isn't.
+// UnderWay reports whether a transfer for a machine is running or queued. One that waits for a retry isn't.
 func (s *Store) UnderWay(machine types.NamespacedName) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -167,7 +163,7 @@ func (s *Store) UnderWay(machine types.NamespacedName) bool {
 	return false
 }
 
-// Forget says that a machine wants no image any more. A transfer that nobody wants is ended.
+// Forget removes a machine's request for an image. A transfer without requests is cancelled.
 func (s *Store) Forget(machine types.NamespacedName) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -191,14 +187,14 @@ const (
 	waiting
 )
 
-// task is an image that machines wait for.
+// task is the transfer of an image that machines wait for.
 type task struct {
 	store  *Store
 	wish   Wish
 	cancel context.CancelFunc
-	// done and total are counted while it is transferred.
+	// done and total are the transferred and the total bytes.
 	done, total atomic.Int64
-	// left are volumes that earlier attempts have made. Only the task's goroutine uses it.
+	// left has the volumes of earlier attempts. Only the task's goroutine uses it.
 	left []hypervisor.VolumeRef
 
 	// The store's lock guards these.
@@ -224,7 +220,7 @@ func (s *Store) begin(ctx context.Context, wish Wish) *task {
 	return t
 }
 
-// want notes that a machine wants the image. A turn may begin for its namespace. The lock is held.
+// want records that a machine wants the image. A turn may begin for its namespace. The lock is held.
 func (t *task) want(machine types.NamespacedName) {
 	t.wantedBy[machine] = true
 	if t.phase == queued {
@@ -234,7 +230,7 @@ func (t *task) want(machine types.NamespacedName) {
 	}
 }
 
-// state says how far the task is. The lock is held.
+// state returns the state of the task as an error. The lock is held.
 func (t *task) state() error {
 	url := shownURL(t.wish.URL)
 	if t.err != nil && t.phase != transferring {
@@ -243,7 +239,7 @@ func (t *task) state() error {
 	return &Transferring{URL: url, Queued: t.phase == queued, DoneBytes: t.done.Load(), TotalBytes: t.total.Load()}
 }
 
-// run tries until the image is there or nobody wants it.
+// run retries until the image is on the host or nobody wants it.
 func (t *task) run(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	for {
@@ -267,7 +263,7 @@ func (t *task) run(ctx context.Context) {
 	}
 }
 
-// attempt waits until not too many transfers run, and then tries once.
+// attempt waits for its turns and then tries once.
 func (t *task) attempt(ctx context.Context) error {
 	s := t.store
 	s.lock.Lock()
@@ -313,7 +309,7 @@ func (t *task) finish() {
 	}
 }
 
-// fail remembers why an attempt failed, and returns how long to wait for the next.
+// fail records the error of an attempt, and returns the delay before the next one.
 func (t *task) fail(err error) time.Duration {
 	s := t.store
 	s.lock.Lock()
@@ -332,7 +328,7 @@ func (t *task) fail(err error) time.Duration {
 	return wait
 }
 
-// notify brings those who want the image to the controller. The lock is held.
+// notify triggers reconciles of the machines that want the image. The lock is held.
 func (t *task) notify() {
 	if t.store.queue == nil {
 		return

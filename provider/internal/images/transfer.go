@@ -216,7 +216,7 @@ func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
 	}
 }
 
-// isUsed says whether something is an overlay of a content: machines that were made when it was the image.
+// isUsed reports whether something is an overlay of a content: machines that were made when it was the image.
 func (s *Store) isUsed(ctx context.Context, host volumes, wish Wish, content hypervisor.Volume, inPool []hypervisor.Volume) (bool, error) {
 	isOverlay := func(volume hypervisor.Volume) bool {
 		return volume.BackingPath == content.Path
@@ -245,7 +245,7 @@ type observation struct {
 	since time.Time
 }
 
-// stoppedGrowing says whether a content has been the same for so long that nobody fills it.
+// stoppedGrowing reports whether a content has been the same for so long that nobody fills it.
 func (s *Store) stoppedGrowing(host string, volume hypervisor.Volume) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -80,7 +80,7 @@ func (c Configuration) check() error {
 	return nil
 }
 
-// isOfOneMachine says whether others can reach one machine by an address. A zone is a machine's own matter.
+// isOfOneMachine reports whether others can reach one machine by an address. A zone is a machine's own matter.
 func isOfOneMachine(address netip.Addr) bool {
 	return address.IsValid() && address.Zone() == "" && !address.IsUnspecified() && !address.IsMulticast()
 }

@@ -59,7 +59,7 @@ func serverName(server netip.AddrPort) string {
 	return strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(server.String())
 }
 
-// hasIPv6 says whether anything has an IPv6 address. Where nothing has, a guest may be without IPv6.
+// hasIPv6 reports whether anything has an IPv6 address. Where nothing has, a guest may be without IPv6.
 func (c Configuration) hasIPv6() bool {
 	addresses := []netip.Addr{c.Address.Addr(), c.VirtualAddress}
 	for _, server := range c.Servers {

@@ -43,7 +43,7 @@ func End[T client.Object](ctx context.Context, c client.Client, doing string, be
 	return result, nil
 }
 
-// WriteStatus writes the status if it has changed, and says whether it did.
+// WriteStatus writes the status if it has changed, and reports whether it did.
 func WriteStatus(ctx context.Context, c client.Client, before, after client.Object) (bool, error) {
 	change, err := client.MergeFrom(before).Data(after)
 	if err != nil || string(change) == "{}" {
@@ -58,7 +58,7 @@ func Over(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// RemoveFinalizer removes a finalizer from an object, by a write of its own, and says whether it was there. The
+// RemoveFinalizer removes a finalizer from an object, by a write of its own, and reports whether it was there. The
 // object stays as it is in memory.
 func RemoveFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) (bool, error) {
 	after := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is what it is a copy of

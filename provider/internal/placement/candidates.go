@@ -19,7 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// hostsFor returns all hosts that the namespace of a machine may use, as they are for the machine.
+// hostsFor returns all hosts that the namespace of a machine may use, in their state for this machine.
 func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet, error) {
 	list := &infrav1.LibvirtHostList{}
 	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -36,7 +36,7 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 	if err := s.Load(ctx); err != nil {
 		return nil, err
 	}
-	// Snapshots first, and machines afterwards: no domain of ours is then taken for somebody else's.
+	// Take the snapshots before listing the machines, so that no own domain counts as foreign.
 	found := &hostSet{snapshots: map[string]fleet.Snapshot{}}
 	for i := range list.Items {
 		found.snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
@@ -71,7 +71,7 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 	return found, nil
 }
 
-// hostSelector returns which hosts the LibvirtCluster selects. One that is left out selects all.
+// hostSelector returns the host selector of the LibvirtCluster. An empty one selects all hosts.
 func (s *Scheduler) hostSelector(ctx context.Context, candidate Candidate) (k8slabels.Selector, error) {
 	infra := &infrav1.LibvirtCluster{}
 	key := client.ObjectKey{Namespace: candidate.Infra.Namespace, Name: candidate.Cluster.Spec.InfrastructureRef.Name}
@@ -88,8 +88,8 @@ func (s *Scheduler) hostSelector(ctx context.Context, candidate Candidate) (k8sl
 	return selector, nil
 }
 
-// places remembers hosts as long as nothing changes that they were made of: to count what others have taken of a host,
-// all of its domains and volumes are looked at. The zero value is ready to use.
+// places caches hosts until one of their sources changes: counting the foreign resources of a host takes going
+// through all of its domains and volumes. The zero value is ready to use.
 type places struct {
 	lock  sync.Mutex
 	known map[string]place
@@ -97,7 +97,7 @@ type places struct {
 
 type place struct {
 	host Host
-	// of is what it was made of.
+	// of has the versions of its sources.
 	of origins
 }
 
@@ -106,9 +106,9 @@ type origins struct {
 	snapshot, ledger uint64
 }
 
-// of returns a host, but for what depends on the cluster. What the result refers to isn't to be changed.
+// of returns a host without the fields that depend on the cluster. Callers must not change what the result refers to.
 func (p *places) of(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, ledger *Ledger) Host {
-	// The version before what it is of: what is remembered may be newer than it says, and not older.
+	// Read the versions before the sources, so that a cached host is never older than its versions.
 	of := origins{resourceVersion: host.ResourceVersion, snapshot: snapshot.Version, ledger: ledger.Version(host.Name)}
 	p.lock.Lock()
 	known, there := p.known[host.Name]
@@ -126,7 +126,7 @@ func (p *places) of(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, ledger *
 	return made
 }
 
-// keep drops what isn't of these hosts.
+// keep removes all other hosts from the cache.
 func (p *places) keep(hosts []infrav1.LibvirtHost) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -144,18 +144,16 @@ func (p *places) keep(hosts []infrav1.LibvirtHost) {
 	}
 }
 
-// newHosts knows since when hosts are being connected to for the first time since the manager began. The
-// zero value is ready to use.
+// newHosts has the start times of first connections to hosts. The zero value is ready to use.
 //
-// When a manager begins, its hosts come within seconds, one after the other. Machines that were placed on
-// the first of them would be crowded there, though others are empty: they wait a moment. A host that can't be
-// reached holds nobody up for longer.
+// After the start of a manager, hosts connect within seconds, one after the other. Machines wait a moment, so that
+// they aren't all placed on the first host. An unreachable host doesn't delay them longer.
 type newHosts struct {
 	lock  sync.Mutex
 	since map[string]time.Time
 }
 
-// see notes how a host is.
+// see records whether a host is connecting.
 func (n *newHosts) see(host string, connecting bool, now time.Time) {
 	n.lock.Lock()
 	defer n.lock.Unlock()
@@ -171,8 +169,7 @@ func (n *newHosts) see(host string, connecting bool, now time.Time) {
 	}
 }
 
-// wait returns for how long to wait for some hosts, each of which is waited for up to some time. 0 when
-// nobody has to.
+// wait returns how long to wait for the given hosts, at most upTo for each. It returns 0 if none is connecting.
 func (n *newHosts) wait(hosts []string, upTo time.Duration, now time.Time) time.Duration {
 	n.lock.Lock()
 	defer n.lock.Unlock()

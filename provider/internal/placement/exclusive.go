@@ -7,8 +7,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Lendable is Capacity with what the spec keeps for machines that have it to themselves told apart: CPUs
-// that are dedicated aren't among those that are shared.
+// Lendable is Capacity with dedicated CPUs and devices as resources of their own. Dedicated CPUs don't count as
+// shared ones.
 func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources {
 	capacity := Capacity(snapshot)
 	if dedicated := int64(len(exclusive.CPUsOf(spec, snapshot.Facts).Dedicated)); dedicated > 0 {
@@ -24,7 +24,7 @@ func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources 
 	return capacity
 }
 
-// lent are the things of a host that one machine at a time can have, with what each is counted as.
+// lent returns the exclusive things of a host, with the resource that each counts as.
 func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Thing]Resource {
 	things := map[exclusive.Thing]Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
@@ -38,8 +38,7 @@ func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.
 	return things
 }
 
-// foreignExclusive counts what is lent to machines and is taken by domains that aren't those of bound
-// machines, each thing once.
+// foreignExclusive counts the exclusive things that foreign domains use, each thing once.
 func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
 	foreign := Resources{}
 	things := lent(spec, snapshot)
@@ -61,7 +60,7 @@ func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bo
 	return foreign
 }
 
-// sharedCPUs is how many of a domain's virtual CPUs run on CPUs that are shared.
+// sharedCPUs returns the number of a domain's virtual CPUs on shared CPUs.
 func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, domain hypervisor.Domain) int64 {
 	shared := int64(domain.CPUs)
 	if len(domain.PinnedCPUs) == 0 {

@@ -8,21 +8,21 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Given is what a LibvirtMachine has of its host, as far as the snapshot of the host shows.
+// Given has the resources of a LibvirtMachine in the snapshot of its host.
 type Given struct {
-	// Is says whether the host has the machine's domain. Spec and status of the machine prove nothing: whoever may do
-	// everything in its namespace can write both.
+	// Is reports whether the host has the machine's domain. The spec and the status of the machine prove nothing,
+	// because users of the namespace can write both.
 	Is bool
 	// Domain is that domain.
 	Domain hypervisor.Domain
-	// Needs is how much room the machine takes: by its domain and its disks, whatever its spec has asked for since.
-	// Without a domain it is what the spec asks for.
+	// Needs has the resources of the machine's domain and disks, whatever its spec asks for now. Without a domain, it
+	// has those of the spec.
 	Needs Resources
-	// Whole says that the sizes of all disks are known. Those that aren't count as the spec has them.
+	// Whole says that the sizes of all disks are known. Unknown disks count with the size in the spec.
 	Whole bool
 }
 
-// GivenTo looks at what a machine has of its host.
+// GivenTo returns the resources of a machine on its host.
 func GivenTo(infra *infrav1.LibvirtMachine, snapshot fleet.Snapshot) Given {
 	uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
 	domain, there := snapshot.Domains[uuid]

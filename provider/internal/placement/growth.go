@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// growth is what a machine has, and what it will have.
+// growth has the resources of a machine before and after an update.
 type growth struct {
 	given, wanted Resources
 }
 
-// needs is the larger amount of each resource: while a machine is changed it may have either.
+// needs returns the larger amount of each resource: during an update the machine may use either.
 func (g growth) needs() Resources {
 	most := maps.Clone(g.given)
 	if most == nil {
@@ -23,11 +23,10 @@ func (g growth) needs() Resources {
 	return most
 }
 
-// Grow reserves what a machine that is placed on a host needs more than it has there. What becomes less, or stays, needs
-// no room.
+// Grow reserves the additional resources of a placed machine on its host. Resources that shrink or stay need no room.
 //
-// The room is reserved until EndGrowth or Release gives it up. To ask again for the same changes nothing. The error is a
-// *NoFitError about the one host, and leaves what is counted as it is.
+// The reservation lasts until EndGrowth or Release. Repeating the call changes nothing. The error is a *NoFitError
+// about the one host, and doesn't change the ledger.
 func (l *Ledger) Grow(machine types.UID, needs Resources, host Host) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -65,7 +64,7 @@ func (l *Ledger) Grow(machine types.UID, needs Resources, host Host) error {
 	return nil
 }
 
-// Grows says whether room is reserved for a machine to grow.
+// Grows reports whether a machine has a reservation for growth.
 func (l *Ledger) Grows(machine types.UID) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -73,8 +72,8 @@ func (l *Ledger) Grows(machine types.UID) bool {
 	return grows
 }
 
-// EndGrowth gives up what is reserved for a machine to grow, and nothing else: it has grown, or its spec doesn't
-// ask for more any longer. Nothing happens when nothing is reserved.
+// EndGrowth releases the reservation for growth of a machine, if there is one: it has grown, or its spec no longer
+// asks for more.
 func (l *Ledger) EndGrowth(machine types.UID) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

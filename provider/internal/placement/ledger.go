@@ -10,33 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ledger places machines for many reconciles at once. What it has placed counts as taken from then
-// on, also while nobody sees it: the host is written to the machine's spec after the choice, and
-// the cache that machines are read from shows it later still.
+// Ledger places machines for concurrent reconciles. A placed machine counts immediately, before its host is in the
+// machine's spec and in the cache.
 //
-// It knows all machines, and hears of each change: Load has those that there are when it begins, and
-// from then on, or earlier, See and Gone have to be called with what happens, in its order for each
-// machine.
+// It must know all machines: Load lists the existing ones, and See and Gone must be called with every change, in
+// order for each machine.
 //
-// The zero Ledger is ready to be loaded. After a restart it has no reservations, which is right: what
-// was chosen and not written is not taken.
+// The zero Ledger is ready to be loaded. A restart drops all reservations: a chosen host that wasn't written doesn't
+// count.
 type Ledger struct {
 	lock   sync.Mutex
 	loaded bool
-	// placed are the machines that are bound to a host, and those that have a reservation.
+	// placed has the bound machines and those with a reservation.
 	placed tally
-	// reserved are those that have only a reservation.
+	// reserved has the machines with only a reservation.
 	reserved map[types.UID]bool
-	// growing are the placed machines that have room to grow. What they are given and what they grow to is counted, the
-	// larger amount of each.
+	// growing has the placed machines with a reservation for growth. The larger amount of each resource counts.
 	growing map[types.UID]growth
 	// versions count the changes of each host.
 	versions map[string]uint64
 }
 
-// Load asks for the machines that are bound to a host, as the cache has them, unless it has done so
-// before with success. bound must not call the ledger. What See was called with before is in the cache,
-// too, and so nothing is lost and nothing is older than what was seen.
+// Load reads the bound machines from the cache, once. bound must not call the ledger. The cache includes everything
+// that See was called with before.
 func (l *Ledger) Load(bound func() ([]Machine, error)) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -54,11 +50,10 @@ func (l *Ledger) Load(bound func() ([]Machine, error)) error {
 	return nil
 }
 
-// See says how a machine is: new, or changed. Once it is bound to a host it takes its room there, and
-// its reservation is gone. One without a host changes nothing: its reservation stays, and a host that
-// was written isn't taken back. Nor does one that is only claimed, unless it was placed on that host: Place
-// it there, if it fits. How much a machine takes that was placed isn't changed by an estimate: that is what Place and
-// Grow have found room for, or what it was seen to have.
+// See records a new or changed machine. A bound machine counts on its host instead of its reservation. A machine
+// without a host changes nothing: its reservation stays. Nor does a machine that is only claimed, unless it was
+// placed on that host: Place must find room for it first. An estimate doesn't change the counted resources of a
+// placed machine.
 func (l *Ledger) See(machine Machine) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -85,7 +80,7 @@ func (l *Ledger) see(machine Machine) {
 	}
 }
 
-// Give says what a machine was seen to have of its host. Nothing happens when it isn't placed.
+// Give records the observed resources of a placed machine. It does nothing for other machines.
 func (l *Ledger) Give(machine types.UID, given Resources) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -95,7 +90,7 @@ func (l *Ledger) Give(machine types.UID, given Resources) {
 	}
 }
 
-// Taken returns what is counted for a machine, and false when it isn't placed.
+// Taken returns the counted resources of a machine, and false if it isn't placed.
 func (l *Ledger) Taken(machine types.UID) (Resources, bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -103,13 +98,13 @@ func (l *Ledger) Taken(machine types.UID) (Resources, bool) {
 	return placed.Needs, there
 }
 
-// Covers says whether what is counted for a machine is as much as it needs.
+// Covers reports whether the counted resources of a machine include its needs.
 func (l *Ledger) Covers(machine types.UID, needs Resources) bool {
 	taken, placed := l.Taken(machine)
 	return placed && taken.covers(needs)
 }
 
-// Gone says that a machine exists no longer.
+// Gone removes a deleted machine.
 func (l *Ledger) Gone(machine types.UID) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -118,8 +113,7 @@ func (l *Ledger) Gone(machine types.UID) {
 	l.remove(machine)
 }
 
-// Release gives up the reservation of a machine, its growth too: it is being deleted, or it is certain
-// that what the room is for has not been written. Nothing happens when there is none.
+// Release drops the reservations of a machine: it is being deleted, or its host or update was certainly not written.
 func (l *Ledger) Release(machine types.UID) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -130,14 +124,14 @@ func (l *Ledger) Release(machine types.UID) {
 	l.endGrowth(machine)
 }
 
-// Counts says whether a machine takes room on a host, or has a reservation there.
+// Counts reports whether a machine is placed or has a reservation.
 func (l *Ledger) Counts(machine types.UID) bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.placed.has(machine)
 }
 
-// Reservations returns the machines that have a reservation, with their hosts, in no order.
+// Reservations returns the machines with a reservation, with their hosts, in no particular order.
 func (l *Ledger) Reservations() []Machine {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -150,12 +144,11 @@ func (l *Ledger) Reservations() []Machine {
 
 var errNotLoaded = errors.New("the machines that are bound to hosts haven't been loaded")
 
-// Place chooses a host for a machine and reserves its room there. The ledger has to be loaded.
+// Place chooses a host for a machine and reserves room there. The ledger must be loaded.
 //
-// A machine that is bound stays where it is: when it needs more than is counted for it there, that host has to fit.
-// One that has a reservation keeps its host as long as it
-// fits there: its spec may have been written although the write seemed to fail. The error is a
-// *NoFitError, which leaves what is counted as it is.
+// A bound machine stays on its host, which must have room if the machine needs more than before. A machine with a
+// reservation keeps its host while it fits: its spec may have been written although the write seemed to fail. The
+// error is a *NoFitError, and doesn't change the ledger.
 func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -194,7 +187,7 @@ func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	return host, nil
 }
 
-// choose returns the host that is reserved, if there is one and it still fits, or else the best.
+// choose returns the reserved host if it still fits, or else the best one.
 func (l *Ledger) choose(request Request, hosts []Host, reserved string) (string, error) {
 	for _, host := range hosts {
 		if reserved != "" && host.Name == reserved {
@@ -206,8 +199,7 @@ func (l *Ledger) choose(request Request, hosts []Host, reserved string) (string,
 	return choose(request, hosts, &l.placed)
 }
 
-// Domains returns the UUIDs of the domains that the machines on a host have or will have, those with
-// reservations too.
+// Domains returns the UUIDs of the domains of all machines on a host, including those with reservations.
 func (l *Ledger) Domains(host string) map[string]bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -220,14 +212,14 @@ func (l *Ledger) Domains(host string) map[string]bool {
 	return domains
 }
 
-// Version returns a number that is another one once the machines on a host have changed.
+// Version returns a number that changes with the machines on a host.
 func (l *Ledger) Version(host string) uint64 {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.versions[host]
 }
 
-// Reserved returns how many machines have a reservation.
+// Reserved returns the number of machines with a reservation.
 func (l *Ledger) Reserved() int {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -14,15 +14,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// MACTakenError says which MAC address of a machine's interfaces is taken.
+// MACTakenError says that a MAC address of a machine is in use.
 type MACTakenError struct{ message string }
 
-// Error implements error. What has the address is named only if it is in the machine's namespace.
+// Error implements error. It names the user of the address only if that is in the machine's namespace.
 func (e *MACTakenError) Error() string { return e.message }
 
-// wantedMACs are the MAC addresses that may clash, with the indexes of their interfaces: those that the spec asks for,
-// and those that are derived from a UUID that the spec has already. It may be another machine's. Those that are derived
-// from a new UUID don't clash.
+// wantedMACs returns the MAC addresses that may clash, with the indexes of their interfaces: those in the spec, and
+// those derived from a UUID in the spec, which may be copied from another machine. Addresses from a new UUID don't
+// clash.
 func wantedMACs(infra *infrav1.LibvirtMachine) map[string]int {
 	wanted := map[string]int{}
 	for i, mac := range macsOf(infra) {
@@ -33,7 +33,7 @@ func wantedMACs(infra *infrav1.LibvirtMachine) map[string]int {
 	return wanted
 }
 
-// macsOf are the MAC addresses of a machine's interfaces. One that is derived is empty as long as there is no UUID.
+// macsOf returns the MAC addresses of a machine's interfaces. A derived address is empty until there is a UUID.
 func macsOf(infra *infrav1.LibvirtMachine) []string {
 	macs := make([]string, len(infra.Spec.Interfaces))
 	for i, nic := range infra.Spec.Interfaces {
@@ -45,10 +45,9 @@ func macsOf(infra *infrav1.LibvirtMachine) []string {
 	return macs
 }
 
-// checkMACs returns a *MACTakenError when another machine has one of some MAC addresses, or a domain on a host that isn't
-// the machine's. snapshots is what was last seen of all hosts: they share networks, also with those that this namespace
-// may not use. A machine that is placed nowhere has none, whatever its spec says. As with room, a domain counts while it
-// is active: an old one that is shut off may be what the machine replaces.
+// checkMACs returns a *MACTakenError if another machine or a foreign domain on any host has one of the MAC addresses.
+// All hosts may share networks, including those that this namespace may not use. Machines that aren't placed don't
+// count, nor do domains that aren't active: a stopped one may be what the machine replaces.
 func (s *Scheduler) checkMACs(ctx context.Context, infra *infrav1.LibvirtMachine, wanted map[string]int, snapshots map[string]fleet.Snapshot) error {
 	machines, err := s.machines(ctx)
 	if err != nil {
@@ -88,8 +87,8 @@ func (s *Scheduler) checkMACs(ctx context.Context, infra *infrav1.LibvirtMachine
 	return nil
 }
 
-// macTaken says that something has the MAC address of an interface, and names it if it is in the machine's namespace. The
-// log names whatever else has it.
+// macTaken returns the error for a used MAC address. It names the user if that is in the machine's namespace, and
+// logs it otherwise.
 func macTaken(ctx context.Context, infra *infrav1.LibvirtMachine, index int, mac, what, namespace, name string) error {
 	field := fmt.Sprintf("spec.interfaces[%d].macAddress", index)
 	if infra.Spec.Interfaces[index].MACAddress == "" {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Reason says why a host doesn't fit. It is for people, tests and metrics.
+// Reason is the reason why a host doesn't fit, for people, tests and metrics.
 type Reason string
 
-// The reasons, in the order in which they are looked at.
+// The reasons, in the order in which they are checked.
 const (
 	// NotSelected: the cluster's hostSelector doesn't select the host.
 	NotSelected Reason = "NotSelected"
@@ -21,7 +21,7 @@ const (
 	NotReady Reason = "NotReady"
 	// WrongFailureDomain: another failure domain is asked for.
 	WrongFailureDomain Reason = "WrongFailureDomain"
-	// NotSeen: the first try to connect to the host hasn't ended, so that nothing more is known of it.
+	// NotSeen: the first connection to the host is being opened, and its resources aren't known.
 	NotSeen Reason = "NotSeen"
 	// WrongArchitecture: another architecture is asked for.
 	WrongArchitecture Reason = "WrongArchitecture"
@@ -33,7 +33,7 @@ const (
 	MissingImage Reason = "MissingImage"
 	// MissingNetwork: the host lacks a network.
 	MissingNetwork Reason = "MissingNetwork"
-	// QuotaExceeded: the machine's namespace has no more left of its quota on the host and others.
+	// QuotaExceeded: the machine would exceed the quota of its namespace.
 	QuotaExceeded Reason = "QuotaExceeded"
 	// NoRoom: what is free on the host isn't enough.
 	NoRoom Reason = "NoRoom"
@@ -43,9 +43,9 @@ const (
 type Unfit struct {
 	// Host is the name of the host.
 	Host string
-	// Reason is the first one for which it doesn't fit.
+	// Reason is the first reason that applies.
 	Reason Reason
-	// Message says it in words, with what is asked for and what is there.
+	// Message has the requested and the available resources.
 	Message string
 }
 
@@ -53,11 +53,11 @@ type Unfit struct {
 type NoFitError struct {
 	// Hosts are all hosts, sorted by name.
 	Hosts []Unfit
-	// Unlisted says that there are hosts which the machine's namespace may not use. They are not in Hosts.
+	// Unlisted says that hosts exist that the machine's namespace may not use. They are not in Hosts.
 	Unlisted bool
 }
 
-// Reasons returns the reasons for which hosts don't fit, each once, for metrics.
+// Reasons returns the distinct reasons, for metrics.
 func (e *NoFitError) Reasons() []string {
 	var reasons []string
 	for _, host := range e.Hosts {
@@ -67,27 +67,26 @@ func (e *NoFitError) Reasons() []string {
 	return slices.Compact(reasons)
 }
 
-// ForNow says whether a host may yet turn out to fit: the first try to connect to it hasn't ended.
+// ForNow reports whether a host may still turn out to fit, because its first connection is being opened.
 func (e *NoFitError) ForNow() bool {
 	return slices.ContainsFunc(e.Hosts, func(host Unfit) bool { return host.Reason == NotSeen })
 }
 
 const (
-	// shownNames is how many hosts with the same message are named, and shownMessages how many messages are
-	// shown of those with the same reason: the text ends up in a condition.
+	// shownNames limits the named hosts with the same message, and shownMessages the messages with the same reason:
+	// the text is for a condition.
 	shownNames    = 10
 	shownMessages = 5
 )
 
-// closest are the reasons in the order in which they are shown: those of hosts that come closest to fitting first.
-// Hosts with one of the first usable reasons are Ready, and the cluster selects them.
+// closest has the reasons in the order of the message: hosts that come closest to fitting are first. Hosts with one
+// of the first usable reasons are Ready and selected.
 var closest = []Reason{NoRoom, QuotaExceeded, MissingNetwork, MissingImage, MissingPool, MissingFeature, WrongArchitecture, WrongFailureDomain,
 	NotSeen, NotReady, InMaintenance, NamespaceNotAllowed, NotSelected}
 
 const usable = 8
 
-// Error lists the hosts by the reason for which they don't fit, Ready hosts first. Hosts with the same message share
-// an entry, with their number. The text has one line.
+// Error lists the hosts by their reasons on one line, Ready hosts first. Hosts with the same message share an entry.
 func (e *NoFitError) Error() string {
 	if len(e.Hosts) == 0 {
 		return "no host fits: no LibvirtHost exists"
@@ -148,7 +147,7 @@ func listed(names []string) string {
 	return fmt.Sprintf("%d hosts (%s)", len(names), shown)
 }
 
-// oneLine joins the lines of a message: a condition that sums up others has a line "* TYPE: MESSAGE" for each.
+// oneLine joins the lines of a message: a summary condition has a line "* TYPE: MESSAGE" for each condition.
 func oneLine(message string) string {
 	var lines []string
 	for line := range strings.Lines(message) {

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// Handler counts what machines take, by all that happens to LibvirtMachines. It adds nothing to the queue.
+// Handler records all events of LibvirtMachines in the ledger. It adds nothing to the queue.
 func (s *Scheduler) Handler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	observe := func(object client.Object) {
@@ -38,8 +38,8 @@ func (s *Scheduler) Handler() handler.EventHandler {
 	}
 }
 
-// Load counts all machines that are bound, once. All of them are in the cache when reconciles begin; what comes later
-// passes the Handler. Machines count that other managers reconcile, too.
+// Load records all bound machines, once. They are in the cache when reconciles begin; later events pass the Handler.
+// Machines of other managers count too.
 func (s *Scheduler) Load(ctx context.Context) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -59,7 +59,7 @@ func (s *Scheduler) Load(ctx context.Context) error {
 	})
 }
 
-// Observe counts a machine as it is seen now. infra must not be changed afterwards.
+// Observe records the current state of a machine. infra must not be changed afterwards.
 func (s *Scheduler) Observe(infra *infrav1.LibvirtMachine) {
 	if infra.Spec.HostName == "" {
 		return
@@ -69,7 +69,7 @@ func (s *Scheduler) Observe(infra *infrav1.LibvirtMachine) {
 	s.observe(infra)
 }
 
-// observeClaimed counts machines that hosts have been seen to have since.
+// observeClaimed records claimed machines whose domains are in snapshots now.
 func (s *Scheduler) observeClaimed() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -78,7 +78,7 @@ func (s *Scheduler) observeClaimed() {
 	}
 }
 
-// observe is Observe for who has the lock.
+// observe is Observe with the lock held.
 func (s *Scheduler) observe(infra *infrav1.LibvirtMachine) {
 	s.See(s.taking(infra))
 	if s.Counts(infra.UID) {
@@ -88,7 +88,7 @@ func (s *Scheduler) observe(infra *infrav1.LibvirtMachine) {
 	s.claim(infra)
 }
 
-// claim remembers a machine that the ledger doesn't count. The caller has the lock.
+// claim remembers a machine that the ledger doesn't count. The lock is held.
 func (s *Scheduler) claim(infra *infrav1.LibvirtMachine) {
 	if s.claimed == nil {
 		s.claimed = map[types.UID]*infrav1.LibvirtMachine{}
@@ -104,7 +104,7 @@ func (s *Scheduler) Gone(machine types.UID) {
 	s.Ledger.Gone(machine)
 }
 
-// machines returns all LibvirtMachines, to be read only: they are the cache's own.
+// machines returns all LibvirtMachines from the cache. Callers must not change them.
 func (s *Scheduler) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) {
 	list := &infrav1.LibvirtMachineList{}
 	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -113,7 +113,7 @@ func (s *Scheduler) machines(ctx context.Context) ([]infrav1.LibvirtMachine, err
 	return list.Items, nil
 }
 
-// taking is a machine with what it takes.
+// taking returns a machine with its observed resources.
 func (s *Scheduler) taking(infra *infrav1.LibvirtMachine) Machine {
 	snapshot, _ := s.Hosts.Snapshot(infra.Spec.HostName)
 	given, machine := GivenTo(infra, snapshot), machineOf(infra)
@@ -121,7 +121,7 @@ func (s *Scheduler) taking(infra *infrav1.LibvirtMachine) Machine {
 	return machine
 }
 
-// machineOf is a LibvirtMachine with what its spec asks for.
+// machineOf returns a machine with the resources of its spec.
 func machineOf(infra *infrav1.LibvirtMachine) Machine {
 	machine := Machine{
 		UID: infra.UID, Host: infra.Spec.HostName, Needs: Needs(&infra.Spec),
@@ -140,8 +140,8 @@ func machineOf(infra *infrav1.LibvirtMachine) Machine {
 	return machine
 }
 
-// Allocated is how much of a host machines and others take: machines that were placed there, or have a domain there.
-// What only a spec asks for isn't allocated. machines are those that name the host.
+// Allocated returns the used resources of a host: of machines that are placed there or have a domain there, and of
+// foreign domains. A machine with only spec.hostName doesn't count. machines are those whose spec names the host.
 func (s *Scheduler) Allocated(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine) Resources {
 	bound, taken := map[string]bool{}, Resources{}
 	for i := range machines {

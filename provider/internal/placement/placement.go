@@ -1,8 +1,7 @@
 // Package placement chooses the host that a machine is bound to.
 //
-// Choose is a pure function over hosts and the machines that are bound to them. A Ledger calls it for many reconciles
-// at once, and sees to it that no two take the same room. A Scheduler reads the objects and what was seen of the hosts
-// for it: the controllers call a Scheduler only.
+// choose is a pure function of hosts and their machines. A Ledger calls it for concurrent reconciles and prevents
+// double allocation. A Scheduler reads objects and snapshots for it. Controllers only use a Scheduler.
 package placement
 
 import (
@@ -14,20 +13,20 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Host is what is known of a host at one moment, as far as the namespace and cluster of a request go.
+// Host is the state of a host for the namespace and cluster of a request.
 type Host struct {
 	// Name of the LibvirtHost.
 	Name string
 	// FailureDomain that the host is in. The host's name when empty.
 	FailureDomain string
-	// Selected says whether the cluster's hostSelector selects the host.
+	// Selected reports whether the cluster's hostSelector selects the host.
 	Selected bool
-	// NamespaceAllowed says whether the machine's namespace may use the host.
+	// NamespaceAllowed reports whether the machine's namespace may use the host.
 	NamespaceAllowed bool
-	// Maintenance takes the host out of use. In use when nil.
+	// Maintenance takes the host out of use. It may be nil.
 	Maintenance *infrav1.HostMaintenance
-	// Connecting says that nothing is known of the host so far, because the first try to connect to it
-	// hasn't ended. It isn't Ready then.
+	// Connecting says that the first connection to the host is being opened and its resources aren't known. It isn't
+	// Ready then.
 	Connecting bool
 	// Ready is the status of the host's Ready condition.
 	Ready bool
@@ -37,28 +36,27 @@ type Host struct {
 	Architecture infrav1.Architecture
 	// Features that the host has.
 	Features []string
-	// Pools for disks. The first is for disks that don't ask for one.
+	// Pools for disks. The first one is for disks without a pool.
 	Pools []string
 	// Networks that the host has, by the name that machines use.
 	Networks []string
-	// Full says that a machine there had no room lately although by what is counted there was.
+	// Full says that a machine on the host recently ran out of room, although enough should have been free.
 	Full bool
 	// ImageVolumes are the volumes in the pool for images.
 	ImageVolumes []string
-	// Room is how much may be allocated to machines, as the function Room counts it.
+	// Room has the resources for machines, as returned by the function Room.
 	Room Resources
-	// Quota of the machine's namespace on this host and others. None when nil.
+	// Quota of the machine's namespace, or nil.
 	Quota *Quota
-	// Foreign is how much of Room domains and volumes take that aren't LibvirtMachines of ours.
+	// Foreign has the resources of foreign domains and volumes.
 	Foreign Resources
 }
 
-// choose returns the name of the host that fits a machine best. counted are all machines that are bound to a host, without
-// the one that is to be placed. The error is a *NoFitError.
+// choose returns the name of the best host for a machine. counted has all other machines with a host. The error is a
+// *NoFitError.
 //
-// Of the hosts that fit, it is the one with the fewest siblings of the same owner, then the fewest
-// machines of the cluster, then the most free memory, then the first by name. Neither the order of
-// the hosts nor that of the machines matters.
+// The best host has the fewest siblings of the same owner, then the fewest machines of the cluster, then the most
+// free memory, then the first name. The order of the arguments doesn't matter.
 func choose(request Request, hosts []Host, counted *tally) (string, error) {
 	hosts = slices.SortedFunc(slices.Values(hosts), func(a, b Host) int { return cmp.Compare(a.Name, b.Name) })
 	noFit := &NoFitError{}
@@ -85,15 +83,14 @@ func choose(request Request, hosts []Host, counted *tally) (string, error) {
 	return best.host, nil
 }
 
-// Unseen returns the names of the hosts that may turn out to fit a machine: the first try to connect to them
-// hasn't ended, and nothing of what is known without it speaks against them.
+// Unseen returns the names of the connecting hosts that may fit a machine: nothing in their spec prevents it.
 func Unseen(request Request, hosts []Host) []string {
 	var names []string
 	for i := range hosts {
 		if !hosts[i].Connecting {
 			continue
 		}
-		// What is on the host isn't looked at: it isn't known.
+		// The resources of the host aren't known yet.
 		if reason, _ := unfit(request, &hosts[i], &load{}); reason == NotSeen {
 			names = append(names, hosts[i].Name)
 		}
@@ -101,16 +98,16 @@ func Unseen(request Request, hosts []Host) []string {
 	return names
 }
 
-// load is what is on a host, and what is left of it.
+// load has the machines on a host and its free resources.
 type load struct {
 	host              string
 	siblings, cluster int
 	free              Resources
-	// used is what the machine's namespace takes on the hosts of the host's quota.
+	// used has the resources that count for the quota of the machine's namespace.
 	used map[Kind]int64
 }
 
-// loadOf says what is on a host besides the machine that is to be placed.
+// loadOf returns the load of a host without the machine to place.
 func loadOf(machine *Machine, host *Host, counted *tally) *load {
 	free := Resources{}
 	free.add(host.Room)
@@ -126,8 +123,7 @@ func loadOf(machine *Machine, host *Host, counted *tally) *load {
 	return on
 }
 
-// compare is negative when l is the better place. Of two that are as good, Choose takes the first by
-// name: it goes through them in that order.
+// compare is negative if l is better. choose goes through the hosts by name, so that the first of equal hosts wins.
 func (l *load) compare(other *load) int {
 	memory := Resource{Kind: Memory}
 	return cmp.Or(
@@ -137,14 +133,14 @@ func (l *load) compare(other *load) int {
 	)
 }
 
-// subtract takes needs off r. Storage in a pool without a name is in the first of the host's pools.
+// subtract subtracts needs from r. Storage without a pool counts in the first of the host's pools.
 func (r Resources) subtract(needs Resources, pools []string) {
 	for key, value := range onHost(needs, pools) {
 		r[key] -= value
 	}
 }
 
-// onHost names the pool of storage that asks for none.
+// onHost sets the pool of storage without one.
 func onHost(needs Resources, pools []string) Resources {
 	named := Resources{}
 	for key, value := range needs {
@@ -156,7 +152,7 @@ func onHost(needs Resources, pools []string) Resources {
 	return named
 }
 
-// unfit says why a host doesn't fit, or nothing when it does.
+// unfit returns why a host doesn't fit, or nothing if it does.
 func unfit(request Request, host *Host, on *load) (Reason, string) {
 	needs := onHost(request.Machine.Needs, host.Pools)
 	for _, filter := range []func() (Reason, string){
@@ -223,7 +219,7 @@ func wrongFailureDomain(request Request, host *Host) (Reason, string) {
 	return "", ""
 }
 
-// connecting comes after what is known of a host without having seen it.
+// connecting is checked after everything that is known without a connection.
 func connecting(host *Host) (Reason, string) {
 	if host.Connecting {
 		return NotSeen, "connecting"

@@ -10,13 +10,12 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Quota limits what the machines of one namespace may take on some hosts together. It is that of an identity, and
-// one value is shared by all of its hosts.
+// Quota limits the resources of the machines of one namespace on the hosts of an identity. All of these hosts share
+// one Quota.
 type Quota struct {
 	// Hosts are the names of the hosts.
 	Hosts []string
-	// Limits are amounts of CPU, Memory and Disk, each of all resources that are of its sort. What isn't in it has no
-	// limit.
+	// Limits has the maximum amounts of CPU, Memory and Disk, by kind. Missing kinds have no limit.
 	Limits map[Kind]int64
 }
 
@@ -47,7 +46,7 @@ func quotasOf(hosts []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterId
 	return quotas
 }
 
-// sort is the kind in whose limit a resource counts: dedicated CPUs are CPUs, and huge pages memory.
+// sort returns the kind whose limit applies to a resource: dedicated CPUs count as CPUs, and huge pages as memory.
 func (r Resource) sort() Kind {
 	switch r.Kind {
 	case DedicatedCPU:
@@ -58,7 +57,7 @@ func (r Resource) sort() Kind {
 	return r.Kind
 }
 
-// bySort adds up resources by the kinds in whose limits they count.
+// bySort sums resources by the kinds of their limits.
 func (r Resources) bySort() map[Kind]int64 {
 	sums := map[Kind]int64{}
 	for key, value := range r {
@@ -67,7 +66,7 @@ func (r Resources) bySort() map[Kind]int64 {
 	return sums
 }
 
-// usedOf is what the machines of a namespace take on the hosts of a quota.
+// usedOf returns the resources of a namespace's machines on the hosts of a quota.
 func (t *tally) usedOf(quota *Quota, namespace string) map[Kind]int64 {
 	used := map[Kind]int64{}
 	if quota == nil {
@@ -83,8 +82,8 @@ func (t *tally) usedOf(quota *Quota, namespace string) map[Kind]int64 {
 	return used
 }
 
-// exceeded lists which limits needs exceed with what is used already, sorted. Of what isn't in needs, or is no more
-// than the machine has, nothing is asked.
+// exceeded lists the limits that needs and used exceed together, sorted. A resource that doesn't grow from has to
+// needs isn't checked.
 func (q *Quota) exceeded(needs, has Resources, used map[Kind]int64) []string {
 	if q == nil {
 		return nil
@@ -106,7 +105,7 @@ func (q *Quota) exceeded(needs, has Resources, used map[Kind]int64) []string {
 	return over
 }
 
-// quotaExceeded says so in words.
+// quotaExceeded returns the message for exceeded limits.
 func quotaExceeded(over []string) string {
 	return "exceeds the namespace's quota on the hosts with its identity (" + strings.Join(over, "; ") + ")"
 }

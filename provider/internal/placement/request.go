@@ -11,27 +11,26 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Machine is a machine that takes room, or asks for it.
+// Machine is a machine with its needs.
 type Machine struct {
-	// UID tells machines apart: one that was deleted and made again with the same name is another.
+	// UID identifies the machine. A recreated machine with the same name has another one.
 	UID types.UID
-	// Host is the name of the host that the machine is bound to. Empty while it isn't.
+	// Host is the name of the machine's host. It is empty until the machine is bound.
 	Host string
-	// Domain is the UUID of the machine's domain. Placing doesn't look at it; a Ledger tells it.
+	// Domain is the UUID of the machine's domain. Placement ignores it; Ledger.Domains returns it.
 	Domain string
-	// Claimed says that nothing but its own spec shows that the machine was placed on its host: whoever may write
-	// it may have named the host. It takes nothing there as long as a Ledger hasn't placed it.
+	// Claimed says that only the spec names the host, where a user may have written it. The machine doesn't count
+	// until a Ledger has placed it.
 	Claimed bool
-	// Estimated says that Needs come from the machine's own spec, which its owner may change, and not from what it was
-	// given. What a Ledger has counted for the machine on its host stays then.
+	// Estimated says that Needs are from the spec, which users can change, and not from the host. They don't replace
+	// the counted resources of a placed machine.
 	Estimated bool
 	// Cluster is the cluster that the machine belongs to.
 	Cluster types.NamespacedName
-	// Owner names what the machine has siblings by: its control plane, machine set or pool, in any
-	// form that is the same for all siblings. A machine without an owner has no siblings.
+	// Owner identifies the control plane, machine set or pool of the machine. Machines with the same Owner are
+	// siblings. It may be empty.
 	Owner string
-	// Needs is how much room the machine takes. Storage in a pool without a name is in the first of
-	// the host's pools.
+	// Needs has the resources of the machine. Storage without a pool counts in the first of the host's pools.
 	Needs Resources
 }
 
@@ -42,9 +41,9 @@ func (m Machine) equal(other Machine) bool {
 
 // Request asks for a host.
 type Request struct {
-	// Machine is what is to be placed. Its host is ignored.
+	// Machine is the machine to place. Its host is ignored.
 	Machine Machine
-	// FailureDomain that the machine must be in. Any when empty.
+	// FailureDomain is the required failure domain, or empty for any.
 	FailureDomain string
 	// Architecture of the machine.
 	Architecture infrav1.Architecture
@@ -52,7 +51,7 @@ type Request struct {
 	Features []string
 	// Networks that the host must have.
 	Networks []string
-	// ImageVolume is the volume that the host must have in its pool for images. None when empty.
+	// ImageVolume is the required volume in the host's pool for images, or empty.
 	ImageVolume string
 }
 
@@ -69,15 +68,14 @@ func NewRequest(machine Machine, spec *infrav1.LibvirtMachineSpec, failureDomain
 	}
 }
 
-// Needs returns how much room a machine takes. A disk takes its whole size, because an overlay may
-// grow to that.
+// Needs returns the resources of a machine. A disk counts with its full size, because an overlay may grow to it.
 func Needs(spec *infrav1.LibvirtMachineSpec) Resources {
 	return NeedsWith(spec, spec.CPUs, spec.Memory.Value(), nil)
 }
 
-// NeedsWith is how much room a machine takes that has these CPUs and this memory, and disks of these sizes, by their names
-// in the spec: "" is the root disk. A disk that isn't among them takes what the spec says. Of what sort its CPUs, its
-// memory and its devices are is in the spec, where it doesn't change.
+// NeedsWith returns the resources of a machine with the given CPUs, memory and sizes of disks, by their names in the
+// spec ("" is the root disk). A missing disk counts with its size in the spec. The kinds of CPUs, memory and devices
+// are from the spec, where they are immutable.
 func NeedsWith(spec *infrav1.LibvirtMachineSpec, vcpus int32, memoryBytes int64, disks map[string]int64) Resources {
 	memory := Resource{Kind: Memory}
 	if spec.Hugepages != nil {
@@ -116,7 +114,7 @@ func pageSize(hugepages *infrav1.HugepagesSpec) infrav1.HugepageSize {
 	return cmp.Or(hugepages.PageSize, infrav1.Hugepages2Mi)
 }
 
-// features lists what a host must be able to do for a machine, sorted.
+// features lists the features that a host must have for a machine, sorted.
 func features(spec *infrav1.LibvirtMachineSpec) []string {
 	var features []string
 	if spec.CPU.Mode == infrav1.CPUModeHostPassthrough {

@@ -11,32 +11,30 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 )
 
-// Kind is a sort of thing that a host has a limited amount of.
+// Kind is a kind of resource.
 type Kind string
 
-// The kinds of resources, with the unit in which each is counted.
+// The kinds of resources, with their units.
 const (
 	// CPU is virtual CPUs, by number. Its resource has no name.
 	CPU Kind = "CPU"
-	// DedicatedCPU is CPUs that a machine has to itself, by number. Its resource has no name.
+	// DedicatedCPU is CPUs for exclusive use, by number. Its resource has no name.
 	DedicatedCPU Kind = "dedicated CPU"
-	// Memory is ordinary memory, in bytes: without what a host has set aside as huge pages. Its
-	// resource has no name.
+	// Memory is memory in bytes, without huge pages. Its resource has no name.
 	Memory Kind = "memory"
 	// Hugepages is memory in huge pages, in bytes, named by the size of a page.
 	Hugepages Kind = "huge pages"
-	// Disk is room in a storage pool, in bytes, named by the pool. Without a name it is room in the
-	// pool that a host puts disks in by default.
+	// Disk is storage in bytes, named by the pool. Without a name it is in the host's default pool.
 	Disk Kind = "disk"
 	// Device is PCI devices, by number, named by vendor and product: 10de:20b5.
 	Device Kind = "device"
 )
 
-// Resource is something that a host has a limited amount of.
+// Resource is a limited resource of a host.
 type Resource struct {
-	// Kind says what it is, and its unit.
+	// Kind of the resource, which has its unit.
 	Kind Kind
-	// Name tells resources of a kind apart.
+	// Name distinguishes resources of one kind.
 	Name string
 }
 
@@ -57,13 +55,12 @@ func (r Resource) String() string {
 	return string(r.Kind)
 }
 
-// isCounted says that amounts of the resource are numbers of things, and not of bytes.
+// isCounted reports whether amounts of the resource are not in bytes.
 func (r Resource) isCounted() bool {
 	return r.Kind == CPU || r.Kind == DedicatedCPU || r.Kind == Device
 }
 
-// compared writes amounts of the resource in one unit: what is available rounded down, and what is needed up, so that
-// a lack stays visible.
+// compared formats amounts in one unit: available is rounded down and needed up, so that a shortage stays visible.
 func (r Resource) compared(available int64, needed ...int64) []string {
 	amounts := append([]int64{available}, needed...)
 	unit := bytesize.UnitFor(amounts...)
@@ -81,7 +78,7 @@ func (r Resource) compared(available int64, needed ...int64) []string {
 	return words
 }
 
-// Resources are amounts of resources, each in the unit of its kind. What isn't in it is zero.
+// Resources has amounts of resources, in the units of their kinds. A missing amount is zero.
 type Resources map[Resource]int64
 
 // add adds other to r.
@@ -91,7 +88,7 @@ func (r Resources) add(other Resources) {
 	}
 }
 
-// covers says whether r has at least what needs asks for.
+// covers reports whether r has at least the amounts in needs.
 func (r Resources) covers(needs Resources) bool {
 	for key, value := range needs {
 		if r[key] < value {
@@ -113,7 +110,7 @@ func (r Resources) names(kind Kind) []string {
 	return names
 }
 
-// shortages lists what r has less of than needs asks for, sorted.
+// shortages lists the resources of which r has less than needs, sorted.
 func (r Resources) shortages(needs Resources) []string {
 	var short []string
 	for key, value := range needs {
@@ -126,9 +123,9 @@ func (r Resources) shortages(needs Resources) []string {
 	return short
 }
 
-// Room returns how much of a host may be allocated to machines, from what it has and what its spec
-// keeps back and promises twice. Huge pages, dedicated CPUs and devices are neither reserved nor
-// allocated twice, nor is storage. Only storage pools that the spec names are in the result; nothing is negative.
+// Room returns the resources of a host for machines: its capacity without reservations, multiplied by the overcommit.
+// Huge pages, dedicated CPUs and devices have neither, and storage has no overcommit. Only storage pools in the spec
+// are included. No amount is negative.
 func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
 	room := maps.Clone(capacity)
 	if room == nil {
@@ -151,13 +148,13 @@ func Room(capacity Resources, spec *infrav1.LibvirtHostSpec) Resources {
 	return room
 }
 
-// overcommit returns percent of value, and value itself where no percentage is given.
+// overcommit returns percent of value, or value if percent is 0.
 func overcommit(value int64, percent int32) int64 {
 	if percent == 0 {
 		percent = 100
 	}
 	value = max(value, 0)
-	// In two parts, so that no host is so large that the product overflows.
+	// In two parts, so that the product can't overflow.
 	return value/100*int64(percent) + value%100*int64(percent)/100
 }
 

@@ -12,15 +12,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// Bound are the UUIDs of the domains of the LibvirtMachines that are placed on one host: what is
-// counted for each machine and not as somebody else's.
+// Bound has the UUIDs of the domains of the machines on one host. These domains aren't foreign.
 type Bound map[string]bool
 
-// HostOf returns a LibvirtHost as it was last seen, with all its networks. What depends on the cluster or namespace is left for
-// the caller.
+// HostOf returns the state of a LibvirtHost with all its networks. The caller sets the fields that depend on the
+// cluster or namespace.
 //
-// Take the snapshot first and list the machines of bound afterwards: a domain is made after its
-// machine was bound, so that no domain of ours is taken for somebody else's.
+// Take the snapshot before listing the machines of bound, so that no own domain counts as foreign: a domain is
+// created after its machine was bound.
 func HostOf(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, bound Bound) Host {
 	out := Host{
 		Name:          host.Name,
@@ -49,9 +48,8 @@ func namesOf(networks []infrav1.HostNetwork) []string {
 	return names
 }
 
-// isConnecting says whether nothing is known of a host so far: the first try to connect to it since the
-// manager began hasn't ended, or what came of it isn't in the status yet. A host that couldn't be reached
-// when it was last looked at stays so until it is known better.
+// isConnecting reports whether the first connection to a host since the start of the manager is being opened, or its
+// result isn't in the status yet. A host with an unreachable status isn't connecting.
 func isConnecting(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) bool {
 	if !host.DeletionTimestamp.IsZero() || snapshot.Err != nil {
 		return false
@@ -64,8 +62,8 @@ func isConnecting(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) bool {
 	return condition == nil || condition.Status != metav1.ConditionFalse || condition.ObservedGeneration != host.Generation
 }
 
-// readiness says whether machines can be placed on a host, and if not, why. The condition lags behind the
-// snapshot, and either is enough to say no.
+// readiness reports whether machines can be placed on a host, or why not. Both the condition, which may be older, and
+// the snapshot must be good.
 func readiness(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) (bool, string) {
 	condition := conditions.Get(host, infrav1.ReadyCondition)
 	switch {
@@ -83,8 +81,7 @@ func readiness(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) (bool, string
 	return true, ""
 }
 
-// Capacity returns what a host has. Memory is what isn't set aside as huge pages; storage is that of
-// each pool that can be used.
+// Capacity returns the resources of a host. Memory doesn't include huge pages. Only active pools are included.
 func Capacity(snapshot fleet.Snapshot) Resources {
 	memory := snapshot.Facts.MemoryBytes
 	capacity := Resources{}
@@ -102,23 +99,21 @@ func Capacity(snapshot fleet.Snapshot) Resources {
 	return capacity
 }
 
-// uuidInName finds the UUID that the names of a machine's volumes have in them.
+// uuidInName finds the UUID in the name of a machine's volume.
 var uuidInName = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// isOf says whether a volume is named from the UUID of a bound machine. The names of our own begin with it,
-// which is quicker to see.
+// isOf reports whether the name of a volume has the UUID of a bound machine. Names of this provider begin with it,
+// which is faster to check.
 func (b Bound) isOf(volume string) bool {
 	const length = 36
 	return len(volume) > length && b[volume[:length]] || b[uuidInName.FindString(volume)]
 }
 
-// Foreign returns how much of a host is taken by what isn't a bound machine: domains of others, domains
-// that were ours and have no machine any more, images, and files of other kinds.
+// Foreign returns the resources of a host that aren't used by bound machines: those of foreign domains, orphans,
+// images and other files.
 //
-// A domain of others counts while it is active. One that is shut off takes nothing, and hosts have old
-// ones; when somebody starts it, news of it come at once. A domain that was made for a LibvirtMachine
-// counts always: this manager may not see the machine, which is being made or is stopped for a while. What
-// only one domain can have counts always, too.
+// A foreign domain counts while it is active. A domain of a LibvirtMachine always counts: this manager may not see
+// the machine. Exclusive CPUs and devices always count too.
 func Foreign(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
 	foreign := foreignExclusive(spec, snapshot, bound)
 	ownDisks := map[string]map[string]bool{}

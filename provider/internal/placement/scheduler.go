@@ -21,65 +21,64 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// Hosts are what was seen of hosts: a fleet.Fleet.
+// Hosts gives access to snapshots. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
 	Snapshot(host string) (fleet.Snapshot, bool)
 }
 
-// Scheduler chooses hosts for LibvirtMachines, and counts in its Ledger what they take. The controllers share one. All
-// machines have to pass its Handler.
+// Scheduler chooses hosts for LibvirtMachines and records their resources in its Ledger. All controllers share one.
+// All events of machines must pass its Handler.
 type Scheduler struct {
-	// Ledger counts what machines take.
+	// Ledger has the resources of machines.
 	*Ledger
 
 	// Client reads from the manager's cache.
 	Client client.Reader
 
-	// APIReader reads from the API server itself.
+	// APIReader reads from the API server.
 	APIReader client.Reader
 
-	// Hosts are what was seen of the hosts.
+	// Hosts has the snapshots of hosts.
 	Hosts Hosts
 
-	// HostsPatience is for how long machines without a host wait for hosts that are being connected to for
-	// the first time, although others fit.
+	// HostsPatience is how long machines without a host wait for the first connections to hosts, although others fit.
 	HostsPatience time.Duration
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a host must have to get machines.
-	// Every host may when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter of hosts, or empty for all
+	// hosts.
 	WatchFilterValue string
 
 	places   places
 	newHosts newHosts
-	// full has until when hosts get no machines, by name: see SetFull.
+	// full has the time until which a host gets no machines, by name: see SetFull.
 	full sync.Map
-	// choosing has the hosts that Choosing was called for, by name.
+	// choosing has the hosts for which Choosing was called, by name.
 	choosing sync.Map
-	// macs is locked while a machine is placed that asks for a MAC address.
+	// macs is locked while a machine with a MAC address is placed.
 	macs sync.Mutex
 
 	lock sync.Mutex
-	// claimed are machines that the ledger doesn't count, because only their spec says that they are on a host.
+	// claimed has machines that the ledger doesn't count, because only their spec names a host.
 	claimed map[types.UID]*infrav1.LibvirtMachine
 }
 
-// Candidate is a machine that needs a host, or more of the host that it has.
+// Candidate is a machine that needs a host, or more room on its host.
 type Candidate struct {
-	// Infra is the machine. It isn't changed.
+	// Infra is the machine, which isn't changed.
 	Infra *infrav1.LibvirtMachine
-	// Cluster is the one that it belongs to.
+	// Cluster is the Cluster of the machine.
 	Cluster *clusterv1.Cluster
-	// FailureDomain that it must be in. Any when empty.
+	// FailureDomain is the required failure domain, or empty for any.
 	FailureDomain string
 }
 
-// ErrNotAllowed says that the namespace of a machine may use none of the hosts in question.
+// ErrNotAllowed says that the namespace of a machine may not use the hosts.
 var ErrNotAllowed = errors.New("the namespace may not use the hosts")
 
-// LaterError says that a machine has to wait for hosts that may turn out to be better than those that have been seen.
+// LaterError says that a machine must wait for connecting hosts, which may be a better choice.
 type LaterError struct {
-	// After is for how long.
+	// After is the time to wait.
 	After time.Duration
 }
 
@@ -88,11 +87,9 @@ func (e *LaterError) Error() string {
 	return fmt.Sprintf("hosts are being connected to: try again after %s", e.After)
 }
 
-// Place chooses a host for a machine that has none, and reserves its room there. domain is the UUID that its domain
-// is to have.
+// Place chooses a host for a machine without one, and reserves room there. domain is the UUID for its domain.
 //
-// The error may be ErrNotAllowed, a *LaterError, a *MACTakenError, or a *NoFitError, which all leave what is counted
-// as it is.
+// The error may be ErrNotAllowed, a *LaterError, a *MACTakenError, or a *NoFitError. None of them changes the ledger.
 func (s *Scheduler) Place(ctx context.Context, candidate Candidate) (host, domain string, err error) {
 	hosts, err := s.hostsFor(ctx, candidate)
 	if err != nil {
@@ -113,8 +110,8 @@ func (s *Scheduler) Place(ctx context.Context, candidate Candidate) (host, domai
 	return host, request.Machine.Domain, err
 }
 
-// Claim places a machine on the host that its spec names, by the rules for machines without a host. Nothing happens
-// when there is no such host that its namespace may use. The error may be a *MACTakenError or a *NoFitError.
+// Claim places a machine on the host in its spec, by the rules for machines without a host. It does nothing if the
+// namespace may not use the host. The error may be a *MACTakenError or a *NoFitError.
 func (s *Scheduler) Claim(ctx context.Context, candidate Candidate) error {
 	hosts, err := s.hostsFor(ctx, candidate)
 	if err != nil {
@@ -132,7 +129,7 @@ func (s *Scheduler) Claim(ctx context.Context, candidate Candidate) error {
 	return nil
 }
 
-// Grow reserves what the spec of a machine asks for more than it has on its host, as Ledger.Grow does. The error may be
+// Grow reserves the additional resources in the spec of a machine, as Ledger.Grow does. The error may be
 // ErrNotAllowed, or a *NoFitError about the one host.
 func (s *Scheduler) Grow(ctx context.Context, candidate Candidate) error {
 	hosts, err := s.hostsFor(ctx, candidate)
@@ -146,9 +143,8 @@ func (s *Scheduler) Grow(ctx context.Context, candidate Candidate) error {
 	return s.Ledger.Grow(candidate.Infra.UID, Needs(&candidate.Infra.Spec), hosts.allowed[at])
 }
 
-// ReleaseUnlessWritten releases what is reserved for a machine when it is certain that what it is for hasn't been
-// written, by the error of the write. A conflict alone doesn't say that: the answer to an earlier write may have been
-// lost, and the cache not show it so far. The API server itself says what is written.
+// ReleaseUnlessWritten drops the reservations of a machine if the error shows that the write certainly failed. After
+// a conflict it asks the API server: an earlier write may have succeeded without an answer.
 func (s *Scheduler) ReleaseUnlessWritten(ctx context.Context, infra *infrav1.LibvirtMachine, err error, isWritten func(*infrav1.LibvirtMachine) bool) {
 	switch {
 	case apierrors.IsConflict(err):
@@ -163,7 +159,7 @@ func (s *Scheduler) ReleaseUnlessWritten(ctx context.Context, infra *infrav1.Lib
 	s.Release(infra.UID)
 }
 
-// MayUse says whether a namespace may use a host as things are now.
+// MayUse reports whether a namespace may use a host now.
 func (s *Scheduler) MayUse(ctx context.Context, namespace string, host *infrav1.LibvirtHost) (bool, error) {
 	identities, object, err := s.identities(ctx, namespace)
 	return err == nil && access.Host(host, identities, object), err
@@ -180,12 +176,11 @@ func (s *Scheduler) identities(ctx context.Context, namespace string) ([]infrav1
 	return list.Items, object, nil
 }
 
-// fullFor is for how long a host that was found to be full gets no machines, unless one that is bound to it gets
-// what it needs meanwhile. Those that are bound there look more often than that.
+// fullFor is how long a full host gets no machines. A machine on the host that gets its resources ends this earlier.
 const fullFor = 30 * time.Minute
 
-// SetFull says whether a host had no room for something that a machine needed there, although by what is counted
-// there was: because of files of others, or images. It then gets no machines for a while.
+// SetFull records whether a machine on a host ran out of room although enough should be free, for example because of
+// other files. A full host gets no machines for a while.
 func (s *Scheduler) SetFull(host string, full bool) {
 	if full {
 		s.full.Store(host, time.Now().Add(fullFor))
@@ -199,15 +194,14 @@ func (s *Scheduler) isFull(host string) bool {
 	return there && time.Now().Before(until.(time.Time))
 }
 
-// Choosing says whether no other machine is being given what it has to itself on a host, and that the caller's is now,
-// until it calls end.
+// Choosing locks the choice of exclusive CPUs and devices on a host. If begun is true, the caller must call end.
 func (s *Scheduler) Choosing(host string) (end func(), begun bool) {
 	_, other := s.choosing.LoadOrStore(host, true)
 	return func() { s.choosing.Delete(host) }, !other
 }
 
-// reserve reserves room on the best of some hosts. Of machines that want the same MAC address at once, the first that
-// has a reservation gets it: those whose addresses may clash are placed one after the other.
+// reserve reserves room on the best host. Machines whose MAC addresses may clash are placed one after the other, so
+// that the first one gets the address.
 func (s *Scheduler) reserve(ctx context.Context, infra *infrav1.LibvirtMachine, request Request, hosts *hostSet) (string, error) {
 	if wanted := wantedMACs(infra); len(wanted) > 0 {
 		s.macs.Lock()
@@ -225,12 +219,12 @@ func (c *Candidate) request() Request {
 	return NewRequest(machine, &c.Infra.Spec, c.FailureDomain)
 }
 
-// hostSet are the hosts that a machine may be placed on.
+// hostSet has the hosts for a machine.
 type hostSet struct {
-	// allowed are those that its namespace may use, and unlisted says that there are others.
+	// allowed has the hosts that its namespace may use, and unlisted says that there are others.
 	allowed  []Host
 	unlisted bool
-	// snapshots are what was last seen of all hosts, by name.
+	// snapshots has the snapshots of all hosts, by name.
 	snapshots map[string]fleet.Snapshot
 }
 

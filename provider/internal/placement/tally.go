@@ -2,19 +2,19 @@ package placement
 
 import "k8s.io/apimachinery/pkg/types"
 
-// tally has machines, and counts what they take of each host, so that to place one more doesn't take
-// going through all of them. The zero tally is empty.
+// tally has machines and the sums of their resources on each host, so that placing a machine doesn't take going
+// through all of them. The zero tally is empty.
 type tally struct {
 	machines map[types.UID]Machine
 	hosts    map[string]*counts
 }
 
-// counts are what the machines on a host come to.
+// counts has the sums for the machines on a host.
 type counts struct {
 	machines int
-	// needs are added up as the machines have them: storage in a pool without a name is apart.
+	// needs has the sum of the machines' needs. Storage without a pool is separate.
 	needs Resources
-	// namespaces is what the machines of each namespace take of them.
+	// namespaces has the needs of each namespace.
 	namespaces map[string]Resources
 	clusters   map[types.NamespacedName]int
 	owners     map[owner]int
@@ -85,7 +85,7 @@ func (t *tally) remove(uid types.UID) {
 	}
 }
 
-// less takes something off an entry. Entries that reach zero are removed.
+// less subtracts from an entry. Entries that reach zero are removed.
 func less[K comparable, V int | int64](amounts map[K]V, key K, by V) {
 	if amounts[key] -= by; amounts[key] == 0 {
 		delete(amounts, key)

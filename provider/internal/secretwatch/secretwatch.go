@@ -38,7 +38,7 @@ func New(mgr ctrl.Manager, namespace string) (*Watch, error) {
 	return &Watch{cache: secrets, client: mgr.GetClient(), namespace: namespace}, nil
 }
 
-// Covers says whether a change of an identity's Secret is heard of.
+// Covers reports whether a change of an identity's Secret is heard of.
 func (w *Watch) Covers(identity *infrav1.LibvirtClusterIdentity) bool {
 	return w != nil && identity.Spec.SecretRef.Namespace == w.namespace
 }

@@ -104,7 +104,7 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
 }
 
-// dedicated says whether a machine asks for CPUs of its own.
+// dedicated reports whether a machine asks for CPUs of its own.
 func dedicated(spec map[string]any) bool {
 	asks, _, err := unstructured.NestedBool(spec, "cpu", "dedicated")
 	return err == nil && asks
@@ -147,7 +147,7 @@ func specOf(object runtime.RawExtension, kind string, path []string) (map[string
 	return spec, true, nil
 }
 
-// readObject reads an object, and says whether it is of our group and of a kind.
+// readObject reads an object, and reports whether it is of our group and of a kind.
 func readObject(object runtime.RawExtension, kind string) (*unstructured.Unstructured, bool, error) {
 	read := &unstructured.Unstructured{}
 	if err := read.UnmarshalJSON(object.Raw); err != nil {

@@ -1,8 +1,8 @@
-// Package webhooks sets defaults on the provider's objects and checks them, where the schema of a
-// CRD can't: what must not change, what depends on the request, and what spans several fields.
+// Package webhooks sets defaults and validates what the schema of a CRD can't: immutable fields, rules that depend on
+// the request, and rules for several fields.
 //
-// Each kind has a file. It holds functions from an object to what is wrong with it; validator makes
-// an admission webhook of them.
+// Each kind has a file with functions that return the errors of an object. validator makes an admission webhook of
+// them.
 package webhooks
 
 import (
@@ -21,7 +21,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Options are what webhooks need to know of the manager that they run in.
+// Options has the properties of the manager that webhooks need.
 type Options struct {
 	// ManagerNamespace is the namespace that the manager runs in. Secrets of identities are there by default.
 	ManagerNamespace string
@@ -61,19 +61,19 @@ func register[T client.Object](mgr ctrl.Manager, validator validator[T], default
 	return nil
 }
 
-// validator makes an admission webhook of functions that list what is wrong with an object.
+// validator is an admission webhook from functions that return the errors of an object.
 type validator[T client.Object] struct {
 	// kind is the kind of T, for messages.
 	kind string
 	// object is an empty T.
 	object T
-	// spec returns the part of an object that users write.
+	// spec returns the spec of an object.
 	spec func(T) any
-	// always checks an object by itself, at creation and when its spec has changed.
+	// always validates an object at creation and after a change of its spec.
 	always func(T) field.ErrorList
-	// onCreate, if any, checks what matters at creation only.
+	// onCreate, if any, validates at creation only.
 	onCreate func(T) field.ErrorList
-	// onUpdate, if any, checks a change. It isn't called for the topology controller's dry runs.
+	// onUpdate, if any, validates a change. It isn't called for dry runs of the topology controller.
 	onUpdate func(before, after T) field.ErrorList
 }
 
@@ -88,8 +88,8 @@ func (v validator[T]) ValidateCreate(_ context.Context, object T) (admission.War
 	return nil, v.invalid(object, errs)
 }
 
-// ValidateUpdate checks a changed object. One whose spec is as it was always passes: rules that a
-// later version adds must not keep anybody from removing a finalizer.
+// ValidateUpdate checks a changed object. An unchanged spec is always valid: new rules of a later version must not
+// prevent removing a finalizer.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
 	if apiequality.Semantic.DeepEqual(v.spec(before), v.spec(after)) {
 		return nil, nil
@@ -108,7 +108,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 	return nil, v.invalid(after, errs)
 }
 
-// ValidateDelete lets everything be deleted: what is still in use is kept by its finalizer.
+// ValidateDelete allows all deletions: finalizers keep objects that are in use.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -1,13 +1,12 @@
-// Package evacuation empties LibvirtHosts whose spec.maintenance asks for it: it asks MachineHealthChecks
-// to replace the machines that are there, one after the other.
+// Package evacuation empties LibvirtHosts whose spec.maintenance asks for it: it makes MachineHealthChecks replace
+// the machines, one after the other.
 //
-// The only thing that it does to a Machine is to set the annotation cluster.x-k8s.io/remediate-machine,
-// by which a MachineHealthCheck counts it as unhealthy. Whether, when and how it is replaced is up to the
-// MachineHealthCheck, with its limits, and to what owns the Machine: a MachineSet, a control plane, or this
-// provider's own controller of LibvirtMachinePools.
+// It only sets the annotation cluster.x-k8s.io/remediate-machine on a Machine, which makes a MachineHealthCheck mark
+// it as unhealthy. The MachineHealthCheck, with its limits, and the owner of the Machine (a MachineSet, a control
+// plane, or this provider's controller of LibvirtMachinePools) decide about the replacement.
 //
-// The host's status names the Machine that is being replaced before anything is done to it, so that there
-// is one at a time whenever the controller is killed.
+// The host's status names the Machine before it is changed, so that one Machine at a time is replaced, even if the
+// controller is killed.
 package evacuation
 
 import (
@@ -40,7 +39,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 
-// lookDelay is how long to wait at most for something to change. Watches say it sooner.
+// lookDelay is the maximum delay between two reconciles. Watches trigger them sooner.
 const lookDelay = time.Minute
 
 // Reconciler empties LibvirtHosts.
@@ -48,8 +47,8 @@ type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
-	// have to be looked at. Every LibvirtHost is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all
+	// LibvirtHosts.
 	WatchFilterValue string
 
 	recorder events.EventRecorder
@@ -81,7 +80,7 @@ func (r *Reconciler) evacuatedHosts(ctx context.Context, _ client.Object) []ctrl
 	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, isWanted)
 }
 
-// isWanted says whether a host is to be evacuated.
+// isWanted reports whether a host is to be evacuated.
 func isWanted(host *infrav1.LibvirtHost) bool {
 	return host.Spec.Maintenance != nil && host.Spec.Maintenance.Mode == infrav1.MaintenanceEvacuate
 }

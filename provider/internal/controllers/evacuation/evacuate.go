@@ -245,7 +245,7 @@ func (r *Reconciler) takeBack(ctx context.Context, host *infrav1.LibvirtHost) er
 	return nil
 }
 
-// announce makes events of what has changed, after it has been written.
+// announce records events of the changed conditions after the status was written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 	was, is := conditions.Get(before, infrav1.EvacuatedCondition), conditions.Get(after, infrav1.EvacuatedCondition)
 	if is == nil {

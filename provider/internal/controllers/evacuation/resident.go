@@ -50,12 +50,12 @@ func (m *resident) isControlPlane() bool {
 	return m.machine != nil && util.IsControlPlaneMachine(m.machine)
 }
 
-// isBalancer says whether the machine is the load balancer of a LibvirtCluster, which looks after it by itself.
+// isBalancer reports whether the machine is the load balancer of a LibvirtCluster, which looks after it by itself.
 func (m *resident) isBalancer() bool {
 	return m.machine == nil && m.infra.Labels[infrav1.LoadBalancerLabel] != ""
 }
 
-// isLeaving says whether the machine is on its way out already, whoever wanted it.
+// isLeaving reports whether the machine is on its way out already, whoever wanted it.
 func (m *resident) isLeaving() bool {
 	if !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero() {
 		return true

@@ -29,9 +29,9 @@ func (r *Reconciler) claimer(infra *infrav1.LibvirtCluster) claims.Claimer {
 	return claims.Claimer{Client: r.Client, APIReader: r.APIReader, Owner: infra, Cluster: clusterName(infra)}
 }
 
-// claimEndpoint claims the address of a control plane endpoint that has none from the pool that is named
-// for it, and writes it into the spec, by itself as takeEndpoint does. It says whether it has written, and
-// in problem why there is no address.
+// claimEndpoint claims the address of a control plane endpoint that has none from the pool that is named for it, and
+// writes it into the spec, by itself as takeEndpoint does. It reports whether it has written, and in problem why
+// there is no address.
 func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (written bool, problem, err error) {
 	pool := infra.Spec.ControlPlaneLoadBalancer.AddressFromPool
 	if cluster == nil || pool == nil || !infra.DeletionTimestamp.IsZero() || infra.Spec.ControlPlaneEndpoint.Host != "" || cluster.Spec.ControlPlaneEndpoint.Host != "" {

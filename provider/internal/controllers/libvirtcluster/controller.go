@@ -1,4 +1,4 @@
-// Package libvirtcluster reconciles LibvirtClusters: the infrastructure of a cluster besides its machines.
+// Package libvirtcluster reconciles LibvirtClusters: the infrastructure of a cluster, without its machines.
 package libvirtcluster
 
 import (
@@ -38,14 +38,13 @@ import (
 
 // Reconciler reconciles LibvirtClusters.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// APIReader reads objects from the API server itself.
+	// APIReader reads from the API server.
 	APIReader client.Reader
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
 	recorder events.EventRecorder
@@ -66,13 +65,13 @@ type scope struct {
 	infra *infrav1.LibvirtCluster
 	// cluster owns infra. It is nil when infra is being deleted and its Cluster is gone.
 	cluster *clusterv1.Cluster
-	// noAddress is why the endpoint has no address from the pool that is named for it, or nil.
+	// noAddress is the reason why there is no address for the endpoint from the pool, or nil.
 	noAddress error
-	// hosts are those that the cluster can use. Nil as long as nobody has looked.
+	// hosts has the hosts of the cluster. It is nil until they are read.
 	hosts *hosts
-	// taken says who else has the endpoint, and had it first. Empty when nobody has.
+	// taken names another cluster that had the endpoint first, or is empty.
 	taken string
-	// balancer is what is wrong with the virtual machine with HAProxy, or nil.
+	// balancer is the condition of a load balancer that isn't ready, or nil.
 	balancer *metav1.Condition
 }
 
@@ -149,14 +148,14 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	return err
 }
 
-// externallyManaged says whether somebody else manages the infrastructure. Cluster API's code looks
-// for an annotation, and its contract ("Externally managed infrastructure") speaks of a label.
+// externallyManaged reports whether somebody else manages the infrastructure. Cluster API's code looks for an
+// annotation, and its contract ("Externally managed infrastructure") speaks of a label.
 func externallyManaged(object client.Object) bool {
 	_, labelled := object.GetLabels()[clusterv1.ManagedByAnnotation]
 	return labelled || annotations.IsExternallyManaged(object)
 }
 
-// watched says whether an object has the watch filter's label.
+// watched reports whether an object has the watch filter's label.
 func (r *Reconciler) watched(object client.Object) bool {
 	return r.WatchFilterValue == "" || labels.HasWatchLabel(object, r.WatchFilterValue)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to
-// know which hosts are theirs. Cluster API deletes them first; somebody else may not. The last
-// machine that goes brings the object here again. The load balancer goes after them, and the endpoint's
-// address goes back to its pool then. The object waits for that too: an IPAM provider leaves claims alone
-// whose Cluster is gone. It says whether nothing is left to wait for.
+// reconcileDelete lets the object go when no LibvirtMachine of the cluster is left: they need it to know which hosts
+// are theirs. Cluster API deletes them first; somebody else may not. The last machine that goes brings the object
+// here again. The load balancer goes after them, and the endpoint's address goes back to its pool then. The object
+// waits for that too: an IPAM provider leaves claims alone whose Cluster is gone. It reports whether nothing is left
+// to wait for.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
 	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
 	names, err := r.machineNames(ctx, s.infra)

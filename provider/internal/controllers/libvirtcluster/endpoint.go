@@ -18,11 +18,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// takeEndpoint writes the endpoint that users have given to the Cluster into a LibvirtCluster that
-// has none, and says whether it did. The LibvirtCluster's own one is never changed.
+// takeEndpoint writes the endpoint that users have given to the Cluster into a LibvirtCluster that has none, and
+// reports whether it did. The LibvirtCluster's own one is never changed.
 //
-// It is written by itself, before anything else: status.initialization.provisioned must not be true
-// while the endpoint isn't there (contract of InfraCluster, "control plane endpoint").
+// It is a separate write before all others: status.initialization.provisioned must not be true without an endpoint
+// (contract of InfraCluster, "control plane endpoint").
 func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster == nil || !infra.DeletionTimestamp.IsZero() ||
 		infra.Spec.ControlPlaneEndpoint.IsValid() || !cluster.Spec.ControlPlaneEndpoint.IsValid() ||
@@ -41,8 +41,8 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 	return true, nil
 }
 
-// lookForEndpoint looks for another LibvirtCluster that has the endpoint, and had it first: it is provisioned and this
-// one isn't, or else it is older. Machines of both would answer for the endpoint.
+// lookForEndpoint looks for another LibvirtCluster that had the endpoint first: it is provisioned and this one isn't,
+// or it is older. Machines of both clusters would answer for the endpoint.
 func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	if !s.infra.Spec.ControlPlaneEndpoint.IsValid() {
 		return nil
@@ -65,13 +65,13 @@ func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sharesEndpoint says whether another LibvirtCluster, of which this provider takes care, has the same endpoint.
+// sharesEndpoint reports whether another LibvirtCluster, of which this provider takes care, has the same endpoint.
 func sharesEndpoint(infra, other *infrav1.LibvirtCluster) bool {
 	return client.ObjectKeyFromObject(infra) != client.ObjectKeyFromObject(other) && controllerutil.ContainsFinalizer(other, infrav1.ClusterFinalizer) &&
 		infra.Spec.ControlPlaneEndpoint == other.Spec.ControlPlaneEndpoint
 }
 
-// isFirst says whether one of two LibvirtClusters keeps the endpoint that both have.
+// isFirst reports whether one of two LibvirtClusters keeps the endpoint that both have.
 func isFirst(one, other *infrav1.LibvirtCluster) bool {
 	provisioned := ptr.Deref(one.Status.Initialization.Provisioned, false)
 	switch {
@@ -83,12 +83,12 @@ func isFirst(one, other *infrav1.LibvirtCluster) bool {
 	return client.ObjectKeyFromObject(one).String() < client.ObjectKeyFromObject(other).String()
 }
 
-// contradicts says whether what own has of an endpoint isn't what theirs is.
+// contradicts reports whether the set fields of own differ from theirs.
 func contradicts(own, theirs clusterv1.APIEndpoint) bool {
 	return own.Host != "" && own.Host != theirs.Host || own.Port != 0 && own.Port != theirs.Port
 }
 
-// setEndpointCondition says whether the control plane endpoint is known, and its load balancer runs.
+// setEndpointCondition sets the condition ControlPlaneEndpointReady.
 func setEndpointCondition(s *scope) {
 	condition := endpointCondition(&s.infra.Spec, s.cluster.Spec.ControlPlaneEndpoint, s.noAddress)
 	if s.taken != "" && condition.Status == metav1.ConditionTrue {

@@ -89,7 +89,7 @@ func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identitie
 	return sorted, nil
 }
 
-// selects says whether a cluster's hostSelector selects a host. One that is left out selects all.
+// selects reports whether a cluster's hostSelector selects a host. One that is left out selects all.
 func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
 	if infra.Spec.HostSelector == nil {
 		return true, nil

@@ -29,14 +29,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// maxBalancerName is how long the name of a load balancer may be: it is its guest's host name.
+// maxBalancerName is the maximum length of the name of a load balancer, which is its guest's host name.
 const maxBalancerName = 63
 
 func hasBalancer(infra *infrav1.LibvirtCluster) bool {
 	return infra.Spec.ControlPlaneLoadBalancer.Type == infrav1.LoadBalancerHAProxy && infra.Spec.ControlPlaneLoadBalancer.HAProxy != nil
 }
 
-// balancerName is the name of the LibvirtMachine with HAProxy. There is one name, so that there are never two.
+// balancerName returns the name of the LibvirtMachine with HAProxy. A fixed name ensures that there is only one.
 func balancerName(infra *infrav1.LibvirtCluster) string {
 	const suffix = "-lb"
 	if len(infra.Name)+len(suffix) <= maxBalancerName && !strings.Contains(infra.Name, ".") {
@@ -48,7 +48,7 @@ func balancerName(infra *infrav1.LibvirtCluster) string {
 	return strings.TrimRight(name[:min(len(name), maxBalancerName-len(tail))], "-") + tail
 }
 
-// isBalancerOf says whether a machine is the load balancer of a LibvirtCluster.
+// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster.
 func isBalancerOf(machine *infrav1.LibvirtMachine, infra *infrav1.LibvirtCluster) bool {
 	_, labelled := machine.Labels[infrav1.LoadBalancerLabel]
 	return labelled && metav1.IsControlledBy(machine, infra)
@@ -64,9 +64,9 @@ func (r *Reconciler) readBalancer(ctx context.Context, infra *infrav1.LibvirtClu
 	return machine, outcome.Wrap(err, "reading the load balancer")
 }
 
-// takeBalancersEndpoint writes the address that DHCP has given the load balancer as the control plane
-// endpoint, when that is to be it, by itself as takeEndpoint does. Before that it writes the MAC address of all
-// load balancers that the cluster will have. It says whether it has written.
+// takeBalancersEndpoint writes the address that DHCP has given the load balancer as the control plane endpoint, when
+// that is to be it, by itself as takeEndpoint does. Before that it writes the MAC address of all load balancers that
+// the cluster will have. It reports whether it has written.
 func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster == nil || !infra.DeletionTimestamp.IsZero() || !hasBalancer(infra) || !isByDHCP(infra, cluster) {
 		return false, nil
@@ -97,8 +97,8 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	return true, nil
 }
 
-// isByDHCP says whether the endpoint is the address that DHCP gives the load balancer: when nobody has said
-// otherwise until it was made.
+// isByDHCP reports whether the endpoint is the load balancer's address from DHCP: if no endpoint or pool was set
+// before the load balancer was created.
 func isByDHCP(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) bool {
 	if _, chosen := infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation]; chosen {
 		return true
@@ -107,8 +107,8 @@ func isByDHCP(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) bool {
 		infra.Spec.ControlPlaneLoadBalancer.AddressFromPool == nil
 }
 
-// reconcileBalancer sees to it that there is one load balancer, that it can run, and that it knows all control
-// plane machines. What is wrong with it is in s.balancer.
+// reconcileBalancer creates, replaces and configures the load balancer. s.balancer has the condition of one that
+// isn't ready.
 func (r *Reconciler) reconcileBalancer(ctx context.Context, s *scope) error {
 	if !hasBalancer(s.infra) {
 		return nil
@@ -136,7 +136,7 @@ func (s *scope) noBalancer(reason, message string, values ...any) {
 	s.balancer = &metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: strings.TrimSpace(fmt.Sprintf(message, values...))}
 }
 
-// keepBalancer looks after a load balancer that is there.
+// keepBalancer reconciles an existing load balancer.
 func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) error {
 	why, err := r.whyReplace(ctx, s, machine)
 	if err != nil {
@@ -167,8 +167,9 @@ func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav
 	return nil
 }
 
-// whyReplace says why a load balancer has to be replaced, if so: its domain is gone, or its host is to be empty and
-// there is another one. A domain that doesn't run is started again, and a host that doesn't answer is waited for.
+// whyReplace returns why a load balancer must be replaced, if so: its domain is missing, or its host is being
+// evacuated or deleted and another host is Ready. A stopped domain is started again, and an unreachable host is
+// waited for.
 func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) (string, error) {
 	if ptr.Deref(machine.Status.Initialization.Provisioned, false) && machine.Status.InstanceState == infrav1.InstanceNotFound {
 		return "its domain is gone", nil
@@ -191,7 +192,7 @@ func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.
 	return "", nil
 }
 
-// makeBalancer makes the load balancer, as soon as it is known what its address is to be.
+// makeBalancer creates the load balancer once the source of its address is known.
 func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
 	s.noBalancer(infrav1.LoadBalancerNotRunningReason, "LibvirtMachine %s doesn't exist yet", balancerName(s.infra))
 	mac := ""
@@ -234,7 +235,7 @@ func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// chooseMAC chooses the MAC address of all load balancers that the cluster will have, and writes it.
+// chooseMAC chooses and writes the MAC address for all load balancers of the cluster.
 func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluster) error {
 	id, err := uuid.NewRandom()
 	if err != nil {
@@ -250,8 +251,8 @@ func (r *Reconciler) chooseMAC(ctx context.Context, infra *infrav1.LibvirtCluste
 	return nil
 }
 
-// newConfiguration is what a load balancer that is made now is to do. An endpoint from a pool is its only address; one
-// that somebody has set is one more in addition to that from DHCP, unless it is a DNS name.
+// newConfiguration returns the configuration of a new load balancer. An endpoint from a pool is its only address. An
+// endpoint that a user has set is an additional address to that from DHCP, unless it is a DNS name.
 func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalancer.Configuration, error) {
 	servers, _, err := r.servers(ctx, s)
 	if err != nil {
@@ -276,9 +277,9 @@ func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalanc
 	return configuration, nil
 }
 
-// configureBalancer tells the load balancer of the control plane machines that there are now. Its own addresses stay.
-// As long as the address of one isn't known, none that it has is taken from it: clusterctl move leaves every status
-// behind, and machines that serve have no address until their controller has looked. HAProxy asks each server by itself.
+// configureBalancer updates the servers of the load balancer. Its own addresses stay. While the address of a machine
+// isn't known, no server is removed: after clusterctl move, which drops the status, machines have no address until
+// they are reconciled. HAProxy checks each server itself.
 func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) error {
 	servers, all, err := r.servers(ctx, s)
 	if err != nil {
@@ -309,9 +310,9 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 	return outcome.Wrap(err, "writing which servers the load balancer has")
 }
 
-// servers are the API servers of the cluster: the control plane machines that have an address and aren't on their
-// way out, at the port that the Cluster has for them. It says whether these are all: whether none that may have a domain
-// has no address.
+// servers are the API servers of the cluster: the control plane machines that have an address and aren't on their way
+// out, at the port that the Cluster has for them. It reports whether these are all: whether none that may have a
+// domain has no address.
 func (r *Reconciler) servers(ctx context.Context, s *scope) (servers []netip.AddrPort, all bool, err error) {
 	list := &infrav1.LibvirtMachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(s.infra.Namespace),
@@ -334,7 +335,7 @@ func (r *Reconciler) servers(ctx context.Context, s *scope) (servers []netip.Add
 	return servers, all, nil
 }
 
-// addressOf is the first IP address of a machine: that of its first interface. Not valid when it has none.
+// addressOf returns the first IP address of a machine, or an invalid one.
 func addressOf(machine *infrav1.LibvirtMachine) netip.Addr {
 	for _, one := range machine.Status.Addresses {
 		if one.Type != clusterv1.MachineInternalIP {
@@ -347,7 +348,7 @@ func addressOf(machine *infrav1.LibvirtMachine) netip.Addr {
 	return netip.Addr{}
 }
 
-// deleteBalancer deletes the load balancer, and says what is waited for, or "" when it is gone.
+// deleteBalancer deletes the load balancer. It returns what it waits for, or "" when the load balancer is gone.
 func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (string, error) {
 	machine := &infrav1.LibvirtMachine{}
 	// Past the cache: one that was just made isn't missed.

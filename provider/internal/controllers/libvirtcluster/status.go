@@ -38,7 +38,7 @@ func setReady(infra *infrav1.LibvirtCluster) {
 // waiting are reasons that aren't news: many clusters have them on their way.
 var waiting = []string{infrav1.WaitingForControlPlaneEndpointReason, infrav1.WaitingForAddressReason}
 
-// announce makes events of what has changed, after it has been written.
+// announce records events of the changed conditions after the status was written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
 	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
 		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",

@@ -50,11 +50,10 @@ const (
 
 // Reconciler reconciles LibvirtClusterIdentities.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
+	// Client reads from the manager's cache, except for Secrets, and writes.
 	Client client.Client
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
 	// Namespace is the one whose Secrets may be changed: the manager's. All when it is empty.
@@ -95,9 +94,9 @@ func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: host.Spec.IdentityRef.Name}}}
 }
 
-// Reconcile makes an identity an owner of its Secret and says whether that can be used.
+// Reconcile makes an identity an owner of its Secret and reports whether that can be used.
 //
-// Each write before the last is a reconcile of its own: the change brings the object here again.
+// Each write but that of the status ends the reconcile: the change triggers the next one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	identity := &infrav1.LibvirtClusterIdentity{}
 	if err := r.Client.Get(ctx, req.NamespacedName, identity); err != nil {

@@ -42,7 +42,7 @@ const secretInterval = time.Minute
 
 // Reconciler reconciles LibvirtHosts.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
+	// Client reads from the manager's cache, except for Secrets, and writes.
 	Client client.Client
 
 	// Fleet keeps the sessions with hosts.
@@ -51,8 +51,7 @@ type Reconciler struct {
 	// Scheduler knows what machines take of hosts.
 	Scheduler *placement.Scheduler
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
 	// CountInterval is how long a status that was written stays as it is when only numbers or messages
@@ -80,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 // Reconcile keeps a session with a host and writes what is seen of it. A host that is being deleted
 // keeps its session as long as machines are bound to it, because their domains have to be removed.
 //
-// Each write before the last is a reconcile of its own: the change brings the object here again.
+// Each write but that of the status ends the reconcile: the change triggers the next one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {

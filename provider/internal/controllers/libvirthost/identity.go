@@ -25,7 +25,7 @@ func hypervisorUUID(host client.Object) string {
 }
 
 // recognize records which hypervisor has answered, in a write of its own and before anything is placed there, or
-// refuses it when it is that of another LibvirtHost. It says whether it has written something.
+// refuses it when it is that of another LibvirtHost. It reports whether it has written something.
 func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (bool, error) {
 	uuid := r.Fleet.HypervisorUUID(host.Name)
 	if uuid == "" {

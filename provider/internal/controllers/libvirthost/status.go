@@ -31,12 +31,12 @@ var architectures = []infrav1.Architecture{
 	infrav1.ArchitectureAmd64, infrav1.ArchitectureArm64, infrav1.ArchitectureS390x, infrav1.ArchitecturePpc64le,
 }
 
-// connecting says whether the first try to reach a host hasn't ended.
+// connecting reports whether the first try to reach a host hasn't ended.
 func connecting(snapshot fleet.Snapshot) bool {
 	return !snapshot.Reachable && snapshot.Err == nil
 }
 
-// seen says whether the status is about the host as its spec is now.
+// seen reports whether the status is about the host as its spec is now.
 func seen(host *infrav1.LibvirtHost) bool {
 	condition := conditions.Get(host, infrav1.ReachableCondition)
 	return condition != nil && condition.ObservedGeneration == host.Generation
@@ -144,8 +144,8 @@ func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int,
 	}
 }
 
-// about says whether two amounts are the same but for a hundredth of the capacity: files of others
-// grow and shrink all the time, and none of that is worth a write.
+// about reports whether two amounts are the same but for a hundredth of the capacity: files of others grow and shrink
+// all the time, and none of that is worth a write.
 func about(before, after, capacity *resource.Quantity) bool {
 	if before == nil || after == nil || capacity == nil {
 		return false
@@ -198,7 +198,7 @@ func names(machines []infrav1.LibvirtMachine) string {
 	return outcome.Names(all)
 }
 
-// announce makes events of what has changed, after it has been written.
+// announce records events of the changed conditions after the status was written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)

@@ -28,22 +28,21 @@ import (
 )
 
 const (
-	// A guest that starts has an address after seconds or minutes, and nothing tells. The longer it
-	// takes, the less often it is looked.
+	// The delay between two look-ups for a machine without addresses: half of its running time, within these bounds.
 	minAddressDelay, maxAddressDelay = 2 * time.Second, 30 * time.Second
-	// addressInterval is how often, give or take a fifth, the addresses of a machine are looked at that has some.
+	// addressInterval is the interval between look-ups for a machine with addresses, plus or minus a fifth.
 	addressInterval = 10 * time.Minute
-	// addressPatience is how long a machine that runs waits for its first address before it is provisioned without.
+	// addressPatience is how long a running machine waits for its first address before it is provisioned without one.
 	addressPatience = 2 * time.Minute
-	// maxAddresses is how many addresses a status may have.
+	// maxAddresses is the maximum number of addresses in a status.
 	maxAddresses = 256
 )
 
-// findAddresses finds the machine's addresses. Those from pools are known without asking; for the other
-// interfaces it asks for leases, which cost less, then the guest agent, and then the machine's node. What
-// was known stays known while a machine doesn't run or doesn't say.
+// findAddresses looks up the machine's addresses. Addresses from pools are known. For the other interfaces it asks
+// for leases first, which is cheapest, then the guest agent, and then the machine's node. Known addresses stay while
+// no source answers.
 //
-// Addresses are optional in Cluster API's contract: a machine that nobody gives one is provisioned without.
+// Addresses are optional in Cluster API's contract: a machine without any is provisioned too.
 func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	if err := s.findClaims(ctx); err != nil {
 		return s.addressesFailed(err)
@@ -81,7 +80,7 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// setNoAddress says that the machine has no address, and when to look again.
+// setNoAddress sets the condition of a machine without addresses, and schedules the next look-up.
 func (s *scope) setNoAddress(nodeFailure error) {
 	if !s.hasAddressSource() {
 		s.lookAgain(s.addressInterval(nil)) // the spec of its host may change
@@ -98,8 +97,8 @@ func (s *scope) setNoAddress(nodeFailure error) {
 	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "%s", message)
 }
 
-// needsAddress says whether the machine isn't provisioned before it has an address: as long as one may still
-// come soon. Nothing else than its address leads to a load balancer.
+// needsAddress reports whether provisioning waits for an address: while one may still be found soon. A load balancer
+// always needs an address.
 func (s *scope) needsAddress() bool {
 	if s.isProvisioned() || len(s.infra.Status.Addresses) > 0 && len(s.notGiven) == 0 {
 		return false
@@ -108,8 +107,8 @@ func (s *scope) needsAddress() bool {
 		s.hasAddressSource() && s.runningFor() < addressPatience
 }
 
-// hasAddressSource says whether anything can give the machine an address: pools, leases, which libvirt
-// networks have, the guest agent, or the node.
+// hasAddressSource reports whether the machine has a source of addresses: a pool, leases of a libvirt network, the
+// guest agent or the node.
 func (s *scope) hasAddressSource() bool {
 	if ptr.Deref(s.infra.Spec.GuestAgent, true) || s.hasMachine() && s.Workload != nil {
 		return true
@@ -121,8 +120,8 @@ func (s *scope) hasAddressSource() bool {
 	})
 }
 
-// addressesFailed says why the addresses aren't known. A machine that doesn't need them goes on: an agent in the
-// guest may fail for ever, and the removal of the seed with its secrets doesn't need it.
+// addressesFailed sets the condition after an error. A machine that doesn't need addresses continues: a guest agent
+// may fail permanently, and the seed with its secrets must be removed.
 func (s *scope) addressesFailed(err error) (verdict, error) {
 	next, err := s.failed(infrav1.AddressesReadyCondition, infrav1.InternalErrorReason, err)
 	if err == nil || s.needsAddress() {
@@ -132,8 +131,8 @@ func (s *scope) addressesFailed(err error) (verdict, error) {
 	return goOn, nil
 }
 
-// setAddresses sets the addresses in the status. Those that nobody was asked for (from pools), and those of
-// the node, replace others only when these are out of date: what else is known was found earlier.
+// setAddresses sets the addresses in the status. If no lease or agent answered, addresses from pools or the node
+// replace earlier ones only if they include new ones.
 func (s *scope) setAddresses(addresses clusterv1.MachineAddresses, answered bool) {
 	if len(addresses) == 0 {
 		return
@@ -144,8 +143,8 @@ func (s *scope) setAddresses(addresses clusterv1.MachineAddresses, answered bool
 	s.infra.Status.Addresses = addresses
 }
 
-// addressInterval is when to look again at the addresses of a machine that has some. When it has those
-// from pools already, and some interface has none so far, that is sooner for a machine that has just started.
+// addressInterval returns the delay until the next look-up for a machine with addresses. It is shorter for a machine
+// that has just started, if it has addresses from pools and an interface without any.
 func (s *scope) addressInterval(found []hypervisor.InterfaceAddress) time.Duration {
 	interval := addressInterval*4/5 + rand.N(addressInterval*2/5) //nolint:gosec // spreads calls and keeps no secret
 	if len(s.claimed) == 0 {
@@ -159,8 +158,8 @@ func (s *scope) addressInterval(found []hypervisor.InterfaceAddress) time.Durati
 	return interval
 }
 
-// addressDelay is half of the time that the domain has run. A machine that has joined its cluster isn't asked
-// often: that its node has an address brings it here.
+// addressDelay returns half of the running time of the domain. A machine that has joined its cluster is looked up
+// less often: a new address of its node triggers a reconcile.
 func (s *scope) addressDelay() time.Duration {
 	if s.hasMachine() && s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
 		return s.addressInterval(nil)
@@ -168,7 +167,7 @@ func (s *scope) addressDelay() time.Duration {
 	return min(max(s.runningFor()/2, minAddressDelay), maxAddressDelay)
 }
 
-// interfaces are the MAC addresses of the machine's interfaces, with their indexes.
+// interfaces returns the indexes of the machine's interfaces by MAC address.
 func (s *scope) interfaces() map[string]int {
 	index := map[string]int{}
 	for i := range s.infra.Spec.Interfaces {
@@ -177,19 +176,19 @@ func (s *scope) interfaces() map[string]int {
 	return index
 }
 
-// isStatic says whether an interface has addresses that are known without asking anybody.
+// isStatic reports whether an interface has configured addresses, from pools or as a load balancer.
 func (s *scope) isStatic(nic int) bool {
 	return len(s.infra.Spec.Interfaces[nic].AddressesFromPools) > 0 || nic == 0 && s.balancer.Address.IsValid()
 }
 
-// dynamicInterfaces are those of the interfaces that have no addresses from pools.
+// dynamicInterfaces returns the interfaces without configured addresses.
 func (s *scope) dynamicInterfaces() map[string]int {
 	index := s.interfaces()
 	maps.DeleteFunc(index, func(_ string, i int) bool { return s.isStatic(i) })
 	return index
 }
 
-// askForAddresses asks for the addresses of the interfaces that have none from pools.
+// askForAddresses asks the host for the addresses of the dynamic interfaces.
 func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddress, error) {
 	sources := []hypervisor.AddressSource{hypervisor.SourceLease}
 	if ptr.Deref(s.infra.Spec.GuestAgent, true) {
@@ -212,8 +211,8 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 	return nil, nil
 }
 
-// usable are those of the found addresses by which others reach an interface that has none from pools.
-// Interfaces that software in the guest has made aren't the machine's own.
+// usable returns the reachable addresses of dynamic interfaces. Interfaces that software in the guest has created are
+// ignored.
 func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
 	dynamic := s.dynamicInterfaces()
 	return slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
@@ -222,8 +221,7 @@ func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.Interfa
 	})
 }
 
-// isReachable says whether others reach the machine by an address. That of the control plane isn't that of
-// one machine.
+// isReachable reports whether an address leads to this machine. The control plane endpoint doesn't.
 func (s *scope) isReachable(address netip.Addr) bool {
 	var endpoint netip.Addr
 	if s.cluster != nil && !s.hasOwnEndpoint() {
@@ -232,8 +230,8 @@ func (s *scope) isReachable(address netip.Addr) bool {
 	return address.IsValid() && !address.IsUnspecified() && !address.IsLinkLocalUnicast() && !address.IsLoopback() && address != endpoint
 }
 
-// addressesOfNode are the name of the machine and the IP addresses that its node says it has. None when the
-// node isn't known.
+// addressesOfNode returns the name of the machine and the IP addresses of its node, or nothing if the node isn't
+// known.
 func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses, error) {
 	if !s.hasMachine() || s.Workload == nil {
 		return nil, nil
@@ -259,8 +257,8 @@ func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses
 	return addresses, nil
 }
 
-// nodeAddresses are the name of the machine, and the addresses of its interfaces: those that were found
-// and are usable, and those from pools, the first interface's first. None when there is no IP address.
+// nodeAddresses returns the name of the machine and the IP addresses of its interfaces, in their order: the given
+// ones and those from pools. It returns nothing if there is no IP address.
 func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
 	found = slices.Clone(found)
 	for i, given := range s.claimed {
@@ -287,8 +285,8 @@ func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.Mac
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 
-// claimName is the name of the IPAddressClaim for a pool of an interface, both counted from 0. No two
-// machines of a namespace have the same.
+// claimName returns the name of the IPAddressClaim for a pool of an interface, both counted from 0. It is unique in
+// the namespace.
 func claimName(infra *infrav1.LibvirtMachine, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", infra.Name, nic, pool)
 }
@@ -297,7 +295,7 @@ func (s *scope) claimer() claims.Claimer {
 	return claims.Claimer{Client: s.Client, APIReader: s.APIReader, Owner: s.infra, Cluster: s.clusterName()}
 }
 
-// claimsAddresses says whether any interface has addresses from pools: its own, or those of the endpoint.
+// claimsAddresses reports whether any interface has configured addresses.
 func (s *scope) claimsAddresses() bool {
 	for i := range s.infra.Spec.Interfaces {
 		if s.isStatic(i) {
@@ -307,8 +305,8 @@ func (s *scope) claimsAddresses() bool {
 	return false
 }
 
-// ensureClaims makes the claims of a machine that is being made. It waits for none: the image and the
-// disks are made meanwhile, and awaitClaims waits.
+// ensureClaims creates the claims of a new machine. It doesn't wait: the image and the disks follow, and awaitClaims
+// waits.
 func (s *scope) ensureClaims(ctx context.Context) (verdict, error) {
 	if !s.claimsAddresses() {
 		return goOn, nil
@@ -320,7 +318,7 @@ func (s *scope) ensureClaims(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// awaitClaims waits until all addresses are given: the seed has them.
+// awaitClaims waits until all addresses are allocated: the seed needs them.
 func (s *scope) awaitClaims(context.Context) (verdict, error) {
 	if len(s.notGiven) > 0 {
 		return stop, nil
@@ -328,7 +326,7 @@ func (s *scope) awaitClaims(context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// findClaims reads the claims of a machine whose domain is made.
+// findClaims reads the claims of a machine that has a domain.
 func (s *scope) findClaims(ctx context.Context) error {
 	if s.claimed != nil || !s.claimsAddresses() {
 		return nil
@@ -336,7 +334,7 @@ func (s *scope) findClaims(ctx context.Context) error {
 	return s.readClaims(ctx, s.claimer().Find)
 }
 
-// readClaims brings what was given into claimed, and what wasn't into notGiven.
+// readClaims reads allocated addresses into claimed, and claims without an address into notGiven.
 func (s *scope) readClaims(ctx context.Context, read func(context.Context, string, ipamv1.IPPoolReference) (claims.Address, error)) error {
 	s.claimed, s.notGiven = map[int][]claims.Address{}, nil
 	if s.balancer.Address.IsValid() {
@@ -358,7 +356,7 @@ func (s *scope) readClaims(ctx context.Context, read func(context.Context, strin
 	return nil
 }
 
-// setClaimed says in the condition which claims are without an address.
+// setClaimed sets the condition from the claims.
 func (s *scope) setClaimed() {
 	if len(s.notGiven) == 0 {
 		s.setTrue(infrav1.AddressesReadyCondition, infrav1.AddressesReadyReason)
@@ -374,9 +372,9 @@ func (s *scope) setClaimed() {
 	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, reason, "%s", strings.Join(messages, "; "))
 }
 
-// releaseClaims gives the machine's addresses back, and says whether some are still to be let go. It is
-// called when nothing on the host can use them any more. The machine waits for its claims: an IPAM
-// provider leaves claims alone whose Cluster is gone, and the Cluster waits for the machine.
+// releaseClaims deletes the claims and reports whether some still exist. Nothing on the host uses the addresses when
+// it is called. The machine waits for its claims, because IPAM providers don't release claims of a deleted Cluster,
+// and the Cluster waits for its machines.
 func (s *scope) releaseClaims(ctx context.Context) (bool, error) {
 	var names []string
 	for i, nic := range s.infra.Spec.Interfaces {

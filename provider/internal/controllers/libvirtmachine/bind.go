@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// noFitDelay is how long to wait before looking for a host once more. Changes of hosts do it sooner;
-	// room that other machines give back isn't announced.
+	// noFitDelay is the delay before the next search for a host. Changes of hosts trigger it sooner; freed room
+	// doesn't.
 	noFitDelay = 30 * time.Second
-	// hostsDelay is how long machines without a host wait after a change of a host: when a manager begins,
-	// all hosts change within a moment, and that is one look for each machine and not one for each host.
+	// hostsDelay is how long machines without a host wait after a change of a host. When a manager starts, all hosts
+	// change within a moment: each machine is then reconciled once and not once per host.
 	hostsDelay = 500 * time.Millisecond
 )
 
 func (s *scope) isUnbound() bool { return s.infra.Spec.HostName == "" }
 
-// checkPrerequisites waits for what a machine needs before it gets a place.
+// checkPrerequisites waits for what a machine needs before it is bound to a host.
 func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 	if s.isLoadBalancer() {
 		return goOn, nil // the Cluster's infrastructure waits for it, and its LibvirtCluster makes it when it is to be there
@@ -59,8 +59,8 @@ func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// bind chooses a host and writes it into the spec, together with the UUID that everything is named
-// from, before anything is made. In the spec, because `clusterctl move` drops the status.
+// bind chooses a host and writes it into the spec, together with the UUID for all names, before anything is created.
+// `clusterctl move` drops the status, so they are in the spec.
 func (s *scope) bind(ctx context.Context) (verdict, error) {
 	host, domain, err := s.Scheduler.Place(ctx, s.candidate())
 	if err != nil {
@@ -69,10 +69,9 @@ func (s *scope) bind(ctx context.Context) (verdict, error) {
 	return stop, s.writeAhead(ctx, host, domain)
 }
 
-// isClaim says whether only the spec says that the machine has on its host what it asks for: this manager hasn't placed
-// it there with as much, the host hasn't been seen to have its domain, and it wasn't provisioned, after which nothing is
-// made for it. An earlier manager may have placed it, somebody has named the host by hand, or the spec asks for more
-// since. A domain that was started stays as it is, whatever the spec says.
+// isClaim reports whether the binding to the host is known from the spec only: this manager hasn't placed the machine
+// there with these resources, the host has no started domain of it, and it isn't provisioned. An earlier manager may
+// have placed it, a user may have set spec.hostName, or the spec may ask for more now.
 func (s *scope) isClaim() bool {
 	if s.isProvisioned() || s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		return false
@@ -82,7 +81,7 @@ func (s *scope) isClaim() bool {
 	return !given.Is || !given.Domain.State.Started()
 }
 
-// checkClaim places the machine on the host that its spec names. That it doesn't exist is said in the next phase.
+// checkClaim places the machine on the host in its spec. A later phase reports a missing host.
 func (s *scope) checkClaim(ctx context.Context) (verdict, error) {
 	if err := s.Scheduler.Claim(ctx, s.candidate()); err != nil {
 		return s.notPlaced(ctx, err)
@@ -90,12 +89,12 @@ func (s *scope) checkClaim(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// candidate is the machine as one to be placed.
+// candidate returns the machine in the form that the scheduler needs.
 func (s *scope) candidate() placement.Candidate {
 	return placement.Candidate{Infra: s.infra, Cluster: s.cluster, FailureDomain: s.failureDomain()}
 }
 
-// notPlaced says why the machine gets no host, or not the one that its spec names.
+// notPlaced sets the condition of a machine that can't be placed.
 func (s *scope) notPlaced(ctx context.Context, err error) (verdict, error) {
 	var later *placement.LaterError
 	var taken *placement.MACTakenError
@@ -117,7 +116,7 @@ func (s *scope) notPlaced(ctx context.Context, err error) (verdict, error) {
 	return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 }
 
-// lookForImages asks hosts that lack nothing but the image to look for it: somebody may have put it there.
+// lookForImages refreshes the image pools of hosts on which only the image is missing: it may have been added.
 func (s *scope) lookForImages(ctx context.Context, why *placement.NoFitError) {
 	for _, unfit := range why.Hosts {
 		if unfit.Reason != placement.MissingImage {
@@ -130,8 +129,8 @@ func (s *scope) lookForImages(ctx context.Context, why *placement.NoFitError) {
 	}
 }
 
-// noHostFits says why the machine has no host. As long as hosts are being connected to for the first
-// time, that isn't known: what was found by an earlier manager then stays as it was said.
+// noHostFits sets the condition of a machine for which no host fits. While first connections are being opened, the
+// result of an earlier manager stays.
 func (s *scope) noHostFits(why *placement.NoFitError) (verdict, error) {
 	s.lookAgain(noFitDelay)
 	metrics.NoFit(why.Reasons()...)
@@ -145,7 +144,7 @@ func (s *scope) noHostFits(why *placement.NoFitError) (verdict, error) {
 	return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForHostsReason, "%s", why.Error())
 }
 
-// failureDomain is the one that the machine must be in, or "". A load balancer may be in any.
+// failureDomain returns the required failure domain, or "" for any. A load balancer has none.
 func (s *scope) failureDomain() string {
 	if s.machine == nil {
 		return ""
@@ -153,7 +152,7 @@ func (s *scope) failureDomain() string {
 	return cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation])
 }
 
-// writeAhead writes what a host was chosen for, over what was read and nothing else.
+// writeAhead writes the chosen host and the provider ID. The write fails if the object has changed since it was read.
 func (s *scope) writeAhead(ctx context.Context, host, domain string) error {
 	s.written = true
 	before := s.infra.DeepCopy()
@@ -178,18 +177,17 @@ func (s *scope) clusterName() string {
 	return s.infra.Labels[clusterv1.ClusterNameLabel]
 }
 
-// isUnproven says whether the host that the spec names wasn't seen to have the machine's domain: its namespace must be
-// allowed to use the host, whoever has named it. What is there stays when that changes. The status isn't asked, nor
-// the Machine: whoever may do everything in their namespace can write both.
+// isUnproven reports whether the snapshot of the host lacks the machine's domain: then the namespace must be allowed
+// to use the host. Existing domains stay when that changes. The status and the Machine prove nothing, because users
+// of the namespace can write both.
 func (s *scope) isUnproven() bool {
 	snapshot, _ := s.Hosts.Snapshot(s.infra.Spec.HostName)
 	given := placement.GivenTo(s.infra, snapshot)
 	return !given.Is || !s.isNamed(given.Domain)
 }
 
-// checkAllowed stops machines whose namespace may not use their host: somebody has written
-// spec.hostName by hand, or the identity's allowedNamespaces or the namespace's labels have changed since
-// the machine was bound.
+// checkAllowed stops machines whose namespace may not use their host: spec.hostName was set by a user, or the
+// identity's allowedNamespaces or the namespace's labels have changed since the machine was bound.
 func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	host := &infrav1.LibvirtHost{}
 	err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Spec.HostName}, host)
@@ -209,8 +207,8 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	return s.notAllowed()
 }
 
-// isNamedThere asks a host itself whether it has a domain of the machine's: what was last seen of it may be old. Only
-// machines that say that they were provisioned are looked for.
+// isNamedThere asks the host itself for the machine's domain: the snapshot may be old. It asks for provisioned
+// machines only.
 func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) bool {
 	connection, err := s.Hosts.Hypervisor(host.Name)
 	if err != nil || !s.isProvisioned() {
@@ -220,19 +218,19 @@ func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) boo
 	return err == nil && s.isNamed(domain)
 }
 
-// isNamed says whether a domain's metadata say that it is this machine's. A name alone isn't enough for those that may
-// not use the host.
+// isNamed reports whether a domain's metadata name this machine. For machines that may not use the host, a matching
+// name alone isn't enough.
 func (s *scope) isNamed(domain hypervisor.Domain) bool {
 	return domain.Owner != nil && !s.isTheirs(domain)
 }
 
-// notAllowed says that the namespace gets nothing, and no more than that.
+// notAllowed sets the condition of a machine whose namespace may not use the host, without details.
 func (s *scope) notAllowed() (verdict, error) {
 	s.lookAgain(noFitDelay) // namespaces aren't watched
 	return s.waitFor(infrav1.HostBoundCondition, infrav1.NamespaceNotAllowedReason, "%s", access.NotAllowed(s.infra.Namespace))
 }
 
-// nameOf names another LibvirtMachine, as far as it may be known in this namespace.
+// nameOf returns the name of another LibvirtMachine if it is in this namespace.
 func (s *scope) nameOf(namespace, name string) string {
 	if namespace != s.infra.Namespace {
 		return "a LibvirtMachine of another namespace"

@@ -48,36 +48,35 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachines/finalizers,verbs=update
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters;libvirthosts;libvirtclusteridentities,verbs=get;list;watch
 
-// Hosts are the hosts that machines are made on: a fleet.Fleet.
+// Hosts gives access to the libvirt hosts. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
 	Snapshot(host string) (fleet.Snapshot, bool)
-	// Hypervisor returns the connection to a host, or an error with the reason ErrUnreachable.
+	// Hypervisor returns the connection to a host. The error has the reason ErrUnreachable.
 	Hypervisor(host string) (hypervisor.Hypervisor, error)
-	// Refresh brings a domain that was just changed into the snapshot.
+	// Refresh reads a changed domain into the snapshot.
 	Refresh(ctx context.Context, host, uuid string) error
-	// RefreshPool asks a host to look soon at what somebody has put into a storage pool.
+	// RefreshPool makes a host refresh a storage pool soon.
 	RefreshPool(host, pool string)
 }
 
-// News are what brings LibvirtMachines here besides changes of objects. Each is a channel of objects
-// by name.
+// News has the events of hosts that trigger reconciles, as channels of objects with only their names.
 type News struct {
-	// Machines are LibvirtMachines whose domains have changed.
+	// Machines has LibvirtMachines whose domains have changed.
 	Machines <-chan event.GenericEvent
-	// Reachability are LibvirtHosts that can be reached again, or no longer.
+	// Reachability has LibvirtHosts that became reachable or unreachable.
 	Reachability <-chan event.GenericEvent
 }
 
 // Reconciler reconciles LibvirtMachines.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache, but for Secrets.
+	// Client reads from the manager's cache, except for Secrets, and writes.
 	Client client.Client
 
-	// APIReader reads objects from the API server itself.
+	// APIReader reads from the API server.
 	APIReader client.Reader
 
-	// Hosts are the hosts, and News what happens there.
+	// Hosts gives access to hosts, and News has their events.
 	Hosts Hosts
 	News  News
 
@@ -87,15 +86,13 @@ type Reconciler struct {
 	// Scheduler chooses hosts for machines.
 	Scheduler *placement.Scheduler
 
-	// InPlaceUpdates lets machines be changed in place when Cluster API asks for it. An update that has
-	// begun is finished without it too.
+	// InPlaceUpdates enables updates in place. Started updates are finished if it is off.
 	InPlaceUpdates bool
 
-	// Workload are the workload clusters, whose nodes get their provider IDs. None do when it is nil.
+	// Workload has the connections to workload clusters, for setting provider IDs of nodes. It may be nil.
 	Workload clustercache.ClusterCache
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
 	recorder events.EventRecorder
@@ -116,11 +113,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile does what "Typical InfraMachine reconciliation workflow" of Cluster API's contract for
-// InfraMachine says.
+// Reconcile implements "Typical InfraMachine reconciliation workflow" of Cluster API's contract for InfraMachine.
 //
-// What is written before the status is a reconcile of its own: the change brings the object here
-// again. The status, with all conditions, is one write, and only over what was read.
+// A write of anything but the status ends the reconcile: the change triggers the next one. The status, with all
+// conditions, is one write, which fails if the object has changed since it was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	infra := &infrav1.LibvirtMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
@@ -167,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
 }
 
-// reconcile goes through the phases of a machine that isn't paused, and writes what has come of it.
+// reconcile runs the phases of a machine that isn't paused, and writes the status.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.uuid = strings.TrimPrefix(s.infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
 	before := s.infra.DeepCopy()
@@ -206,8 +202,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	return ctrl.Result{RequeueAfter: s.after}, nil
 }
 
-// owners returns the Machine that owns an object and the Cluster that both belong to, each nil when it
-// isn't known or doesn't exist.
+// owners returns the Machine that owns an object and their Cluster, each nil if it doesn't exist.
 func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) (*clusterv1.Machine, *clusterv1.Cluster, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, infra.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {
@@ -230,7 +225,7 @@ func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) 
 	return machine, cluster, nil
 }
 
-// forget drops what is remembered of a machine that is gone.
+// forget removes what is in memory about a deleted machine.
 func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.Images.Forget(machine)
 	r.copies.forget(machine)
@@ -238,13 +233,12 @@ func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.starts.Delete(machine)
 }
 
-// moveDelay is how often to look whether a transfer of a paused machine has ended. Its end brings the
-// machine here sooner.
+// moveDelay is the interval of checking a transfer for a paused machine. Its end triggers a reconcile sooner.
 const moveDelay = 10 * time.Second
 
-// blockMove sets the annotation clusterctl.cluster.x-k8s.io/block-move while something is being
-// transferred for the machine, and removes it otherwise: `clusterctl move` waits as long (Cluster API's
-// provider contract for clusterctl, "Move"). before is what was read; both are as written afterwards.
+// blockMove sets the annotation clusterctl.cluster.x-k8s.io/block-move during a transfer for the machine, and removes
+// it afterwards: `clusterctl move` waits for that (Cluster API's provider contract for clusterctl, "Move"). before is
+// the object as read. Both are updated by the write.
 func (s *scope) blockMove(ctx context.Context, before *infrav1.LibvirtMachine) error {
 	if _, blocked := before.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked == s.transferring {
 		return nil
@@ -259,7 +253,7 @@ func (s *scope) blockMove(ctx context.Context, before *infrav1.LibvirtMachine) e
 	return nil
 }
 
-// setBlockMove writes the annotation and nothing else, and returns what is there then.
+// setBlockMove writes only the annotation and returns the written object.
 func (r *Reconciler) setBlockMove(ctx context.Context, infra *infrav1.LibvirtMachine, block bool) (*infrav1.LibvirtMachine, error) {
 	changed := infra.DeepCopy()
 	delete(changed.Annotations, clusterctlv1.BlockMoveAnnotation)
@@ -270,9 +264,8 @@ func (r *Reconciler) setBlockMove(ctx context.Context, infra *infrav1.LibvirtMac
 	return changed, outcome.Wrap(err, "writing the annotation "+clusterctlv1.BlockMoveAnnotation)
 }
 
-// letMove sees to it that a paused machine can be moved. What is under way, as the annotation says, comes
-// to its end, which is waited for; nothing begins anew. Whoever has set the annotation may have been
-// killed, and then nothing is under way.
+// letMove makes a paused machine movable. It waits for a running transfer, and starts no new one. After a restart of
+// the manager there may be an annotation and no transfer.
 func (r *Reconciler) letMove(ctx context.Context, infra *infrav1.LibvirtMachine) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(infra)
 	_, blocked := infra.Annotations[clusterctlv1.BlockMoveAnnotation]

@@ -21,15 +21,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// removeDelay is how long to wait for something of the machine's to end before it can be removed.
+// removeDelay is the interval of checking whether a copy has ended before the machine is removed.
 const removeDelay = 2 * time.Second
 
-// remove takes everything of the machine from its host, and lets the object go then. A host that can't
-// be reached is waited for, until somebody says that it is gone for good.
+// remove deletes everything of the machine from its host, and then removes the finalizer. It waits for an unreachable
+// host until a user gives the host up.
 func (s *scope) remove(ctx context.Context) error {
 	s.Images.Forget(s.key())
-	// It will not be bound any more. At the end, when the answer to the last write is lost, nobody knows
-	// any more whose the reservation is.
+	// The machine will not be bound any more. Release the reservation now: the UID is unknown once the object is
+	// gone.
 	s.Scheduler.Release(s.infra.UID)
 	if !s.copies.forget(s.key()) {
 		s.transferring = true
@@ -88,10 +88,9 @@ func (s *scope) howToGiveUp() string {
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
 }
 
-// removeStranger is for a machine whose namespace may not use its host: the host was closed to it after it was placed,
-// or its spec was written by hand. It removes what the host itself says to be this machine's: the domain whose metadata
-// name it, and volumes with its name. Whatever else there is may be somebody's whose UUID was written into
-// spec.providerID. Nothing of what the host answers is shown.
+// removeStranger deletes a machine whose namespace may not use its host: access was revoked after it was placed, or a
+// user wrote its spec. It deletes only a domain whose metadata name this machine, and volumes with its name. Other
+// objects may belong to somebody whose UUID was copied to spec.providerID. Errors of the host aren't shown.
 func (s *scope) removeStranger(ctx context.Context) error {
 	connection, err := s.Hosts.Hypervisor(s.host.Name)
 	if err == nil {
@@ -111,7 +110,7 @@ func (s *scope) removeStranger(ctx context.Context) error {
 	return s.letGo(ctx)
 }
 
-// letGo gives the machine's addresses back, and removes the finalizer when that is done.
+// letGo releases the machine's addresses, and then removes the finalizer.
 func (s *scope) letGo(ctx context.Context) error {
 	if left, err := s.releaseClaims(ctx); err != nil || left {
 		return err
@@ -124,9 +123,8 @@ func (s *scope) letGo(ctx context.Context) error {
 	return nil
 }
 
-// removeAll removes what the machine has on its host: first it takes the power from the domain, then it
-// deletes the volumes, the seed with its secrets first, and then it undefines the domain, which is the
-// record of what is left.
+// removeAll deletes everything of the machine on its host. It powers off the domain, deletes the volumes, beginning
+// with the seed and its secrets, and undefines the domain last, because the domain lists its disks.
 func (s *scope) removeAll(ctx context.Context) error {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	switch {
@@ -165,9 +163,8 @@ func (s *scope) removeAll(ctx context.Context) error {
 	return nil
 }
 
-// volumes lists everything on the host that has the machine's name, the seed first. Neither
-// the domain, which may not have been defined, nor the snapshot, which may be old, knows all of it; and
-// the host's spec may have other pools than when the machine was made.
+// volumes lists all volumes with the machine's name, the seed first. It combines several sources: the domain may not
+// be defined, the snapshot may be old, and the pools in the host's spec may have changed.
 func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 	refs := map[hypervisor.VolumeRef]bool{}
 	for _, pool := range s.pools() {
@@ -179,7 +176,7 @@ func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 		if s.infra.Spec.RootDisk.Clone != infrav1.CloneFull {
 			continue
 		}
-		// Only those have names that can't be known.
+		// Only full copies have unpredictable names.
 		listed, err := s.connection.PoolVolumes(ctx, pool)
 		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 			return nil, err
@@ -210,9 +207,9 @@ func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 	}), nil
 }
 
-// removeIfGone is for a reconcile that has made something on the host and then couldn't write the
-// status: another manager may have removed the machine meanwhile, and nobody would ever look for what
-// was made since. It returns the error that it is given, unless that is because the machine is gone.
+// removeIfGone cleans up after a reconcile that changed the host and then failed to write the status. If another
+// manager has deleted the machine in the meantime, removeIfGone deletes what was created since. It returns the given
+// error, unless the machine is gone.
 func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	if !s.making || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return client.IgnoreNotFound(err)
@@ -230,7 +227,7 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	return err
 }
 
-// isGone asks the API server itself whether the machine is gone or about to go.
+// isGone asks the API server whether the machine is deleted or being deleted.
 func (s *scope) isGone(ctx context.Context) (bool, error) {
 	now := &infrav1.LibvirtMachine{}
 	err := s.APIReader.Get(ctx, s.key(), now)

@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// ensureDomain defines the domain, as it should be now. To define the same again changes nothing.
+// ensureDomain defines the domain. Defining the same domain again changes nothing.
 func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
 	if requests := s.exclusiveRequests(); len(requests) > 0 {
 		return s.ensureExclusive(ctx, requests)
@@ -32,7 +32,7 @@ func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
 	return s.define(ctx, nil)
 }
 
-// define defines the domain with what was chosen for it alone.
+// define defines the domain with the exclusive CPUs and devices that were chosen for it.
 func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing) (verdict, error) {
 	namespace := &corev1.Namespace{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
@@ -40,7 +40,7 @@ func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing)
 	}
 	definition, err := s.definition(chosen, access.Networks(s.host, namespace))
 	if err != nil {
-		// To try again won't help: the spec, or the host's, has to change.
+		// A retry doesn't help: the spec of the machine or the host must change.
 		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, "spec: %s", err.Error())
 	}
 	err = s.connection.DefineDomain(ctx, definition)
@@ -71,7 +71,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infra
 	}.Definition()
 }
 
-// knownAddresses are the addresses that interfaces were given from pools, by their index.
+// knownAddresses returns the addresses from pools, by the index of the interface.
 func (s *scope) knownAddresses() map[int][]netip.Addr {
 	known := map[int][]netip.Addr{}
 	for i, given := range s.claimed {
@@ -82,7 +82,7 @@ func (s *scope) knownAddresses() map[int][]netip.Addr {
 	return known
 }
 
-// nameTaken says that another domain has the name of the machine's.
+// nameTaken sets the condition when another domain has the name of the machine's domain.
 func (s *scope) nameTaken() (verdict, error) {
 	s.lookAgain(noFitDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
@@ -90,16 +90,16 @@ func (s *scope) nameTaken() (verdict, error) {
 		s.host.Name, s.domainName())
 }
 
-// cpuRequest is the name of the request for CPUs that the machine has to itself.
+// cpuRequest is the name of the request for dedicated CPUs.
 const cpuRequest = "cpu.dedicated"
 
-// deviceRequest, with its name in the spec behind it, is the name of a request for devices.
+// deviceRequest is the prefix of the name of a request for devices, followed by its name in the spec.
 const deviceRequest = "hostDevices "
 
-// exclusiveTries is how many times a choice is made in one reconcile, when other managers make theirs.
+// exclusiveTries is the number of attempts in one reconcile, if other managers choose at the same time.
 const exclusiveTries = 3
 
-// exclusiveRequests lists what of the host the machine is to have to itself.
+// exclusiveRequests lists the CPUs and devices that the machine needs exclusively.
 func (s *scope) exclusiveRequests() []exclusive.Request {
 	var requests []exclusive.Request
 	if exclusive.Dedicated(&s.infra.Spec) {
@@ -121,7 +121,7 @@ func (s *scope) exclusiveRequests() []exclusive.Request {
 	return requests
 }
 
-// hostDevices are the addresses of the devices among what was chosen, by the names of spec.hostDevices.
+// hostDevices returns the addresses of the chosen devices, by the names in spec.hostDevices.
 func hostDevices(chosen map[string][]exclusive.Thing) map[string][]string {
 	devices := map[string][]string{}
 	for request, things := range chosen {
@@ -134,7 +134,7 @@ func hostDevices(chosen map[string][]exclusive.Thing) map[string][]string {
 	return devices
 }
 
-// dedicatedCPUs are the numbers of the CPUs among what was chosen.
+// dedicatedCPUs returns the numbers of the chosen CPUs.
 func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
 	var numbers []int
 	for _, thing := range chosen[cpuRequest] {
@@ -145,11 +145,11 @@ func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
 	return numbers
 }
 
-// ensureExclusive defines the domain of a machine that has something of the host to itself, in the steps that
-// the package exclusive tells of. It goes on only when no other domain has anything of it.
+// ensureExclusive defines the domain of a machine with exclusive CPUs or devices, in the steps that package exclusive
+// describes. It continues only if no other domain uses any of them.
 //
-// In this manager one machine at a time chooses on a host, so that machines which are made together don't
-// take the same and then have to choose again; the others don't wait for it, they come again.
+// In one manager, one machine at a time chooses on a host, so that concurrent machines don't choose the same things.
+// The others are requeued.
 func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
 	end, begun := s.Scheduler.Choosing(s.host.Name)
 	if !begun {
@@ -193,7 +193,7 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 		"Another machine got the same CPUs or devices of host %s at the same time: one of the two machines chooses again", s.host.Name)
 }
 
-// isActive says whether the machine's own domain is active.
+// isActive reports whether the machine's own domain is active.
 func (s *scope) isActive(domains []hypervisor.Domain) bool {
 	for _, domain := range domains {
 		if domain.UUID == s.uuid {
@@ -203,8 +203,8 @@ func (s *scope) isActive(domains []hypervisor.Domain) bool {
 	return false
 }
 
-// notFree says that the host has too little of something. A definition that is in the way of others then
-// goes: it wasn't started, and there is nothing in it that isn't made again.
+// notFree sets the condition when the host has too few free CPUs or devices. It undefines a domain that conflicts
+// with others: the domain was never started and can be defined again.
 func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domains []hypervisor.Domain) (verdict, error) {
 	s.lookAgain(noFitDelay)
 	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
@@ -218,11 +218,11 @@ func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domain
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason, "spec.%s on host %s", why.Error(), s.host.Name)
 }
 
-// consoleLog is the file that libvirt keeps what the guest writes to its console in, or nothing.
+// consoleLog returns the path of the console log on the host, or nothing.
 //
-// It is in no storage pool. libvirt reads the headers of all files in the folder of a pool each time that it refreshes
-// the pool, and opens what the headers say that the files are overlays of. A guest that writes such a header to its
-// console, with the path of a named pipe, would stop all storage of its host.
+// The file must not be in a storage pool. When libvirt refreshes a pool, it reads the headers of all files in the
+// folder, and opens the backing files that they name. A guest that writes a header with the path of a named pipe to
+// its console would block all storage of the host.
 func (s *scope) consoleLog() string {
 	folder := s.host.Spec.ConsoleLogFolder
 	if folder == "" || s.snapshot.PoolAt(folder) != "" {
@@ -231,8 +231,7 @@ func (s *scope) consoleLog() string {
 	return path.Join(folder, hypervisor.ConsoleLogName(s.domainName()))
 }
 
-// seeConsole says how people see what the guest has written to its console, which is what they need when a machine has
-// started and nothing more is heard of it.
+// seeConsole explains how to read the guest's console, for machines that have started and don't report progress.
 func (s *scope) seeConsole() string {
 	if s.domain != nil && s.domain.ConsoleLog != "" {
 		return fmt.Sprintf("See what the guest has written to its console, on host %s: tail -n 100 %s", s.host.Name, s.domain.ConsoleLog)
@@ -240,11 +239,11 @@ func (s *scope) seeConsole() string {
 	return fmt.Sprintf("See the console of the guest, on host %s: virsh console %s", s.host.Name, s.domainName())
 }
 
-// consoleLogPatience is how long after the beginning of its deletion a machine waits for its host to delete the console log.
+// consoleLogPatience is how long the deletion of a machine waits for the host to delete the console log.
 const consoleLogPatience = 5 * time.Minute
 
-// removeConsoleLog deletes what the guest has written to its console. The domain is stopped. A host that goes on refusing
-// that keeps the file: the machine is deleted all the same, and an event says where the file is.
+// removeConsoleLog deletes the console log of a stopped domain. If the host keeps refusing, the machine is deleted
+// without it, and an event names the file.
 func (s *scope) removeConsoleLog(ctx context.Context) error {
 	file := s.domain.ConsoleLog
 	if file == "" {

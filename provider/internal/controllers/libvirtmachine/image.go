@@ -12,15 +12,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// imageDelay is how often to look how far a transfer is. Its end brings the machine here sooner.
+// imageDelay is the interval of updating the progress of a transfer. Its end triggers a reconcile sooner.
 const imageDelay = time.Minute
 
-// ensureImage finds the image on the host, or has it brought there.
+// ensureImage finds the image on the host, or starts its transfer.
 func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	if name := s.infra.Spec.Image.Volume; name != "" {
 		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: s.host.Spec.StoragePools.Images, Name: name})
 	}
-	// Not from the cache: a namespace that is made anew under its name must not have the images of the old one.
+	// Not from the cache: a recreated namespace must not get the images of the old one.
 	wish, err := images.WishOf(ctx, s.APIReader, s.host, s.infra)
 	if err != nil {
 		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
@@ -51,8 +51,8 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	return s.failed(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, err)
 }
 
-// findImageVolume finds an image that somebody has put into the host's pool. What machines have there, of whatever
-// namespace, isn't an image: its content would become the root disk of this one.
+// findImageVolume finds an image that an administrator has put into the host's pool. Disks of other machines are
+// refused: their content would become the root disk of this machine.
 func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (verdict, error) {
 	if hypervisor.IsOwnName(ref.Name) {
 		return s.noImageVolume(ref)
@@ -80,8 +80,8 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 	return goOn, nil
 }
 
-// noImageVolume says that there is no such image, and not which of the reasons it is: others' volumes and domains
-// aren't for everybody to find out about.
+// noImageVolume reports a missing image with the same message for all reasons, so that it reveals nothing about other
+// volumes and domains.
 func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
 	s.lookAgain(imageDelay)
 	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,

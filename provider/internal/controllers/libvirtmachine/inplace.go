@@ -22,36 +22,36 @@ import (
 )
 
 const (
-	// shutdownGrace is how long a guest has to shut down before the power is taken from it. A kubelet that
-	// was told to ends its pods in that time.
+	// shutdownGrace is how long a guest has to shut down before it is powered off. A kubelet with graceful shutdown
+	// ends its pods in that time.
 	shutdownGrace = 5 * time.Minute
-	// shutdownDelay is how soon a guest is asked again that may not have listened, as while it booted.
+	// shutdownDelay is the delay before a guest is asked to shut down again: while it boots it may ignore the
+	// request.
 	shutdownDelay = 10 * time.Second
 )
 
-// isUpdating says whether the machine is to be changed in place, or was and its condition doesn't say so.
-// The annotation comes from the owner of the Machine, together with the spec ("InfraMachine: support for
-// in-place changes" of Cluster API's contract for InfraMachine). A spec that somebody has changed
-// without it is left alone.
+// isUpdating reports whether the machine needs an update in place, or its condition isn't up to date. The owner of
+// the Machine sets the annotation together with the spec ("InfraMachine: support for in-place changes" of Cluster
+// API's contract for InfraMachine). A changed spec without the annotation is ignored.
 func (s *scope) isUpdating() bool {
 	if s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.domain == nil {
 		return false
 	}
 	asked, started := isChanging(s.infra)
 	condition := conditions.Get(s.infra, infrav1.UpdatedInPlaceCondition)
-	// A guest that hasn't joined is in the middle of that; the Machine's controller waits for its node too.
+	// A guest without a node may be joining. The Machine's controller waits for the node too.
 	hasNode := s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{})
 	return started || s.InPlaceUpdates && asked && hasNode || condition != nil && condition.Status != metav1.ConditionTrue
 }
 
-// isSteady says that nobody asks for a change in place, and none is under way.
+// isSteady reports whether no update in place is requested or running.
 func (s *scope) isSteady() bool {
 	asked, started := isChanging(s.infra)
 	return !asked && !started
 }
 
-// endGrowth gives back what was reserved for a change in place that has ended or was called off, once the snapshot of
-// the host, which is what is counted then, shows what the machine has.
+// endGrowth releases the reservation of a finished or cancelled update, once the snapshot of the host shows the
+// resources of the machine, which are counted from then on.
 func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 	if s.domain == nil || !s.Scheduler.Grows(s.infra.UID) {
 		return goOn, nil
@@ -69,12 +69,12 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// updateInPlace gives the machine the CPUs, memory and disks that its spec asks for now: when there is
-// room for them the guest is shut down, everything is changed while nothing runs, and the domain is
-// started again. Where only disks grow it runs on. What it has is looked up on the host at each step, so that it goes on after a restart.
+// updateInPlace gives the machine the CPUs, memory and disks of its spec. If the host has room, it shuts the guest
+// down, changes the domain and the disks, and starts the domain again. If only disks grow, the guest keeps running.
+// Each step reads the state from the host, so that the update continues after a restart of the manager.
 //
-// Nothing but these phases changes the host. The update extension, which Cluster API calls, reports the
-// condition UpdatedInPlace.
+// Only these phases change the host. The update extension, which Cluster API calls, reports the condition
+// UpdatedInPlace.
 func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	if errors.Is(err, hypervisor.ErrNotFound) {
@@ -144,7 +144,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	return stop, s.writeStarted(ctx, "")
 }
 
-// startUpdate writes that the update begins, before anything is changed, if there is room for it.
+// startUpdate reserves room and records the start of the update before anything is changed.
 func (s *scope) startUpdate(ctx context.Context) (verdict, error) {
 	fits, err := s.reserveGrowth(ctx)
 	if err != nil {
@@ -156,9 +156,8 @@ func (s *scope) startUpdate(ctx context.Context) (verdict, error) {
 	return stop, s.writeStarted(ctx, time.Now().UTC().Format(time.RFC3339))
 }
 
-// callOff ends an update that has begun and has no room: it was written by hand that it has begun, the spec asks for more
-// since then, or an earlier manager has begun it and the room was given to others meanwhile. The guest runs on with what
-// it has.
+// callOff cancels a started update for which there is no room: a user has set the annotation, the spec has grown
+// since, or an earlier manager started the update and others got the room. The guest keeps its resources.
 func (s *scope) callOff(ctx context.Context, domain hypervisor.Domain, has extent, err error) (verdict, error) {
 	if err == nil && !domain.State.Active() {
 		err = s.connection.StartDomain(ctx, s.uuid)
@@ -171,8 +170,7 @@ func (s *scope) callOff(ctx context.Context, domain hypervisor.Domain, has exten
 	return stop, s.writeStarted(ctx, "")
 }
 
-// reserveGrowth looks whether the host and the quota have room for what the spec asks for more, reserves it, and says in
-// the condition if they haven't.
+// reserveGrowth reserves room for the growth on the host and in the quota. It sets the condition if there is none.
 func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
 	err := s.Scheduler.Grow(ctx, s.candidate())
 	var noFit *placement.NoFitError
@@ -190,7 +188,8 @@ func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// writeStarted writes when the update began, or that it has ended, over what was read and nothing else.
+// writeStarted writes the start time of the update, or removes it. The write fails if the object has changed since it
+// was read.
 func (s *scope) writeStarted(ctx context.Context, when string) error {
 	s.written = true
 	before := s.infra.DeepCopy()
@@ -211,7 +210,7 @@ func (s *scope) writeStarted(ctx context.Context, when string) error {
 	return outcome.Wrap(client.IgnoreNotFound(err), doing)
 }
 
-// updateStarted is when the update began. One that doesn't say it began just now.
+// updateStarted returns the start time of the update, or the current time if it is invalid.
 func (s *scope) updateStarted() time.Time {
 	began, err := time.Parse(time.RFC3339, s.infra.Annotations[infrav1.UpdateStartedAnnotation])
 	if err != nil {
@@ -220,8 +219,8 @@ func (s *scope) updateStarted() time.Time {
 	return began
 }
 
-// checkUpdate asks the API server itself whether the machine is still to be changed, and into this: the
-// cache lags behind, and what is shut down or changed by mistake is somebody's.
+// checkUpdate asks the API server whether the update is still wanted with this spec: the cache may be old, and a
+// shutdown can't be undone.
 func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
 	return s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
 		_, started := isChanging(now)
@@ -229,14 +228,13 @@ func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
 	})
 }
 
-// shutDown asks the guest to shut down, or takes the power from it when its time is over, and returns
-// the domain as it is then.
+// shutDown asks the guest to shut down, or powers it off after shutdownGrace, and returns the domain afterwards.
 func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
 	log := ctrl.LoggerFrom(ctx)
 	if time.Since(s.updateStarted()) < shutdownGrace {
 		log.Info("Asking the guest to shut down, to be changed in place", "LibvirtHost", s.host.Name)
 		if err := s.connection.ShutdownDomain(ctx, s.uuid); err != nil {
-			// An agent that hangs isn't a reason to wait longer than for a guest that doesn't listen.
+			// A hanging agent doesn't extend the time for the shutdown.
 			log.Info("The guest can't be asked to shut down", "err", err)
 		}
 	} else {
@@ -248,7 +246,7 @@ func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
 	return s.connection.Domain(ctx, s.uuid)
 }
 
-// changeStopped changes the disks and the definition of a domain that doesn't run, and starts it.
+// changeStopped changes the disks and the definition of a stopped domain, and starts it.
 func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) error {
 	for _, name := range has.missing(&s.infra.Spec) {
 		if err := s.connection.ResizeVolume(ctx, refs[name], diskSizes(&s.infra.Spec)[name].Value()); err != nil {
@@ -269,20 +267,20 @@ func (s *scope) changeStopped(ctx context.Context, has extent, refs map[string]h
 	return nil
 }
 
-// extent is what a machine has on its host of what can be changed in place.
+// extent has the resources of a machine on its host that can change in place.
 type extent struct {
 	hypervisor.Size
-	// disks are the capacities of its disks, in bytes, by their names in the spec. That of the root disk
-	// has none. One that isn't known isn't there.
+	// disks has the known capacities of its disks in bytes, by their names in the spec. The name of the root disk is
+	// empty.
 	disks map[string]int64
 }
 
-// rounding is how much more memory than it was given a domain may have: QEMU wants whole blocks.
+// rounding is the size of a memory block: QEMU rounds the memory of a domain up to whole blocks.
 var rounding = map[infrav1.Architecture]int64{infrav1.ArchitecturePpc64le: 256 << 20}
 
 const otherRounding = 1 << 20
 
-// hasSize says whether the domain has the CPUs and the memory of a spec.
+// hasSize reports whether the domain has the CPUs and the memory of a spec.
 func (e extent) hasSize(spec *infrav1.LibvirtMachineSpec) bool {
 	block, known := rounding[spec.CPU.Architecture]
 	if !known {
@@ -292,7 +290,7 @@ func (e extent) hasSize(spec *infrav1.LibvirtMachineSpec) bool {
 	return e.CPUs == spec.CPUs && more >= 0 && more < block
 }
 
-// missing are the disks that are smaller than a spec wants them.
+// missing returns the names of the disks that are smaller than in a spec.
 func (e extent) missing(spec *infrav1.LibvirtMachineSpec) []string {
 	var small []string
 	for name, wanted := range diskSizes(spec) {
@@ -303,17 +301,17 @@ func (e extent) missing(spec *infrav1.LibvirtMachineSpec) []string {
 	return small
 }
 
-// covers says whether the machine has what a spec asks for.
+// covers reports whether the machine has the resources of a spec.
 func (e extent) covers(spec *infrav1.LibvirtMachineSpec) bool {
 	return e.hasSize(spec) && len(e.missing(spec)) == 0
 }
 
-// needs is how much room the machine takes as it is.
+// needs returns the resources that the machine uses now.
 func (e extent) needs(spec *infrav1.LibvirtMachineSpec) placement.Resources {
 	return placement.NeedsWith(spec, e.CPUs, e.MemoryBytes, e.disks)
 }
 
-// diskSizes are the sizes that a spec has for disks, by their names, to be read or changed.
+// diskSizes returns pointers to the sizes of the disks in a spec, by their names.
 func diskSizes(spec *infrav1.LibvirtMachineSpec) map[string]*resource.Quantity {
 	sizes := map[string]*resource.Quantity{"": &spec.RootDisk.Size}
 	for i := range spec.ExtraDisks {
@@ -322,7 +320,7 @@ func diskSizes(spec *infrav1.LibvirtMachineSpec) map[string]*resource.Quantity {
 	return sizes
 }
 
-// extentOf asks the host what the machine has.
+// extentOf reads the resources of the machine from the host.
 func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent, map[string]hypervisor.VolumeRef, error) {
 	has := extent{Size: hypervisor.Size{CPUs: domain.CPUs, MemoryBytes: domain.MemoryBytes}, disks: map[string]int64{}}
 	refs := map[string]hypervisor.VolumeRef{}
@@ -340,15 +338,15 @@ func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent,
 	return has, refs, nil
 }
 
-// isChanging says whether a machine may have other than its spec asks for, because it is being changed.
+// isChanging reports whether an update in place is requested, and whether it has started.
 func isChanging(infra *infrav1.LibvirtMachine) (asked, started bool) {
 	_, asked = infra.Annotations[clusterv1.UpdateInProgressAnnotation]
 	_, started = infra.Annotations[infrav1.UpdateStartedAnnotation]
 	return asked, started
 }
 
-// growRunning makes the disks of a running domain as large as its spec asks for, and returns false where
-// the host can't do that: then it is done while nothing runs, as everything else is.
+// growRunning grows the disks of a running domain. It returns false if the host doesn't support that, and the domain
+// has to be stopped.
 func (s *scope) growRunning(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) (bool, error) {
 	log := ctrl.LoggerFrom(ctx)
 	for _, name := range has.missing(&s.infra.Spec) {

@@ -23,7 +23,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// reachHost finds the host that the machine is bound to, and the connection to it.
+// reachHost reads the host that the machine is bound to, and gets the connection to it.
 func (s *scope) reachHost(ctx context.Context) (verdict, error) {
 	if err := s.readHost(ctx); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -54,24 +54,24 @@ func (s *scope) readHost(ctx context.Context) error {
 	return nil
 }
 
-// isProvisioned says whether the machine was provisioned. Cluster API writes the provider ID into the
-// Machine's spec only then, and a move takes it along, which it doesn't the LibvirtMachine's status.
+// isProvisioned reports whether the machine was provisioned. After `clusterctl move`, which drops the status, the
+// provider ID in the Machine's spec shows it: Cluster API sets it only for provisioned machines.
 func (s *scope) isProvisioned() bool {
 	return ptr.Deref(s.infra.Status.Initialization.Provisioned, false) ||
 		s.machine != nil && s.machine.Spec.ProviderID != "" && s.machine.Spec.ProviderID == s.infra.Spec.ProviderID
 }
 
-// isCreating says whether the machine still has to be made. A domain that was started was made whole.
+// isCreating reports whether the machine still has to be created. A started domain is complete.
 func (s *scope) isCreating() bool {
 	return !s.isProvisioned() && (s.domain == nil || !s.domain.State.Started())
 }
 
-// lookAtInstance says how the domain is. One that was provisioned and is gone stays so: replacing a
-// machine is for MachineHealthChecks.
+// lookAtInstance sets the state of the instance from the domain. The missing domain of a provisioned machine isn't
+// created again: MachineHealthChecks replace machines.
 func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	domain, there := s.snapshot.Domains[s.uuid]
 	if !there && s.isProvisioned() {
-		// The snapshot may lag behind, and this is too grave to be said by mistake.
+		// The snapshot may be old, and a false report would have severe consequences.
 		var err error
 		if domain, err = s.connection.Domain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
@@ -108,12 +108,12 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// isTheirs says whether a domain is somebody else's.
+// isTheirs reports whether a domain belongs to another owner.
 func (s *scope) isTheirs(domain hypervisor.Domain) bool {
 	return !domain.IsOf(s.uuid, s.infra.Namespace, s.infra.Name)
 }
 
-// uuidTaken says that the domain with the machine's UUID is somebody else's.
+// uuidTaken sets the condition when the domain with the machine's UUID belongs to another owner.
 func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 	s.lookAgain(noFitDelay)
 	whose := "an unknown owner"
@@ -124,7 +124,7 @@ func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 		"The domain on host %s with the UUID of spec.providerID belongs to %s and isn't changed", s.host.Name, whose)
 }
 
-// made says of what came before a domain that it was made, also where the status was lost by a move.
+// made sets the conditions of the phases before the domain to True, also after a move that dropped the status.
 func (s *scope) made() {
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
@@ -144,7 +144,7 @@ func (s *scope) setInstance() {
 	case state == infrav1.InstanceRunning || state == infrav1.InstanceBlocked:
 		s.setTrue(infrav1.InstanceReadyCondition, infrav1.InstanceRunningReason)
 	case s.isCreating():
-		// The phases that come say how far it is. What an earlier try failed with is no longer known to be so.
+		// The following phases report the progress. An earlier failure may be outdated.
 		if s.domain == nil && conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) {
 			s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason, "The domain is missing and will be created again")
 		}
@@ -153,8 +153,8 @@ func (s *scope) setInstance() {
 	}
 }
 
-// checkForCertain asks the API server itself whether the machine is still to be made: the cache lags
-// behind, and a machine that was provisioned or is being deleted must not be made.
+// checkForCertain asks the API server whether the machine must still be created: the cache may be old, and a machine
+// that was provisioned or is being deleted must not be created again.
 func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 	verdict, err := s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
 		return !ptr.Deref(now.Status.Initialization.Provisioned, false) &&
@@ -171,7 +171,7 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// runningFor is for how long the domain has run. Very long when that isn't known.
+// runningFor returns how long the domain has been running, or a long time if that isn't known.
 func (s *scope) runningFor() time.Duration {
 	running := conditions.Get(s.infra, infrav1.InstanceReadyCondition)
 	if running == nil || running.Status != metav1.ConditionTrue {
@@ -180,8 +180,8 @@ func (s *scope) runningFor() time.Duration {
 	return time.Since(running.LastTransitionTime.Time)
 }
 
-// checkUnchanged asks the API server itself whether the machine exists, isn't being deleted, and is as it is expected to
-// be. Otherwise it waits for the cache.
+// checkUnchanged asks the API server whether the machine exists, isn't being deleted, and is as expected. Otherwise
+// it waits for the cache.
 func (s *scope) checkUnchanged(ctx context.Context, isExpected func(now *infrav1.LibvirtMachine) bool) (verdict, error) {
 	now := &infrav1.LibvirtMachine{}
 	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
@@ -196,7 +196,7 @@ func (s *scope) checkUnchanged(ctx context.Context, isExpected func(now *infrav1
 	return stop, nil
 }
 
-// refresh has the host's snapshot show the domain, which was just changed.
+// refresh updates the domain in the host's snapshot after a change.
 func (s *scope) refresh(ctx context.Context) {
 	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
 		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
@@ -204,21 +204,20 @@ func (s *scope) refresh(ctx context.Context) {
 }
 
 const (
-	// firstBackOff is how long after its last start a domain is started again that stopped twice. The time doubles
-	// with each stop, as with kubelet's containers, up to maxBackOff.
+	// firstBackOff is the delay between the last start and the next one after two stops. It doubles with each stop,
+	// up to maxBackOff, like the kubelet's delay for containers.
 	firstBackOff, maxBackOff = 10 * time.Second, 5 * time.Minute
-	// steadyAfter is how long a domain has to run until the stops before are forgotten.
+	// steadyAfter is how long a domain has to run until earlier stops no longer count.
 	steadyAfter = 10 * time.Minute
 )
 
-// isOff says whether the machine was provisioned and its domain doesn't run. One that is being changed in place is
-// started by that.
+// isOff reports whether the domain of a provisioned machine doesn't run. An update in place starts the domain itself.
 func (s *scope) isOff() bool {
 	_, updating := isChanging(s.infra)
 	return s.isProvisioned() && !updating && s.domain != nil && !s.domain.State.Active()
 }
 
-// startDomain starts the domain, unless it has stopped several times soon after that.
+// startDomain starts the domain, or waits if it has stopped repeatedly soon after a start.
 func (s *scope) startDomain(ctx context.Context) (verdict, error) {
 	if at, stops := s.nextStart(time.Now()); time.Now().Before(at) {
 		return s.backOff(at, stops)
@@ -238,8 +237,8 @@ func (s *scope) startDomain(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// startAgain starts a domain that was switched off or has crashed, if spec.runPolicy says so. A load balancer has
-// nobody else to look after it.
+// startAgain starts a domain that was shut down or has crashed, if spec.runPolicy is Always. It always starts load
+// balancers.
 func (s *scope) startAgain(ctx context.Context) (verdict, error) {
 	if s.hasMachine() && !s.machine.DeletionTimestamp.IsZero() {
 		return goOn, nil
@@ -261,7 +260,7 @@ func (s *scope) startAgain(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// backOff says that the domain isn't started so far, because it stops again and again.
+// backOff sets the condition of a domain that stops repeatedly.
 func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
 	s.lookAgain(max(time.Until(at), time.Second))
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason,

@@ -16,14 +16,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
 )
 
-// configurationInterval is how long a load balancer's configuration isn't brought to the host again.
+// configurationInterval is the interval of uploading an unchanged configuration of a load balancer again.
 const configurationInterval = 10 * time.Minute
 
-// A load balancer is a machine that a LibvirtCluster makes for itself: it has no Machine, no node and no
-// secrets, its user-data comes from here, and its seed stays, because that is the disk that the guest takes
-// HAProxy's configuration from. Everything else is as for any machine.
+// A load balancer is a machine that a LibvirtCluster creates. It has no Machine, no node and no secrets. Its
+// user-data is built in, and its seed stays, because the guest reads HAProxy's configuration from that disk.
 
-// isLoadBalancer says whether a machine is the load balancer of a LibvirtCluster, which then is its controller.
+// isLoadBalancer reports whether a machine is a load balancer, whose controller is its LibvirtCluster.
 func isLoadBalancer(infra *infrav1.LibvirtMachine) bool {
 	owner, name := metav1.GetControllerOf(infra), infra.Labels[infrav1.LoadBalancerLabel]
 	return owner != nil && owner.Kind == "LibvirtCluster" && name != ""
@@ -33,12 +32,12 @@ func (s *scope) isLoadBalancer() bool { return s.machine == nil && isLoadBalance
 
 func (s *scope) hasMachine() bool { return s.machine != nil }
 
-// hasOwnEndpoint says whether the control plane endpoint is the address that the machine has by itself.
+// hasOwnEndpoint reports whether the control plane endpoint is an address of the machine's interface.
 func (s *scope) hasOwnEndpoint() bool {
 	return s.isLoadBalancer() && !s.balancer.VirtualAddress.IsValid()
 }
 
-// readConfiguration reads what the load balancer is to do.
+// readConfiguration reads the configuration of a load balancer.
 func (s *scope) readConfiguration(context.Context) (verdict, error) {
 	configuration, err := loadbalancer.Parse(s.infra.Annotations[infrav1.LoadBalancerConfigurationAnnotation])
 	if err != nil { // its LibvirtCluster writes it, and will again
@@ -49,10 +48,9 @@ func (s *scope) readConfiguration(context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// configure brings HAProxy's configuration to the host, in place of the one before, while the guest runs. What
-// was brought there is remembered in memory only: a manager that begins brings it there once more, which
-// changes nothing, and so does every manager from time to time: one that had lost its leadership without knowing
-// may have brought an older one. What an upload that was cut off leaves there, the guest doesn't take.
+// configure uploads HAProxy's configuration to the host while the guest runs. The last upload is in memory only, so a
+// restarted manager uploads it again, which changes nothing. Every manager repeats the upload from time to time,
+// because a former leader may have uploaded an older one. The guest ignores an incomplete upload.
 func (s *scope) configure(ctx context.Context) (verdict, error) {
 	data, err := loadbalancer.UserData()
 	var content []byte
@@ -82,8 +80,7 @@ func (s *scope) configure(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// diskOfConfiguration finds the seed, wherever it was made: the pool for disks that don't ask for one may have
-// been another one then.
+// diskOfConfiguration finds the seed in any pool: the default pool may have changed since it was created.
 func (s *scope) diskOfConfiguration(ctx context.Context) (hypervisor.VolumeRef, error) {
 	ref, err := s.seedRef(), error(nil)
 	for _, pool := range append([]string{ref.Pool}, s.pools()...) {

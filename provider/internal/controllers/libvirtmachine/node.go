@@ -25,9 +25,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// setNodeProviderID gives a node its provider ID, where nobody else has: Cluster API finds the Machine's
-// node by it (contract for InfraMachine, "provider ID"). The node is the one whose system UUID is that of
-// the domain. A provider ID that is there is never changed. What goes wrong here isn't a fault of the machine.
+// setNodeProviderID sets the provider ID of the machine's node if it has none: Cluster API finds the Machine's node
+// by it (contract for InfraMachine, "provider ID"). The node is the one with the system UUID of the domain. An
+// existing provider ID is never changed. Errors only affect the condition.
 func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	if s.Workload == nil {
 		conditions.Delete(s.infra, infrav1.NodeProviderIDSetCondition) // of a manager that looked after nodes
@@ -70,15 +70,15 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// severalNodesError says that the domain's node can't be told.
+// severalNodesError says that the node of the domain is ambiguous.
 type severalNodesError struct{ names []string }
 
 func (e *severalNodesError) Error() string {
 	return fmt.Sprintf("Several nodes have the system UUID of this machine's domain, so none gets its provider ID: %s", strings.Join(e.names, ", "))
 }
 
-// findNode returns the Machine's node, or the one in the domain as long as the Machine names none, or nil when
-// there is none so far. It sees to it that nodes that come bring their machines here.
+// findNode returns the Machine's node, or the one with the system UUID of the domain, or nil. It starts a watch of
+// the cluster's nodes.
 func (s *scope) findNode(ctx context.Context) (*corev1.Node, error) {
 	key := client.ObjectKeyFromObject(s.cluster)
 	workload, err := s.Workload.GetClient(ctx, key)
@@ -133,7 +133,7 @@ func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// machineOfNode returns the LibvirtMachine whose domain a node is in. Reconcile looks in which cluster it is.
+// machineOfNode returns the LibvirtMachine with the system UUID of a node. Reconcile checks the cluster.
 func (r *Reconciler) machineOfNode(ctx context.Context, object client.Object) []ctrl.Request {
 	var requests []ctrl.Request
 	for _, id := range index.DomainsOf(object) {
@@ -143,7 +143,7 @@ func (r *Reconciler) machineOfNode(ctx context.Context, object client.Object) []
 	return requests
 }
 
-// nodeChanged lets pass nodes that are new, or whose system UUID, provider ID or addresses have changed.
+// nodeChanged passes new nodes, and changes of the system UUID, provider ID and addresses.
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -155,7 +155,7 @@ func nodeChanged() predicate.Predicate {
 	}
 }
 
-// machinesOfCluster returns the LibvirtMachines that wait for a node of a workload cluster that can be reached.
+// machinesOfCluster returns the bound LibvirtMachines of a workload cluster that became reachable.
 func (r *Reconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool { return infra.Spec.ProviderID != "" },
 		client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})

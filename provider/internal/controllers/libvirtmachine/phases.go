@@ -21,9 +21,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
 )
 
-// phases are the life of a machine, in their order. Each looks at what is there, compares it with what
-// is asked for, and then makes or changes it: the controller may be killed after any call, and goes on
-// after a restart. A phase that stops is where the machine is; it has said why in its condition.
+// phases are the steps in the life of a machine, in order. Each one compares the actual state with the desired state
+// and then changes it, so that a manager that was killed after any call continues after a restart. A phase that stops
+// has set the reason in its condition.
 var phases = []phase{
 	{when: (*scope).isLoadBalancer, do: (*scope).readConfiguration},
 	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
@@ -54,13 +54,13 @@ var phases = []phase{
 
 // phase is a step in the life of a machine.
 type phase struct {
-	// when says whether the step is to be taken. Always when it is nil.
+	// when reports whether the phase applies. A nil function means always.
 	when func(*scope) bool
-	// do takes the step. Nothing comes after it when it stops or fails.
+	// do runs the phase. The following phases run only if it returns goOn.
 	do func(*scope, context.Context) (verdict, error)
 }
 
-// verdict says how it goes on after a phase.
+// verdict reports whether the next phase runs.
 type verdict int
 
 const (
@@ -68,51 +68,50 @@ const (
 	stop
 )
 
-// scope is what one reconcile works on.
+// scope is the state of one reconcile.
 type scope struct {
 	*Reconciler
-	// infra is changed while it is reconciled, and its status written at the end.
+	// infra is the reconciled object. Its status is written at the end.
 	infra *infrav1.LibvirtMachine
-	// machine owns infra, and cluster is what both belong to. Either may be nil while infra is deleted. A
-	// load balancer has no machine.
+	// machine owns infra, and cluster is their Cluster. Each may be nil during deletion. A load balancer has no
+	// machine.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
-	// balancer is what infra is to do if it is a load balancer.
+	// balancer is the configuration of a load balancer.
 	balancer loadbalancer.Configuration
 
-	// uuid is that of the domain, from spec.providerID. Empty while the machine isn't bound.
+	// uuid is the UUID of the domain, from spec.providerID. It is empty while the machine isn't bound.
 	uuid string
-	// host is what the machine is bound to, snapshot what was last seen of it, and connection the way
-	// to it.
+	// host is the machine's host, with its snapshot and connection.
 	host       *infrav1.LibvirtHost
 	snapshot   fleet.Snapshot
 	connection hypervisor.Hypervisor
-	// domain is what is there, or nil.
+	// domain is the existing domain, or nil.
 	domain *hypervisor.Domain
-	// image and the rest are what the domain is made of. wish is what the image was asked for with, if it has a URL.
+	// image and the following fields are the parts of the domain. wish is the request for an image with a URL.
 	image        images.Image
 	wish         images.Wish
 	rootDisk     domainxml.Disk
 	extraDisks   map[string]domainxml.Disk
 	seed         *hypervisor.VolumeRef
 	ignitionPath string
-	// claimed are the addresses that interfaces were given from pools, by their index, and notGiven the
-	// claims that have none. claimed is nil as long as nobody has looked.
+	// claimed has the addresses from pools, by the index of the interface, and notGiven the claims without an
+	// address. claimed is nil until the claims are read.
 	claimed  map[int][]claims.Address
 	notGiven []*claims.NotGivenError
 
-	// written says that something was written that brings the object here again.
+	// written says that a write of this reconcile triggers the next one.
 	written bool
-	// transferring says that an image or a copy of one is under way for the machine.
+	// transferring says that an image is being downloaded or copied for the machine.
 	transferring bool
-	// making says that something may have been made on the host in this reconcile.
+	// making says that this reconcile may have created something on the host.
 	making bool
-	// after is when to look again, if nothing brings the object here sooner. Never when it is 0.
+	// after is the delay before the next reconcile, or 0 for none.
 	after time.Duration
 	errs  []error
 }
 
-// run goes through the phases.
+// run runs the phases.
 func (s *scope) run(ctx context.Context) error {
 	for _, phase := range phases {
 		if phase.when != nil && !phase.when(s) {
@@ -127,7 +126,7 @@ func (s *scope) run(ctx context.Context) error {
 
 func (s *scope) err() error { return errors.Join(s.errs...) }
 
-// lookAgain asks for another reconcile at the latest after some time.
+// lookAgain requests another reconcile after at most the given time.
 func (s *scope) lookAgain(after time.Duration) {
 	if s.after == 0 || after < s.after {
 		s.after = after
@@ -136,8 +135,8 @@ func (s *scope) lookAgain(after time.Duration) {
 
 func (s *scope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.infra) }
 
-// noRoom remembers that the machine's host is full, so that others go elsewhere, has it look at its storage pools
-// again, and says it.
+// noRoom marks the host as full, so that new machines are placed elsewhere, refreshes its storage pools, and wraps
+// the error.
 func (s *scope) noRoom(err error) error {
 	s.Scheduler.SetFull(s.host.Name, true)
 	for _, pool := range append(s.pools(), s.host.Spec.StoragePools.Images) {
@@ -146,11 +145,11 @@ func (s *scope) noRoom(err error) error {
 	return fmt.Errorf("host %s has no room: %w", s.host.Name, err)
 }
 
-// Everything on a host is named from the UUID in spec.providerID, which is written before anything is
-// made, and from the machine's namespace and name: a controller that begins anew finds what was made, and
-// nothing that is another machine's.
+// All names on a host are derived from the UUID in spec.providerID, which is written before anything is created, and
+// from the machine's namespace and name. A restarted manager finds what it has created, and nothing of other
+// machines.
 
-// domainName is the name of the domain on its host.
+// domainName returns the name of the domain.
 func (s *scope) domainName() string {
 	return hypervisor.DomainName(s.uuid, s.infra.Namespace, s.infra.Name)
 }
@@ -159,7 +158,7 @@ func (s *scope) owner() hypervisor.Owner {
 	return hypervisor.Owner{Cluster: s.clusterName(), Namespace: s.infra.Namespace, Name: s.infra.Name}
 }
 
-// volumePrefix begins the names of all volumes of the machine.
+// volumePrefix returns the prefix of the names of the machine's volumes.
 func (s *scope) volumePrefix() string {
 	return hypervisor.VolumePrefix(s.uuid, s.infra.Namespace, s.infra.Name)
 }
@@ -168,7 +167,7 @@ func (s *scope) volume(pool, what string) hypervisor.VolumeRef {
 	return hypervisor.VolumeRef{Pool: pool, Name: s.volumePrefix() + what}
 }
 
-// pool is the storage pool for a disk that asks for one, or for none.
+// pool returns the storage pool of a disk, which is the first one of the host if the disk names none.
 func (s *scope) pool(wanted string) string {
 	if wanted == "" && len(s.host.Spec.StoragePools.Disks) > 0 {
 		return s.host.Spec.StoragePools.Disks[0]
@@ -184,7 +183,7 @@ func (s *scope) seedRef() hypervisor.VolumeRef {
 	return s.volume(s.pool(s.infra.Spec.RootDisk.Pool), "seed")
 }
 
-// pools are all storage pools that something of the machine may be in, sorted.
+// pools returns all storage pools that may have volumes of the machine, sorted.
 func (s *scope) pools() []string {
 	pools := append([]string{s.pool(s.infra.Spec.RootDisk.Pool)}, s.host.Spec.StoragePools.Disks...)
 	for _, disk := range s.infra.Spec.ExtraDisks {

@@ -26,8 +26,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
-// ensureSeed brings the bootstrap data to the host. An upload that was cut off can't be told from one
-// that wasn't, so it is uploaded again each time that the machine isn't started yet: it is small.
+// ensureSeed uploads the bootstrap data to the host. An interrupted upload can't be detected, so the small file is
+// uploaded again until the machine is started.
 func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
 	data, problem, err := s.bootstrapData(ctx)
 	if err != nil {
@@ -53,9 +53,8 @@ func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// bootstrapSecret returns the name of the Secret with the bootstrap data, or what it waits for. Cluster
-// API gives the Machines of a MachinePool an empty name: the pool's machines share the bootstrap data,
-// and only the MachinePool names it.
+// bootstrapSecret returns the name of the Secret with the bootstrap data, or what is missing. The Machines of a
+// MachinePool have an empty name: they share the Secret that the MachinePool names.
 func (s *scope) bootstrapSecret(ctx context.Context) (name, problem string, err error) {
 	owner := metav1.GetControllerOf(s.machine)
 	switch name := s.machine.Spec.Bootstrap.DataSecretName; {
@@ -77,8 +76,8 @@ func (s *scope) bootstrapSecret(ctx context.Context) (name, problem string, err 
 	return name, "", nil
 }
 
-// bootstrapData reads the Secret that the Machine or its MachinePool names, from the API server itself. problem says what
-// is wrong with it, and never what is in it.
+// bootstrapData reads the Secret of the Machine or its MachinePool from the API server. problem never has content of
+// the Secret.
 func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string, err error) {
 	if s.isLoadBalancer() {
 		data, err = loadbalancer.UserData()
@@ -109,8 +108,8 @@ func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string,
 	return secret.Data["value"], "", nil
 }
 
-// seedContent is what the guest reads: a NoCloud disk, or the Ignition configuration, with files for interfaces with
-// addresses from pools.
+// seedContent returns the content of the seed: a NoCloud disk, or the Ignition configuration with files for
+// interfaces with addresses from pools.
 func (s *scope) seedContent(data []byte) ([]byte, error) {
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 		return seed.Ignition(data, s.seedInterfaces())
@@ -127,19 +126,18 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 	return content.ISO()
 }
 
-// topology is the failure domain and the host of the machine as values of labels. Both names can be longer than labels
-// may be, and a kubelet that is given such a label doesn't start.
+// topology returns the failure domain and the host of the machine as label values. The names may be too long for
+// labels, and a kubelet with an invalid label doesn't start.
 func (s *scope) topology() (failureDomain, host string) {
 	return format.MustFormatValue(cmp.Or(s.host.Spec.FailureDomain, s.host.Name)), format.MustFormatValue(s.host.Name)
 }
 
-// laterMetric is the metric of the default routes of the second interface, the third has one more, and so
-// on: above what systemd-networkd and NetworkManager give to routes that they learn by DHCP, so that the
-// first interface leads out of the machine, whether it has DHCP or not.
+// laterMetric is the base of the metrics of default routes of all interfaces but the first. It is above the metrics
+// that systemd-networkd and NetworkManager use for routes from DHCP, so that the default route of the first interface
+// always wins.
 const laterMetric = 1024
 
-// seedInterfaces are how the guest is to configure its interfaces. None when the image is to decide, as
-// it is when nothing is asked for.
+// seedInterfaces returns the configuration of the guest's interfaces, or nothing if the image's defaults apply.
 func (s *scope) seedInterfaces() []seed.Interface {
 	var all []seed.Interface
 	asked := false
@@ -191,10 +189,10 @@ func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volu
 	return volume, s.connection.UploadVolume(ctx, ref, bytes.NewReader(content), size)
 }
 
-// seedDelay is how long to give a guest that hasn't let go of its seed.
+// seedDelay is the delay before the next attempt to detach a seed that is in use.
 const seedDelay = 30 * time.Second
 
-// removeSeed takes the bootstrap data, with its secrets, from the host as soon as the Machine has a node.
+// removeSeed deletes the bootstrap data, with its secrets, from the host once the Machine has a node.
 func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
 		return goOn, nil
@@ -220,8 +218,8 @@ func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// removeSeedOfLost takes the bootstrap data from the host when the domain is gone for good: no node of it
-// will come, nobody reads it again, and the machine may stay for long as it is. Nothing comes after it.
+// removeSeedOfLost deletes the bootstrap data of a machine whose domain is missing: nothing reads it any more, and
+// the machine may exist for long. No phase follows.
 func (s *scope) removeSeedOfLost(ctx context.Context) (verdict, error) {
 	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
 		return stop, nil
@@ -234,7 +232,7 @@ func (s *scope) removeSeedOfLost(ctx context.Context) (verdict, error) {
 	return stop, nil
 }
 
-// detachSeed takes the seed from the domain, so that the domain starts without it from now on.
+// detachSeed removes the seed from the domain and its definition.
 func (s *scope) detachSeed(ctx context.Context) error {
 	if s.domain == nil {
 		return nil
@@ -255,8 +253,7 @@ func (s *scope) detachSeed(ctx context.Context) error {
 	return err
 }
 
-// deleteSeed deletes the seed's volume, wherever it was made: the pool for disks that don't ask for one
-// may have been another one then.
+// deleteSeed deletes the volume of the seed in any pool: the default pool may have changed since it was created.
 func (s *scope) deleteSeed(ctx context.Context) error {
 	for _, pool := range s.pools() {
 		err := s.connection.DeleteVolume(ctx, s.volume(pool, "seed"))

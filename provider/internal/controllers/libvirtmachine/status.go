@@ -31,15 +31,14 @@ func (s *scope) setTrue(condition, reason string) {
 	s.set(condition, metav1.ConditionTrue, reason, "")
 }
 
-// waitFor says in a condition what is waited for, and stops. Something brings the object here when it
-// has happened.
+// waitFor sets a condition that says what the machine waits for, and stops. An event triggers the next reconcile.
 func (s *scope) waitFor(condition, reason, message string, values ...any) (verdict, error) {
 	s.set(condition, metav1.ConditionFalse, reason, message, values...)
 	return stop, nil
 }
 
-// failed says in a condition what has failed, and returns an error so that it is tried again. A host
-// that can't be reached isn't an error of the machine: it is tried again when the host is back.
+// failed sets a condition to an error and returns the error for a retry. An unreachable host isn't an error of the
+// machine: the machine is reconciled when the host is back.
 func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
 		return s.unreachable(condition, err)
@@ -51,24 +50,24 @@ func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	return stop, err
 }
 
-// unreachable says that what a condition is about can't be seen.
+// unreachable sets a condition to Unknown.
 func (s *scope) unreachable(condition string, err error) (verdict, error) {
 	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
 	s.lookAgain(unreachableDelay)
 	return stop, nil
 }
 
-// unreachableDelay is how long to wait at most for a host to come back. The fleet says it sooner.
+// unreachableDelay is the delay before the next reconcile while the host is unreachable. The fleet reports its return
+// sooner.
 const unreachableDelay = time.Minute
 
-// summedUp are the conditions that Ready sums up: those of the phases so far. That the seed is still
-// there is no fault of a machine.
+// summedUp has the conditions that Ready summarizes. SeedRemoved isn't one of them.
 var summedUp = conditions.ForConditionTypes{
 	infrav1.HostBoundCondition, infrav1.ImageReadyCondition, infrav1.DisksReadyCondition, infrav1.InstanceReadyCondition, infrav1.AddressesReadyCondition,
 }
 
-// setReady sums up the other conditions. While the object is being deleted, what is left to do is what
-// it says. A machine that has joined its cluster is Ready also when nobody tells its addresses.
+// setReady summarizes the other conditions. During deletion, Ready has the remaining steps instead. A machine that
+// has joined its cluster is Ready even without addresses.
 func (s *scope) setReady() {
 	infra, of := s.infra, summedUp
 	if !infra.DeletionTimestamp.IsZero() {
@@ -80,14 +79,14 @@ func (s *scope) setReady() {
 	outcome.SetReady(infra, of, conditions.IgnoreTypesIfMissing(of))
 }
 
-// waiting are reasons that aren't news: every machine has them on its way.
+// waiting has the reasons of normal progress, for which no event is recorded.
 var waiting = []string{
 	infrav1.WaitingForClusterInfrastructureReason, infrav1.WaitingForHostsReason, infrav1.WaitingForBootstrapDataReason, infrav1.WaitingForAddressesReason,
 	infrav1.WaitingForNodeReason, infrav1.ImageTransferringReason, infrav1.DiskCopyingReason, infrav1.DeletingReason,
 	infrav1.RestartingReason,
 }
 
-// announce makes events of what has changed, after it has been written.
+// announce records events of the changed conditions after the status was written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
 		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",
@@ -109,8 +108,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 	}
 }
 
-// finishProvisioning says that the machine is there, once and for good: its domain has been started,
-// and has addresses if anything gives it some.
+// finishProvisioning marks the machine as provisioned. This is never reverted.
 func (s *scope) finishProvisioning(context.Context) (verdict, error) {
 	if !s.isProvisioned() {
 		s.Scheduler.SetFull(s.host.Name, false)

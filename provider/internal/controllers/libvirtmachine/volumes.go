@@ -25,7 +25,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// ensureRootDisk makes the disk that the machine starts from out of the image.
+// ensureRootDisk creates the root disk from the image.
 func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 	size := s.infra.Spec.RootDisk.Size.Value()
 	if s.image.CapacityBytes > size {
@@ -56,7 +56,7 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// ensureExtraDisks makes the disks that are empty at first.
+// ensureExtraDisks creates the extra disks, which are empty.
 func (s *scope) ensureExtraDisks(ctx context.Context) (verdict, error) {
 	s.extraDisks = map[string]domainxml.Disk{}
 	for _, disk := range s.infra.Spec.ExtraDisks {
@@ -74,8 +74,8 @@ func (s *scope) extraRef(disk infrav1.ExtraDiskSpec) hypervisor.VolumeRef {
 	return s.volume(s.pool(disk.Pool), "disk-"+disk.Name)
 }
 
-// ensureVolume returns a volume that is as it is asked for: made, as it is there, made larger, or made
-// anew. To create one that is there changes nothing, so that nobody has to look first.
+// ensureVolume creates a volume, or returns the existing one after growing or recreating it if it doesn't match.
+// Creating an existing volume changes nothing, so that no look-up is needed before.
 func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (hypervisor.Volume, error) {
 	volume, err := s.connection.CreateVolume(ctx, spec)
 	if !errors.Is(err, hypervisor.ErrAlreadyExists) {
@@ -89,8 +89,8 @@ func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (h
 		backing = spec.Backing.Path
 	}
 	if volume.BackingPath != backing {
-		// Of a host that was stopped while it made it, or of an image that is gone. A domain that runs has
-		// it in use all the same: another manager has started it.
+		// The host was stopped during its creation, or the image was deleted. If another manager has started the
+		// domain, the volume is in use.
 		if domain, err := s.connection.Domain(ctx, s.uuid); err == nil && domain.State.Active() || err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
 			return volume, errors.Join(fmt.Errorf("the volume %s isn't an overlay of %q, and the domain may be running", spec.VolumeRef, backing), err)
 		}
@@ -106,8 +106,8 @@ func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (h
 	return volume, nil
 }
 
-// copies are the full copies of images that are under way. They take as long as copying takes, and so
-// are made outside of reconciles. The zero value is ready to use.
+// copies has the running full copies of images. They take long, and so run outside of reconciles. The zero value is
+// ready to use.
 type copies struct {
 	lock  sync.Mutex
 	jobs  map[client.ObjectKey]*job
@@ -120,8 +120,8 @@ type job struct {
 	err    error
 }
 
-// ensure runs a function for a machine, unless one runs. ended says that it has ended, with an error
-// or without; the next call then runs one anew. The machine is brought to the queue at the end.
+// ensure runs a function for a machine in the background, unless one is running. ended says that it has ended, with
+// or without an error; the next call then starts a new one. The end triggers a reconcile of the machine.
 func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(context.Context) error) (ended bool, err error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -132,7 +132,7 @@ func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(
 		return j.ended, j.err
 	}
 	j := &job{}
-	// It goes on after the reconcile that it is begun in, and ends with its connection at the latest.
+	// It outlives the reconcile, and ends with its connection at the latest.
 	ctx, j.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if c.jobs == nil {
 		c.jobs = map[client.ObjectKey]*job{}
@@ -151,7 +151,7 @@ func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(
 	return false, nil
 }
 
-// underWay says whether something runs for a machine.
+// underWay reports whether a copy for a machine is running.
 func (c *copies) underWay(machine client.ObjectKey) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -159,7 +159,7 @@ func (c *copies) underWay(machine client.ObjectKey) bool {
 	return there && !j.ended
 }
 
-// forget ends what runs for a machine, and says whether nothing does.
+// forget cancels the copy for a machine, and reports whether none is running.
 func (c *copies) forget(machine client.ObjectKey) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -182,17 +182,16 @@ func (c *copies) start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// copyFormat is the format of full copies, whatever that of the image is. libvirt probes the format of the volumes in a
-// pool each time it refreshes it, and opens what a header names: a guest must not write the first bytes of a volume,
-// as it could in a raw one.
+// copyFormat is the format of full copies, whatever the format of the image is. When libvirt refreshes a pool, it
+// probes the format of each volume, and opens files that a header names. A guest must not control the first bytes of
+// a volume, as it does in a raw one.
 const copyFormat = hypervisor.FormatQCOW2
 
-// copyDelay is how often to look whether a copy has been made, and how long one that failed waits.
+// copyDelay is the interval of checking a copy, and the delay before a retry.
 const copyDelay = 30 * time.Second
 
-// ensureCopy makes the root disk a full copy of the image. As with images, each attempt makes a volume
-// of its own, and an overlay of it, with the name that is derived from the machine's, marks the one
-// that is whole. Nothing is ever written to the overlay.
+// ensureCopy creates the root disk as a full copy of the image. As with images, each attempt creates a volume of its
+// own. An overlay with the name of the root disk marks the complete one. Nothing is ever written to the overlay.
 func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	disk, err := s.findCopy(ctx)
 	if err == nil {
@@ -218,7 +217,7 @@ func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 
 var errNoCopy = errors.New("there is no whole copy of the image")
 
-// findCopy returns the copy that is marked as whole, or errNoCopy.
+// findCopy returns the complete copy, or errNoCopy.
 func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
 	marker, err := s.connection.Volume(ctx, s.rootRef())
 	if errors.Is(err, hypervisor.ErrNotFound) {
@@ -241,7 +240,7 @@ func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
 	return hypervisor.Volume{}, errNoCopy
 }
 
-// copyImage makes a copy and marks it.
+// copyImage creates a copy and its marker.
 func (s *scope) copyImage(ctx context.Context) (err error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -277,8 +276,8 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 	return err
 }
 
-// removeOtherCopies deletes what managers that were killed, or too late, have copied: what the snapshot
-// knows of. The rest comes to removeLateCopies.
+// removeOtherCopies deletes copies of killed or late managers that the snapshot has. removeLateCopies deletes the
+// others.
 func (s *scope) removeOtherCopies(ctx context.Context) {
 	for name := range s.snapshot.Pools[s.rootDisk.Pool].Volumes {
 		if strings.HasPrefix(name, s.rootRef().Name+".") && name != s.rootDisk.Name {
@@ -287,14 +286,14 @@ func (s *scope) removeOtherCopies(ctx context.Context) {
 	}
 }
 
-// wantsLateCopiesRemoved says whether there may be copies that nobody has seen so far.
+// wantsLateCopiesRemoved reports whether there may be copies that the snapshot doesn't have.
 func (s *scope) wantsLateCopiesRemoved() bool {
 	return !s.isProvisioned() && s.infra.Spec.RootDisk.Clone == infrav1.CloneFull
 }
 
-// removeLateCopies deletes all copies but the one that the domain has, before the machine is provisioned.
-// What copies for a libvirtd that is killed is a process of its own and goes on: its file may be there
-// only after the daemon that was started again has looked, and is known once the seed was uploaded.
+// removeLateCopies deletes all copies but the one in use, before the machine is provisioned. The copying process of a
+// killed libvirtd continues: its file may appear after the restarted daemon has listed the pool, but not later than
+// the upload of the seed.
 func (s *scope) removeLateCopies(ctx context.Context) (verdict, error) {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	if err != nil {
@@ -318,7 +317,7 @@ func (s *scope) removeLateCopies(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// removeCopy deletes a copy that isn't needed. What stays is deleted with the machine.
+// removeCopy deletes an unused copy. If that fails, it is deleted with the machine.
 func (s *scope) removeCopy(ctx context.Context, ref hypervisor.VolumeRef) {
 	ctx, cancel := context.WithTimeout(ctx, copyDelay)
 	defer cancel()

@@ -33,8 +33,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// build registers the controller with what it watches. The watch filter and the externally managed
-// annotation are looked for on LibvirtMachines only: the rest is shared, or Cluster API's.
+// build registers the controller and its watches. The watch filter and the externally managed annotation apply to
+// LibvirtMachines only: other objects are shared or belong to Cluster API.
 func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachine")
 	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachineList{}, scheme)
@@ -74,7 +74,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	return err
 }
 
-// machineChanged lets pass what matters here of a Machine: bootstrap data, its deletion, its node.
+// machineChanged passes changes of a Machine's spec, deletion and node.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -85,7 +85,7 @@ func machineChanged() predicate.Predicate {
 	}
 }
 
-// hostChanged lets pass what machines that have no host may have waited for.
+// hostChanged passes changes of hosts that machines without a host may wait for.
 func hostChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -105,7 +105,7 @@ func status(host *infrav1.LibvirtHost, condition string) metav1.ConditionStatus 
 	return ""
 }
 
-// inAMoment brings objects here hostsDelay after the first of several changes.
+// inAMoment requests reconciles hostsDelay after the first of several changes.
 func inAMoment(objects handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, queue queue) {
 		for _, request := range objects(ctx, object) {
@@ -121,14 +121,14 @@ func inAMoment(objects handler.MapFunc) handler.EventHandler {
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// hostIsBackOrLost brings the machines of a host here, and those without a host, which may fit there: the
-// status of a host that a manager connects to when it begins often stays as it was.
+// hostIsBackOrLost requests reconciles of the machines of a host, and of those without a host, which may fit there:
+// when a manager starts, the status of a host often doesn't change.
 func (r *Reconciler) hostIsBackOrLost(ctx context.Context, e event.GenericEvent, queue queue) {
 	handler.EnqueueRequestsFromMapFunc(r.machinesOfHost).Generic(ctx, e, queue)
 	inAMoment(r.unboundMachines).Generic(ctx, e, queue)
 }
 
-// unboundMachines are those without a host, and those that don't fit on the host that they name.
+// unboundMachines returns the machines without a host, and those that don't fit on their host.
 func (r *Reconciler) unboundMachines(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.requests(ctx, func(infra *infrav1.LibvirtMachine) bool {
 		return infra.Spec.HostName == "" || conditions.IsFalse(infra, infrav1.HostBoundCondition)
@@ -144,14 +144,14 @@ func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtM
 }
 
 const (
-	// atWorkOnHost is how many machines of one host are reconciled at once: a slow one must not take all workers.
+	// atWorkOnHost is the number of concurrent reconciles for one host: a slow host must not block all workers.
 	atWorkOnHost = 10
-	// turnDelay is when a machine is looked at again at the latest that waits for its turn.
+	// turnDelay is the maximum delay of a machine that waits for its turn.
 	turnDelay = 30 * time.Second
 )
 
-// atWork counts the machines of each host that are being reconciled. Those that are too many don't wait in a worker:
-// each end brings one of them back to the queue. The zero value is ready to use.
+// atWork limits the concurrent reconciles of each host. Machines above the limit don't block a worker: the end of
+// each reconcile requeues one of them. The zero value is ready to use.
 type atWork struct {
 	lock  sync.Mutex
 	hosts map[string]*hostTurns
@@ -163,7 +163,7 @@ type hostTurns struct {
 	waiting []client.ObjectKey
 }
 
-// begin says whether a machine may be reconciled now. If so, call end afterwards.
+// begin reports whether a machine may be reconciled now. If so, the caller must call end afterwards.
 func (a *atWork) begin(host string, machine client.ObjectKey) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()

@@ -40,14 +40,13 @@ import (
 
 // Reconciler reconciles LibvirtMachinePools.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
 	// APIReader reads objects from the API server itself. Machines are made and deleted by what it says.
 	APIReader client.Reader
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
 	recorder events.EventRecorder

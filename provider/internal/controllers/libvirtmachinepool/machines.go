@@ -33,8 +33,7 @@ type members struct {
 	dangling []*clusterv1.Machine
 }
 
-// isReady says whether a machine does its work. Whether its node has joined and is healthy, the Machine
-// knows.
+// isReady reports whether a machine does its work. Whether its node has joined and is healthy, the Machine knows.
 func (m member) isReady() bool {
 	return !m.isDeleting() && conditions.IsTrue(m.infra, infrav1.ReadyCondition) &&
 		m.machine != nil && conditions.IsTrue(m.machine, clusterv1.MachineAvailableCondition)
@@ -60,7 +59,7 @@ func (m member) isChosen() bool {
 	return chosen
 }
 
-// isUnhealthy says whether a MachineHealthCheck wants the owner of a Machine to replace it. Cluster API's
+// isUnhealthy reports whether a MachineHealthCheck wants the owner of a Machine to replace it. Cluster API's
 // controller of MachinePools leaves that to the provider.
 func (m member) isUnhealthy() bool { return collections.IsUnhealthyAndOwnerRemediated(m.machine) }
 
@@ -107,8 +106,8 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 	return found, nil
 }
 
-// owns says whether a LibvirtMachine with the pool's label is the pool's: labels can be changed. The
-// name counts, for the UID is another one after a move.
+// owns reports whether a LibvirtMachine with the pool's label is the pool's: labels can be changed. The name counts,
+// for the UID is another one after a move.
 func (s *scope) owns(infra *infrav1.LibvirtMachine) bool {
 	for _, owner := range infra.OwnerReferences {
 		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") && owner.Name == s.infra.Name {

@@ -10,15 +10,15 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// bounds say how far a pool may be from what is asked for while a change rolls through it.
+// bounds are the limits of a rollout.
 type bounds struct {
-	// surge is how many machines there may be above the replicas, and unavailable how many of the
-	// replicas may be missing. They aren't both 0.
+	// surge is the maximum number of machines above the replicas, and unavailable the maximum number of missing
+	// replicas. They aren't both 0.
 	surge, unavailable int
 }
 
-// boundsOf returns what a strategy means for some replicas. A percentage of few replicas may come to
-// nothing: then one may be missing, as it is for Deployments, or nothing would ever roll.
+// boundsOf returns the bounds of a strategy. If percentages of few replicas round to 0, one replica may be missing,
+// as with Deployments, so that a rollout can progress.
 func boundsOf(strategy infrav1.MachinePoolStrategy, desired int) bounds {
 	scaled := func(value *intstr.IntOrString, otherwise int, roundUp bool) int {
 		if value == nil {
@@ -37,39 +37,37 @@ func boundsOf(strategy infrav1.MachinePoolStrategy, desired int) bounds {
 	return b
 }
 
-// planned is a machine as planning sees it.
+// planned is the input of makePlan for one machine.
 type planned struct {
 	name    string
 	created time.Time
-	// outdated says that it is made from another template than the pool has now.
+	// outdated says that the machine has an older template.
 	outdated bool
-	// ready says that it does its work: its node is there and healthy.
+	// ready says that the machine has a healthy node.
 	ready bool
-	// chosen says that somebody wants it to be the first to go.
+	// chosen says that a user wants this machine to be deleted first.
 	chosen bool
-	// unhealthy says that a health check wants it to be replaced.
+	// unhealthy says that a health check wants a replacement.
 	unhealthy bool
-	// deleting says that it is on its way out, for whatever reason.
+	// deleting says that the machine is being deleted.
 	deleting bool
 }
 
-// plan is what brings a pool nearer to what is asked for.
+// plan has the next changes of a pool.
 type plan struct {
-	// creates is how many machines to make, and deletes are the names of those to delete.
+	// creates is the number of machines to create, and deletes has the names of those to delete.
 	creates int
 	deletes []string
 }
 
 func (p plan) isEmpty() bool { return p.creates == 0 && len(p.deletes) == 0 }
 
-// makePlan says what to do about the machines of a pool, now; what comes after it is planned anew.
+// makePlan returns the next changes of the machines of a pool.
 //
-// Machines that are being deleted don't count as the pool's, so that one on a host that is lost is
-// replaced before somebody gives up on it. Those that a rollout deletes are the exception: they use the
-// room that maxSurge speaks of until they are gone.
+// Machines that are being deleted don't count, so that a machine on a lost host is replaced before it is given up.
+// Outdated ones count for maxSurge until they are gone.
 //
-// What a health check wants to be replaced goes first, all of it: how much may go at once is the health
-// check's business, and none of it is ready.
+// All unhealthy machines are deleted first: the health check limits their number, and none of them is ready.
 //
 // After the plan is carried out:
 //   - there are at most desired+surge machines, unless there were more and none is added;
@@ -104,8 +102,8 @@ func makePlan(desired int, b bounds, machines []planned) plan {
 	return p
 }
 
-// replaceable are the outdated machines that can go now. Those that aren't ready serve nobody: they go
-// as long as there are enough machines at all. Of the others, none goes that is needed.
+// replaceable returns the outdated machines that can be deleted now. Machines that aren't ready only need enough
+// machines to remain, and ready ones enough ready machines.
 func replaceable(desired int, b bounds, alive []planned) []planned {
 	least := max(0, desired-b.unavailable)
 	spare := len(alive) - least
@@ -126,8 +124,7 @@ func replaceable(desired int, b bounds, alive []planned) []planned {
 	return going
 }
 
-// firstToGo orders machines: those that somebody has chosen, those that aren't ready, those that are
-// outdated, the oldest.
+// firstToGo orders machines for deletion: chosen ones, those that aren't ready, outdated ones, the oldest.
 func firstToGo(a, b planned) int {
 	return cmp.Or(
 		-compareBool(a.chosen, b.chosen),
@@ -167,7 +164,7 @@ func names(machines []planned) []string {
 	return all
 }
 
-// share returns the one of some failure domains that has the fewest machines, the first of several.
+// share returns the first of the failure domains with the fewest machines.
 func share(domains []string, machines map[string]int) string {
 	var least string
 	for i, domain := range domains {

@@ -25,15 +25,14 @@ import (
 // replicas is what the MachinePool asks for.
 func (s *scope) replicas() int { return int(ptr.Deref(s.owner.Spec.Replicas, 1)) }
 
-// isManagedElsewhere says whether somebody else decides how many machines there are. The first ones are
-// made as the MachinePool says even so: there has to be something to scale.
+// isManagedElsewhere reports whether an external autoscaler sets the number of machines. The first machines follow
+// the MachinePool: the autoscaler needs something to scale.
 func (s *scope) isManagedElsewhere() bool {
 	return annotations.ReplicasManagedByExternalAutoscaler(s.owner) && ptr.Deref(s.infra.Status.Initialization.Provisioned, false)
 }
 
-// desired is how many machines there are to be. Where somebody else decides, it is how many there are:
-// those that are deleted aren't replaced. Machines that a rollout adds don't count, and neither do those
-// that come in place of unhealthy ones.
+// desired returns the desired number of machines. With an external autoscaler it is the actual number: deleted
+// machines aren't replaced. Machines that a rollout adds, or that replace unhealthy ones, don't count.
 func (s *scope) desired(seen *members) int {
 	if !s.isManagedElsewhere() {
 		return s.replicas()
@@ -45,8 +44,8 @@ func (s *scope) desired(seen *members) int {
 	return alive
 }
 
-// surfaceReplicas writes how many machines there are into the MachinePool, where somebody else decides
-// how many ("Externally Managed Autoscaler" of Cluster API's page about MachinePools).
+// surfaceReplicas writes the number of machines into the MachinePool, if an external autoscaler sets it ("Externally
+// Managed Autoscaler" of Cluster API's page about MachinePools).
 func (s *scope) surfaceReplicas(ctx context.Context, seen *members) (bool, error) {
 	desired := s.desired(seen)
 	if desired == s.replicas() {
@@ -57,7 +56,7 @@ func (s *scope) surfaceReplicas(ctx context.Context, seen *members) (bool, error
 	return true, outcome.Wrap(s.Client.Patch(ctx, s.owner, outcome.Over(before)), "writing spec.replicas of the MachinePool")
 }
 
-// decide says what to do about the machines.
+// decide returns the next changes.
 func (s *scope) decide(seen *members) plan {
 	desired := s.desired(seen)
 	b := boundsOf(s.infra.Spec.Strategy, desired)
@@ -75,11 +74,10 @@ func (s *scope) decide(seen *members) plan {
 	return p
 }
 
-// inPlaceOfUnhealthy is how many machines have to be made before unhealthy ones are deleted. That is so
-// where somebody else decides how many there are: that a health check has a machine replaced isn't scaling,
-// which is all that spec.replicas is to follow ("Externally Managed Autoscaler" of Cluster API's page about
-// MachinePools), and one that is gone couldn't be told from one that the autoscaler has taken. Everywhere
-// else spec.replicas says how many are missing.
+// inPlaceOfUnhealthy returns the number of machines to create before unhealthy ones are deleted. This is needed with
+// an external autoscaler only: spec.replicas follows scaling and not health checks ("Externally Managed Autoscaler"
+// of Cluster API's page about MachinePools), and a deleted unhealthy machine would look like scaling. Otherwise
+// spec.replicas shows how many are missing.
 func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
 	if !s.isManagedElsewhere() {
 		return 0
@@ -89,7 +87,7 @@ func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
 	return min(unhealthy, desired-healthy)
 }
 
-// waitsFor says why no machine can be made now, if so.
+// waitsFor returns why no machine can be created now, if so.
 func (s *scope) waitsFor() (reason, message string) {
 	switch {
 	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
@@ -101,7 +99,7 @@ func (s *scope) waitsFor() (reason, message string) {
 	return "", ""
 }
 
-// readAgain reads everything from the API server itself.
+// readAgain reads everything from the API server.
 func (s *scope) readAgain(ctx context.Context) (*members, error) {
 	now, err := s.read(ctx, s.APIReader, client.ObjectKeyFromObject(s.infra))
 	switch {
@@ -115,8 +113,8 @@ func (s *scope) readAgain(ctx context.Context) (*members, error) {
 	return s.machines(ctx, s.APIReader)
 }
 
-// scale makes and deletes machines. Whatever is done shows in what the API server says, by which the
-// next reconcile goes, also one of another manager after this one was killed.
+// scale creates and deletes machines. The API server has all state, so that another manager can continue after this
+// one was killed.
 func (s *scope) scale(ctx context.Context, seen *members) error {
 	for _, machine := range seen.dangling {
 		if err := s.deleteDangling(ctx, machine); err != nil {
@@ -170,8 +168,8 @@ func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) 
 	return s.deleteMember(ctx, member{infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, machine: machine})
 }
 
-// create makes machines. The numbers in their names are taken before, over what was read and nothing
-// else: another manager that is about to do the same gets a conflict.
+// create creates machines. It reserves the numbers in their names first, with optimistic locking: a concurrent
+// manager gets a conflict.
 func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	last := s.lastNumber(seen)
 	before := s.infra.DeepCopy()
@@ -214,7 +212,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	return nil
 }
 
-// lastNumber is the highest number that a machine of the pool has or had in its name.
+// lastNumber returns the highest number in the name of a current or former machine of the pool.
 func (s *scope) lastNumber(seen *members) int {
 	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.MachinesMadeAnnotation]) // 0 when somebody has broken it
 	for _, m := range seen.all {
@@ -226,13 +224,13 @@ func (s *scope) lastNumber(seen *members) int {
 	return max(last, 0)
 }
 
-// maxPrefix is how long the part of a machine's name before its number is: the name becomes that of a
-// node and its host, which have at most 63 characters.
+// maxPrefix is the maximum length of a machine's name before its number: names of nodes and hosts have at most 63
+// characters.
 const maxPrefix = 54
 
 func machineName(pool string, number int) string { return namePrefix(pool) + strconv.Itoa(number) }
 
-// namePrefix is the name of the pool, or what fits of it with something that tells it from others.
+// namePrefix returns the name of the pool, shortened with a hash if it is too long.
 func namePrefix(pool string) string {
 	if len(pool) < maxPrefix {
 		return pool + "-"

@@ -101,7 +101,7 @@ func upToDate(seen *members) metav1.Condition {
 	return metav1.Condition{Type: infrav1.UpToDateCondition, Status: metav1.ConditionTrue, Reason: infrav1.UpToDateReason}
 }
 
-// announce makes events of what has changed, after it has been written.
+// announce records events of the changed conditions after the status was written.
 func (s *scope) announce(before *infrav1.LibvirtMachinePool) {
 	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(s.infra.Status.Initialization.Provisioned, false) {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "Provisioned", "Provision", "All machines are provisioned")

@@ -81,10 +81,9 @@ func hash(of any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// isUpToDate says whether a machine is what the pool would make now. One that was made from this
-// template is, also when it was changed in place since. One that has the spec of this template is too,
-// whatever its hash: a newer version of this provider may have fields with defaults that the hash is
-// older than.
+// isUpToDate reports whether a machine is what the pool would make now. One that was made from this template is, also
+// when it was changed in place since. One that has the spec of this template is too, whatever its hash: a newer
+// version of this provider may have fields with defaults that the hash is older than.
 func (s *scope) isUpToDate(infra *infrav1.LibvirtMachine) bool {
 	madeFrom := infra.Annotations[infrav1.MadeFromAnnotation]
 	if madeFrom == s.madeFrom() {

@@ -62,7 +62,7 @@ func (s *scope) writeSpec(ctx context.Context, seen *members) error {
 	return outcome.Wrap(s.Client.Patch(ctx, s.infra, outcome.Over(before)), "writing spec.providerIDList")
 }
 
-// isProvisioned says whether there is, or was, a domain that a machine's provider ID speaks of.
+// isProvisioned reports whether there is, or was, a domain that a machine's provider ID speaks of.
 func isProvisioned(infra *infrav1.LibvirtMachine) bool {
 	return infra.Spec.ProviderID != "" && ptr.Deref(infra.Status.Initialization.Provisioned, false)
 }

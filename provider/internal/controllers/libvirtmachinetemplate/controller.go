@@ -36,11 +36,10 @@ const operatingSystem = "linux"
 
 // Reconciler reconciles LibvirtMachineTemplates.
 type Reconciler struct {
-	// Client reads and writes objects. Its reads come from the manager's cache.
+	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 }
 

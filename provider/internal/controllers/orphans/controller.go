@@ -1,17 +1,15 @@
-// Package orphans looks on hosts for domains and volumes that were made for LibvirtMachines which don't
-// exist, says so on the LibvirtHost, and deletes them if it is told to.
+// Package orphans finds domains and volumes on hosts whose LibvirtMachines don't exist, reports them on the
+// LibvirtHost, and optionally deletes them.
 //
-// That a machine isn't here doesn't mean that nobody wants it. `clusterctl move` takes machines to
-// another management cluster and leaves the LibvirtHosts behind, several management clusters may share
-// hosts, and the API server may have been restored from a backup. So
+// A missing machine may still be in use: `clusterctl move` moves machines to another management cluster, several
+// management clusters may share hosts, and the API server may have been restored from a backup. Therefore
 //
-//   - whether a machine exists is asked of the API server itself, in all namespaces, and by its UUID;
-//   - nothing of a Cluster that is paused counts: its machines may be on their way;
-//   - a domain is deleted only as long as its Cluster is here;
-//   - each management cluster leaves a marker on the hosts where it has machines, and nothing is deleted
-//     where there is one of another;
-//   - what is to be deleted was seen as an orphan for long, and all of this is asked again before each
-//     single deletion.
+//   - machines are looked up on the API server, in all namespaces, by UUID;
+//   - paused Clusters have no orphans: their machines may be moving;
+//   - a domain is deleted only while its Cluster exists;
+//   - each management cluster keeps a marker on the hosts of its machines, and nothing is deleted on a host with a
+//     marker of another;
+//   - an orphan is deleted only after a long time, and all of this is checked again before each deletion.
 package orphans
 
 import (
@@ -65,13 +63,13 @@ const (
 	maxDomain, maxMachine = 255, 317
 )
 
-// Options say how often to look and what to do about what is found. What is 0 has the default.
+// Options has the intervals, and whether orphans are deleted. A zero value means the default.
 type Options struct {
 	// Collect lets orphans be deleted.
 	Collect bool
-	// MinAge is how long something must have been seen as an orphan before it is deleted. A day.
+	// MinAge is the minimum age of a deleted orphan. The default is a day.
 	MinAge time.Duration
-	// Interval is the time between two looks at a host. A minute.
+	// Interval is the interval of checking a host. The default is a minute.
 	Interval time.Duration
 }
 
@@ -90,7 +88,7 @@ type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// APIReader reads objects from the API server itself.
+	// APIReader reads from the API server.
 	APIReader client.Reader
 
 	// Hosts are the hosts.
@@ -99,8 +97,8 @@ type Reconciler struct {
 	// Options say how often to look and what to do.
 	Options Options
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
-	// have to be looked at. Every LibvirtHost is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all
+	// LibvirtHosts.
 	WatchFilterValue string
 
 	recorder events.EventRecorder
@@ -153,7 +151,7 @@ func (r *Reconciler) time() time.Time {
 	return time.Now()
 }
 
-// look looks at a host, says what it finds, and deletes what may be deleted.
+// look finds orphans on a host, sets the status, and deletes what may be deleted.
 func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error {
 	snapshot, _ := r.Hosts.Snapshot(host.Name)
 	if !snapshot.Reachable && snapshot.Err == nil {
@@ -194,7 +192,7 @@ func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error 
 	return errors.Join(unlessUnreachable(err), unlessUnreachable(marked))
 }
 
-// unlessUnreachable drops the error of a host that was lost on the way: it comes back by itself.
+// unlessUnreachable drops errors of an unreachable host, whose return triggers a reconcile.
 func unlessUnreachable(err error) error {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
 		return nil
@@ -211,7 +209,7 @@ func (r *Reconciler) failed(host *infrav1.LibvirtHost, err error) error {
 	return err
 }
 
-// identify returns what tells this management cluster from others.
+// identify returns the ID of this management cluster.
 func (r *Reconciler) identify(ctx context.Context) (string, error) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -238,7 +236,7 @@ func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]inf
 	return list.Items, nil
 }
 
-// unknown says whether any of what isn't of a machine that is bound to the host is of no other machine either.
+// unknown reports whether any of what isn't of a machine that is bound to the host is of no other machine either.
 func (r *Reconciler) unknown(ctx context.Context, found []orphan) (bool, error) {
 	for _, o := range found {
 		machines, err := r.listed(ctx, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid})
@@ -253,7 +251,7 @@ func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reas
 	conditions.Set(host, metav1.Condition{Type: infrav1.OrphansFoundCondition, Status: status, Reason: reason, Message: message})
 }
 
-// setStatus says what was found, and why it is still there. What was found before keeps its time.
+// setStatus sets the orphans, with the reasons why they still exist.
 func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []orphan) {
 	host.Status.Orphans = nil
 	var names []string
@@ -279,7 +277,7 @@ func setStatus(host *infrav1.LibvirtHost, kept map[string]keptOrphan, orphans []
 		fmt.Sprintf("%d missing LibvirtMachines have left domains or volumes: %s", len(orphans), outcome.List(names, "; ")))
 }
 
-// announce makes an event when there are other orphans than before.
+// announce records an event when the orphans have changed.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 	is := conditions.Get(after, infrav1.OrphansFoundCondition)
 	was := conditions.Get(before, infrav1.OrphansFoundCondition)

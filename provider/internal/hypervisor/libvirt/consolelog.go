@@ -15,10 +15,10 @@ import (
 
 // RemoveConsoleLog implements hypervisor.Domains.
 //
-// libvirt has no call that deletes a file which is in no storage pool, and this one must not be in a pool: libvirt follows
-// what the first bytes of such files say, and here a guest has written them. But a domain that is undefined takes the
-// file of its firmware variables with it. So a second domain is defined that has the console log in that place. It is
-// never started, and has the same name and UUID each time: the next attempt finds what is left of one that was ended.
+// libvirt can't delete a file outside of storage pools, and the log must not be in a pool: libvirt interprets the
+// first bytes of files in pools, and the guest controls those of the log. But undefining a domain deletes its file of
+// firmware variables. So a second domain is defined with the console log as that file, and undefined. It is never
+// started, and always has the same name and UUID, so that the next attempt replaces an interrupted one.
 func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 	const doing = "deleting the console log of the domain"
 	return h.withDomain(ctx, doing, id, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
@@ -44,7 +44,7 @@ func (h *host) RemoveConsoleLog(ctx context.Context, id string) error {
 	})
 }
 
-// logHolder is a small domain of the kind that another one is, which its host can run.
+// logHolder returns a minimal domain with the type and emulator of another one.
 func logHolder(text, id string) (*libvirtxml.Domain, error) {
 	var of libvirtxml.Domain
 	if err := of.Unmarshal(text); err != nil {
@@ -64,15 +64,15 @@ func logHolder(text, id string) (*libvirtxml.Domain, error) {
 	return holder, nil
 }
 
-// maxLogParts is how many parts of a log are deleted at most. virtlogd makes three unless it is told otherwise.
+// maxLogParts is the maximum number of parts of a log. virtlogd keeps three by default.
 const maxLogParts = 100
 
-// removeLog deletes a file that libvirt has written a log to, and its older parts, which are NAME.0, NAME.1 and so on. The
-// oldest goes first: an attempt that is ended leaves no part that the next one doesn't find.
+// removeLog deletes a log and its older parts NAME.0, NAME.1 and so on. It begins with the oldest part, so that the
+// next attempt finds all parts that an interrupted one has left.
 func removeLog(client *golibvirt.Libvirt, doing string, holder *libvirtxml.Domain, file string) error {
 	parts := []string{file}
 	for {
-		// Without a flag libvirt refuses to leave a file of firmware variables behind: it exists then.
+		// Without a flag, libvirt refuses to undefine the domain if the file exists.
 		err := defineAndUndefine(client, holder, parts[len(parts)-1], 0)
 		if err == nil {
 			break

@@ -72,7 +72,7 @@ func classify(err error) (reason, cause error) {
 	return hypervisor.ErrUnreachable, errors.New(err.Error())
 }
 
-// code says whether an error of the library has one of these codes.
+// code reports whether an error of the library has one of these codes.
 func code(err error, codes ...golibvirt.ErrorNumber) bool {
 	var remote golibvirt.Error
 	if !errors.As(err, &remote) {

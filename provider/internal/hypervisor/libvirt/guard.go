@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// libvirt's wire format (https://libvirt.org/kbase/internals/rpc.html): each packet begins with its
-// length, and then program, version, procedure, type, serial and status, four bytes each.
+// libvirt's wire format (https://libvirt.org/kbase/internals/rpc.html): each packet begins with its length, program,
+// version, procedure, type, serial and status, four bytes each.
 const (
 	headerSize = 28
-	// maxPacket is the longest packet that libvirt itself sends or takes (VIR_NET_MESSAGE_MAX).
+	// maxPacket is the maximum length of libvirt's packets (VIR_NET_MESSAGE_MAX).
 	maxPacket = 32<<20 + 4
 
 	remoteProgram  = 0x20008086
@@ -23,9 +23,8 @@ const (
 	typeStream  = 3
 )
 
-// listProcedures are procedures whose reply begins with the number of elements that follow, with the
-// fewest bytes that one element takes, and the shape of all of it (libvirt's remote_protocol.x). The library makes
-// room for as many as the number says.
+// listProcedures has the procedures whose reply begins with a number of elements, with the minimum size of an
+// element, and the shape of the reply (libvirt's remote_protocol.x). The library allocates memory for that number.
 var listProcedures = map[uint32]struct {
 	least uint32
 	shape shape
@@ -40,19 +39,18 @@ var listProcedures = map[uint32]struct {
 
 var errNonsense = errors.New("the host doesn't speak libvirt's protocol")
 
-// guard is a connection that looks at what goes over it, and fails for good when the host sends what
-// the library would believe and choke on: packets of absurd lengths, lists and names of absurd lengths, events
-// that nobody asked for, and answers that nobody waits for, which would block it.
+// guard is a connection that checks all packets, and fails permanently if the host sends something that would break
+// the library: packets, lists or names with absurd lengths, unexpected events, and unexpected replies, which would
+// block it.
 type guard struct {
 	net.Conn
 
 	sent, received framer
 
 	lock sync.Mutex
-	// failed is what Read found.
+	// failed is the error of an invalid packet.
 	failed error
-	// calls are the procedures that were called and by which serial numbers; true once answered, which
-	// is when the packets of a stream may follow.
+	// calls has the pending calls by serial number. Packets of a stream may follow an answered call.
 	calls map[uint32]call
 }
 
@@ -98,7 +96,7 @@ func (g *guard) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// failure returns what was wrong with what the host sent, if anything was.
+// failure returns the error of an invalid packet, if any.
 func (g *guard) failure() error {
 	g.lock.Lock()
 	defer g.lock.Unlock()
@@ -112,7 +110,7 @@ func (g *guard) Write(content []byte) (int, error) {
 	return g.Conn.Write(content)
 }
 
-// check judges a packet of the host by its header and the first word after it.
+// check validates a packet of the host by its header and the first word after it.
 func (g *guard) check(h header) error {
 	if h.program != remoteProgram {
 		return fmt.Errorf("a packet is of program %#x", h.program)
@@ -141,7 +139,7 @@ func (g *guard) check(h header) error {
 	return nil
 }
 
-// procedureUpload is the one procedure with a stream that is called here.
+// procedureUpload is the only called procedure with a stream.
 const procedureUpload = 208
 
 type header struct {
@@ -152,16 +150,15 @@ type header struct {
 
 // framer cuts a stream of bytes into packets.
 type framer struct {
-	// packet is told of each packet as soon as its header is there.
+	// packet is called with each header.
 	packet func(header) error
-	// shape returns what a packet has to consist of after its header, or "" for one that is passed on unseen. It is
-	// optional.
+	// shape returns the required shape of a packet's body, or "" for any. It is optional.
 	shape func(header) shape
 
 	head []byte
-	// left is how much of the packet is still to come.
+	// left is the number of missing bytes of the packet.
 	left int
-	// body is what there is of the packet after its header, while it has to have the shape wanted.
+	// body has the received part of a body that must have the shape wanted.
 	body   []byte
 	wanted shape
 }
@@ -204,7 +201,7 @@ func (f *framer) feed(content []byte) error {
 		}
 	}
 	if len(f.head) == 4 {
-		// The length is there and nothing else yet: say at once when it can't be.
+		// Only the length has arrived: reject an invalid one at once.
 		if length := binary.BigEndian.Uint32(f.head); length < headerSize || length > maxPacket {
 			return fmt.Errorf("a packet is said to have %d bytes", length)
 		}
@@ -230,7 +227,7 @@ func (f *framer) finish() error {
 	return f.finishBody()
 }
 
-// finishBody looks at what came after a header, when all of it is there.
+// finishBody checks the shape of a complete body.
 func (f *framer) finishBody() error {
 	if f.wanted == "" || f.left > 0 {
 		return nil

@@ -1,9 +1,8 @@
-// Package libvirt is the hypervisor that is a libvirt daemon, reached by libvirt's own protocol.
+// Package libvirt implements package hypervisor with a libvirt daemon, over libvirt's own protocol.
 //
-// The library that speaks the protocol has calls without time limits, believes what hosts send, and
-// has calls that never return. What is done about it here: each call has a time limit, past which the
-// connection is given up; uploads and clones have connections of their own with a watchdog; what
-// arrives is checked before the library sees it; each connection is a fresh object.
+// The library for the protocol has no time limits, trusts the host, and has calls that never return. Therefore each
+// call has a time limit, after which the connection is closed; uploads and clones have their own connections with a
+// watchdog; received packets are checked before the library reads them; each connection is a new object.
 package libvirt
 
 import (
@@ -24,24 +23,24 @@ import (
 const (
 	// callLimit is how long a daemon may take for a call before its connection is given up.
 	callLimit = 60 * time.Second
-	// startFactor is how many times as long it may take to start a domain: to set huge pages aside, or memory
-	// for devices that are passed through, takes minutes.
+	// startFactor is the factor of the limit for starting a domain: allocating huge pages, or memory for PCI devices,
+	// takes minutes.
 	startFactor = 10
 )
 
 // host is a libvirt host. It implements hypervisor.Hypervisor.
 type host struct {
 	*session
-	// dial and uri are for connections that transfers get for themselves.
+	// dial and uri are for the separate connections of transfers.
 	dial func(context.Context) (net.Conn, error)
 	uri  string
 	// limit is how long a call may take.
 	limit time.Duration
-	// storage is the connection for storage pools, and known what was last seen of their volumes. starts is the
-	// connection for starting domains.
+	// storage is the connection for storage pools, and known caches their volumes. starts is the connection for
+	// starting domains.
 	storage, starts separate
 	known           knownVolumes
-	// uuid is that of the hypervisor, once it was asked for its facts.
+	// uuid is the UUID of the hypervisor, known after the first call of Facts.
 	uuid atomic.Value
 
 	lock       sync.Mutex
@@ -51,7 +50,7 @@ type host struct {
 
 var _ hypervisor.Hypervisor = &host{}
 
-// Connect opens a connection to a host. Nothing is tried again: the caller waits and calls anew.
+// Connect opens a connection to a host. It doesn't retry.
 func Connect(ctx context.Context, uri hosturi.URI, credentials Credentials) (hypervisor.Hypervisor, error) {
 	dial, err := dialer(uri, credentials)
 	if err != nil {
@@ -171,8 +170,7 @@ func (h *host) Watch(ctx context.Context) (hypervisor.Watch, error) {
 	return hypervisor.Watch{Domains: domains, Changed: changed}, nil
 }
 
-// subscribe asks for events, once for the life of the connection: to end a subscription blocks the
-// library for good when an event arrives at that moment.
+// subscribe subscribes to events once per connection: ending a subscription can block the library permanently.
 func (h *host) subscribe(ctx context.Context) error {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -197,7 +195,7 @@ func (h *host) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// tell tells all watches that something happened to a domain.
+// tell notifies all watches of an event of a domain.
 func (h *host) tell(uuid string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()

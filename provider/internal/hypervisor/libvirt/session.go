@@ -13,18 +13,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// session is one connection to a libvirt daemon with a client object of its own: the library's can't
-// be used again after a disconnect.
+// session is a connection to a libvirt daemon with its own client, which can't be reused after a disconnect.
 type session struct {
 	client *golibvirt.Libvirt
 	conn   *guard
-	// lost is closed when the connection is.
+	// lost is closed with the connection.
 	lost chan struct{}
 	once sync.Once
 }
 
-// given is a dialer for the library that returns a connection that is there already, so that it can
-// be closed from outside.
+// given is a dialer for the library that returns an existing connection, so that it can be closed from outside.
 type given struct{ conn net.Conn }
 
 // Dial implements the library's dialer.
@@ -59,7 +57,7 @@ func openSession(ctx context.Context, dial func(context.Context) (net.Conn, erro
 	return s, nil
 }
 
-// close closes the connection, which frees all callers.
+// close closes the connection, which ends all calls.
 func (s *session) close() {
 	s.once.Do(func() {
 		close(s.lost)
@@ -67,9 +65,8 @@ func (s *session) close() {
 	})
 }
 
-// do runs calls of the library. It returns when they have, when the context ends, or when the
-// connection is lost. Calls that take longer than limit cost the connection: the daemon is stuck, and
-// the library has no other way to give up. 0 means that there is no such limit.
+// do runs calls of the library. It returns when they return, when the context ends, or when the connection is lost.
+// After limit it closes the connection: the library has no other way to cancel calls. 0 means no limit.
 func do[T any](ctx context.Context, s *session, limit time.Duration, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
 	var none T
 	select {
@@ -96,7 +93,7 @@ func do[T any](ctx context.Context, s *session, limit time.Duration, calls func(
 	go func() {
 		var result outcome
 		defer func() {
-			// The library's decoder panics on some answers that no sane daemon gives.
+			// The library's decoder panics on some invalid replies.
 			if panicked := recover(); panicked != nil {
 				result.err = fmt.Errorf("an answer of the host can't be understood: %v", panicked)
 				s.close()

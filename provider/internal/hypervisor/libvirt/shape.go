@@ -6,29 +6,28 @@ import (
 	"fmt"
 )
 
-// shape is what a reply consists of, in the library's eyes, as a text of these letters: 4 and u are a number of
-// four bytes and a UUID, n and p are a name and a path, each with its length before it, and [...] is a list of
-// what is within, with the number of its elements before it.
+// shape describes the elements of a reply: 4 is a four-byte number, u a UUID, n a name and p a path, each with its
+// length, and [...] is a list with its number of elements.
 type shape string
 
 const (
-	// maxName is how long a name may be, in bytes. libvirt's drivers make names of files of them, which have 255.
+	// maxName is the maximum length of a name in bytes. libvirt's drivers use names for files, which have at most 255
+	// bytes.
 	maxName = 1024
-	// maxPath is how long a path may be, or what a volume has in place of one, in bytes. It is Linux' PATH_MAX.
+	// maxPath is the maximum length of a path or a volume's key in bytes, which is Linux' PATH_MAX.
 	maxPath = 4096
 )
 
 var errCutOff = errors.New("a packet ends in the middle of a list")
 
-// holds says what is wrong with a reply that should have the shape: the library makes room for lists and texts
-// as large as a host says that they are, also for those within the elements of a list, and what is in a list is
-// kept for long. Nothing is, when it is nil. What follows after the shape isn't looked at.
+// holds returns an error if a reply doesn't have the shape: the library allocates lists and texts with the sizes in
+// the reply. It ignores what follows after the shape.
 func (s shape) holds(reply []byte) error {
 	_, err := s.walk(reply)
 	return err
 }
 
-// walk returns what follows after the shape.
+// walk returns the bytes after the shape.
 func (s shape) walk(reply []byte) ([]byte, error) {
 	for i := 0; i < len(s); i++ {
 		size, length := 4, uint32(0)
@@ -60,7 +59,7 @@ func (s shape) walk(reply []byte) ([]byte, error) {
 	return reply, nil
 }
 
-// walkAll returns what follows after so many elements of the shape, each of which takes at least four bytes.
+// walkAll returns the bytes after count elements of the shape, which have at least four bytes each.
 func (s shape) walkAll(reply []byte, count uint32) ([]byte, error) {
 	if uint64(count)*4 > uint64(len(reply)) {
 		return nil, fmt.Errorf("%d bytes of a packet are said to have %d elements", len(reply), count)
@@ -74,7 +73,7 @@ func (s shape) walkAll(reply []byte, count uint32) ([]byte, error) {
 	return reply, nil
 }
 
-// closing is where the list ends that the shape begins with.
+// closing returns the end of the list at the beginning of the shape.
 func (s shape) closing() int {
 	open := 0
 	for i := range len(s) {
@@ -90,7 +89,7 @@ func (s shape) closing() int {
 	panic("a list in the shape " + string(s) + " has no end")
 }
 
-// skipText returns what follows after a text, which is filled up to a multiple of four bytes.
+// skipText returns the bytes after a text, which is padded to a multiple of four bytes.
 func skipText(reply []byte, length, most uint32) ([]byte, error) {
 	if length > most {
 		return nil, fmt.Errorf("a name or a path in a list is said to have %d bytes", length)

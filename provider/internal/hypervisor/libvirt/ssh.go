@@ -93,7 +93,7 @@ func hostKeys(knownHosts []byte, uri hosturi.URI) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// isHash says whether an entry is the hash of a name: |1|salt|hash.
+// isHash reports whether an entry is the hash of a name: |1|salt|hash.
 func isHash(entry, name string) bool {
 	parts := strings.Split(entry, "|")
 	if len(parts) != 4 || parts[0] != "" || parts[1] != "1" {

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// describedAtOnce is how many volumes of a pool are asked for at once.
+	// describedAtOnce is the number of concurrent look-ups of volumes of a pool.
 	describedAtOnce = 12
-	// knownFor is for how long it isn't asked again what a volume is like that nobody has changed through this
-	// connection: what it takes of the pool changes, and others may change it.
+	// knownFor is the lifetime of cached volumes: their used space changes, and others may change them.
 	knownFor = 5 * time.Minute
 )
 
-// separate is a connection for calls that may hang, or take long: a daemon carries out five calls of a connection at
-// a time, and what takes too long costs the connection. It is opened when it is needed, and again when it was lost.
+// separate is a connection for calls that may hang or take long: a daemon processes five calls of a connection at a
+// time, and a timeout closes the connection. It is opened on demand, and again after it was lost.
 type separate struct {
 	lock    sync.Mutex
 	session *session
@@ -68,10 +67,10 @@ func (h *host) runStored(ctx context.Context, doing, object string, calls func(c
 	return err
 }
 
-// knownVolumes are the volumes of pools as they were last seen. The zero value is ready to use.
+// knownVolumes is a cache of volumes. The zero value is ready to use.
 type knownVolumes struct {
 	lock sync.Mutex
-	// changes counts what may make volumes other than they are known.
+	// changes counts the operations that may change volumes.
 	changes uint64
 	pools   map[string]knownPool
 }
@@ -81,7 +80,7 @@ type knownPool struct {
 	volumes map[string]hypervisor.Volume
 }
 
-// of returns the volumes of a pool that needn't be asked for, and a number for set.
+// of returns the cached volumes of a pool, and a number for set.
 func (k *knownVolumes) of(pool string) (map[string]hypervisor.Volume, uint64) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
@@ -91,7 +90,7 @@ func (k *knownVolumes) of(pool string) (map[string]hypervisor.Volume, uint64) {
 	return maps.Clone(k.pools[pool].volumes), k.changes
 }
 
-// set remembers the volumes of a pool, unless something has changed since the number was given.
+// set caches the volumes of a pool, unless there was a change since the call of of with this number.
 func (k *knownVolumes) set(pool string, number uint64, volumes []hypervisor.Volume) {
 	byName := make(map[string]hypervisor.Volume, len(volumes))
 	for _, volume := range volumes {
@@ -112,7 +111,7 @@ func (k *knownVolumes) set(pool string, number uint64, volumes []hypervisor.Volu
 	k.pools[pool] = knownPool{since: since, volumes: byName}
 }
 
-// forget drops what is known of a volume, or of all of a pool when it has no name.
+// forget removes a volume from the cache, or the whole pool if the name is empty.
 func (k *knownVolumes) forget(ref hypervisor.VolumeRef) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
