@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
@@ -117,16 +118,11 @@ func (p processor) Process(raw []byte, value func(string) (string, error)) ([]by
 
 // withImages returns a configuration of clusterctl with this value of its key images, and nothing else.
 func withImages(ctx context.Context, images map[string]any) (config.Client, error) {
-	reader := config.NewMemoryReader()
 	data, err := yaml.Marshal(images)
-	if err == nil {
-		err = reader.Init(ctx, "")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+		return nil, fmt.Errorf("writing the images for clusterctl's client: %w", err)
 	}
-	reader.Set("images", string(data))
-	return config.New(ctx, "", config.InjectReader(reader))
+	return release.ClusterctlConfig(ctx, map[string]string{"images": string(data)})
 }
 
 // imagesOf returns the images of components, without their digests, and tells of those that are not mirrored.

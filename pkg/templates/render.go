@@ -3,7 +3,6 @@ package templates
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client"
@@ -67,17 +66,8 @@ func Render(ctx context.Context, r *release.Release, flavor string, values map[s
 // newClient returns clusterctl's client with nothing of the user's own: one provider, whose
 // repository is the release, the given variables, and no cluster.
 func newClient(ctx context.Context, r *release.Release, values map[string]string) (client.Client, error) {
-	const nowhere = "no-such-folder"
-	reader := config.NewMemoryReader()
-	if _, err := reader.AddProvider(r.Provider.Name, r.Provider.Type, "https://example.com/"+r.Provider.ComponentsFile()); err != nil {
-		return nil, err
-	}
-	for name, value := range values {
-		reader.Set(name, value)
-	}
-	// The overrides of whoever runs this are not a part of the release.
-	reader.Set("overridesFolder", filepath.Join(string(filepath.Separator), nowhere))
-	configClient, err := config.New(ctx, "", config.InjectReader(reader))
+	configClient, err := release.ClusterctlConfig(ctx, values,
+		config.NewProvider(r.Provider.Name, "https://example.com/"+r.Provider.ComponentsFile(), r.Provider.Type))
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +80,6 @@ func newClient(ctx context.Context, r *release.Release, values map[string]string
 			return repository.New(ctx, input.Provider, configClient, repository.InjectRepository(memory))
 		}),
 		client.InjectClusterClientFactory(func(client.ClusterClientFactoryInput) (cluster.Client, error) {
-			return cluster.New(cluster.Kubeconfig{Path: filepath.Join(string(filepath.Separator), nowhere, "kubeconfig")}, configClient), nil
+			return cluster.New(cluster.Kubeconfig{Path: "/nonexistent/kubeconfig"}, configClient), nil
 		}))
 }
