@@ -2,7 +2,6 @@ package checks
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,16 +15,9 @@ import (
 // asInstalled returns what clusterctl makes of a components YAML before it installs it. target is a
 // namespace to install in, or "" for the file's own. The error is clusterctl's.
 func asInstalled(r *release.Release, raw []byte, target string, values map[string]string) (repository.Components, error) {
-	reader := config.NewMemoryReader()
-	if err := reader.Init(context.Background(), ""); err != nil {
-		return nil, fmt.Errorf("preparing clusterctl's configuration: %w", err)
-	}
-	for name, value := range values {
-		reader.Set(name, value)
-	}
-	client, err := config.New(context.Background(), "", config.InjectReader(reader))
+	client, err := release.ClusterctlConfig(context.Background(), values)
 	if err != nil {
-		return nil, fmt.Errorf("preparing clusterctl's configuration: %w", err)
+		return nil, err
 	}
 	return repository.NewComponents(repository.ComponentsInput{
 		Provider:     config.NewProvider(r.Provider.Name, "", r.Provider.Type),
@@ -68,12 +60,13 @@ var asClusterctl = Check{
 // refusal returns why clusterctl refuses the components YAML whatever its variables are set to, or
 // nil. It reads the release's bytes alone, so it may be worked out while other checks run.
 func (s *Subject) refusal() error {
-	s.refusalOnce.Do(func() {
-		if file, ok := s.Release.Components(); ok {
-			s.refusalErr = s.refusedBy(file.Data)
+	return s.onceRefusal.get(func() error {
+		file, ok := s.Release.Components()
+		if !ok {
+			return nil
 		}
+		return s.refusedBy(file.Data)
 	})
-	return s.refusalErr
 }
 
 // refusedBy works out what refusal returns.

@@ -64,8 +64,7 @@ func (s *Subject) implementations() []*contract.Implementation {
 	if err != nil || len(documents) == 0 {
 		return nil
 	}
-	s.contractOnce.Do(func() {
-		s.contract = contract.Implementations(s.Release.Provider.Type, s.CRDs())
+	return s.onceImplementations.get(func() []*contract.Implementation {
+		return contract.Implementations(s.Release.Provider.Type, s.CRDs())
 	})
-	return s.contract
 }

@@ -15,14 +15,13 @@ const sourceNamespace = "clusterctl provider contract, Components YAML, Target n
 
 // kindScopes knows which kinds of the components are namespaced.
 func (s *Subject) kindScopes() components.Scopes {
-	s.scopesOnce.Do(func() {
+	return s.onceScopes.get(func() components.Scopes {
 		var crds []unstructured.Unstructured
 		for _, d := range s.Objects("CustomResourceDefinition") {
 			crds = append(crds, d.Object)
 		}
-		s.scopes = components.ScopesOf(crds)
+		return components.ScopesOf(crds)
 	})
-	return s.scopes
 }
 
 // targetNamespace returns the namespace that clusterctl installs the components in: the name of

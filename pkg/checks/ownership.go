@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
-	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 const sourceChain = "clusterctl provider contract, OwnerReferences chain"
@@ -146,15 +144,15 @@ func reportTemplateOwners(s *Subject, report Report) {
 
 // templateRisks returns what is risky about moving what the templates become.
 func (s *Subject) templateRisks() []templateRisk {
-	s.risksOnce.Do(func() {
+	return s.onceRisks.get(func() (risks []templateRisk) {
 		for _, t := range s.templates() {
 			if s.Context().Err() != nil {
-				return
+				return risks
 			}
-			s.risks = append(s.risks, s.risksOf(t)...)
+			risks = append(risks, s.risksOf(t)...)
 		}
+		return risks
 	})
-	return s.risks
 }
 
 // risksOf returns the risks of a template with the ClusterClasses that it names.
@@ -202,18 +200,4 @@ func locate(files []*template, risk move.Risk) (templateRisk, bool) {
 		return templateRisk{Risk: risk, template: file, of: file.objects[at], index: at}, true
 	}
 	return templateRisk{}, false
-}
-
-// knownCRDs returns the CRDs of the release and of those it is checked with.
-func (s *Subject) knownCRDs() []*apiextensionsv1.CustomResourceDefinition {
-	var crds []*apiextensionsv1.CustomResourceDefinition
-	for i := range s.CRDs() {
-		crds = append(crds, &s.CRDs()[i].CustomResourceDefinition)
-	}
-	for _, r := range s.With {
-		if found, err := schemas.CRDs(r); err == nil {
-			crds = append(crds, found...)
-		}
-	}
-	return crds
 }

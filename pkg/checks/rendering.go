@@ -73,26 +73,32 @@ type failure struct {
 
 // templates returns the cluster templates of the release, rendered.
 func (s *Subject) templates() []*template {
-	s.templatesOnce.Do(func() {
-		for _, f := range s.Release.Files {
-			if s.Context().Err() != nil {
-				return
-			}
-			switch {
-			case release.IsClusterTemplate(f.Name):
-				s.clusterTemplates = append(s.clusterTemplates, s.render(f))
-			case release.IsClusterClass(f.Name), isMisnamedClass(s.Release, f):
-				s.classes = append(s.classes, s.render(f))
-			}
-		}
-	})
-	return s.clusterTemplates
+	return s.renderedFiles().templates
 }
 
 // clusterClasses returns the ClusterClass definitions of the release, misnamed ones among them.
 func (s *Subject) clusterClasses() []*template {
-	s.templates()
-	return s.classes
+	return s.renderedFiles().classes
+}
+
+// renderedFiles are the cluster templates and ClusterClass definitions of a release.
+type renderedFiles struct{ templates, classes []*template }
+
+// renderedFiles renders the files of the release, until the context ends.
+func (s *Subject) renderedFiles() renderedFiles {
+	return s.onceTemplates.get(func() (all renderedFiles) {
+		for _, f := range s.Release.Files {
+			switch {
+			case s.Context().Err() != nil:
+				return all
+			case release.IsClusterTemplate(f.Name):
+				all.templates = append(all.templates, s.render(f))
+			case release.IsClusterClass(f.Name), isMisnamedClass(s.Release, f):
+				all.classes = append(all.classes, s.render(f))
+			}
+		}
+		return all
+	})
 }
 
 // render lets clusterctl's own code make objects of a file, with each set of values that fits it.
@@ -129,17 +135,17 @@ func (s *Subject) render(f release.File) *template {
 
 // knownToSamples returns what values are made up to fit.
 func (s *Subject) knownToSamples() *templates.Known {
-	s.samplesOnce.Do(func() {
-		s.samplesKnown = &templates.Known{Kinds: s.knownKinds()}
+	return s.onceSamples.get(func() *templates.Known {
+		known := &templates.Known{Kinds: s.knownKinds()}
 		for _, r := range append([]*release.Release{s.Release}, s.With...) {
 			for _, f := range r.Files {
 				if release.IsClusterClass(f.Name) {
-					s.samplesKnown.Classes = append(s.samplesKnown.Classes, f)
+					known.Classes = append(known.Classes, f)
 				}
 			}
 		}
+		return known
 	})
-	return s.samplesKnown
 }
 
 // guessed returns the variables whose values are made up: nobody gave them, or their defaults have others

@@ -35,52 +35,47 @@ type Subject struct {
 	// ctx is that of the Run.
 	ctx context.Context
 
-	componentsOnce sync.Once
-	components     []*manifest.Document
-	componentsErr  *manifest.SyntaxError
+	onceComponents      once[parsed]
+	onceMetadata        once[parsedMetadata]
+	onceTemplates       once[renderedFiles]
+	onceSamples         once[*templates.Known]
+	onceCRDs            once[[]CRD]
+	onceImplementations once[[]*contract.Implementation]
+	onceKinds           once[*schemas.Kinds]
+	onceRisks           once[[]templateRisk]
+	oncePods            once[[]*pod]
+	onceVariables       once[[]variableUse]
+	onceDefaults        once[variableDefaults]
+	onceRefusal         once[error]
+	onceScopes          once[components.Scopes]
+	onceUpgrade         once[*upgrade]
 
-	metadataOnce sync.Once
-	metadataFile *metadata.File
-	metadataErr  error
+	// graphs are those that WantsGraphs asks for, once the risks are known.
+	graphs []TemplateGraph
+}
 
-	templatesOnce    sync.Once
-	clusterTemplates []*template
-	classes          []*template
+// once is a value that is worked out when it is first asked for.
+type once[T any] struct {
+	sync.Once
+	value T
+}
 
-	samplesOnce  sync.Once
-	samplesKnown *templates.Known
+// get returns the value, and works it out if nobody has.
+func (o *once[T]) get(work func() T) T {
+	o.Do(func() { o.value = work() })
+	return o.value
+}
 
-	crdsOnce sync.Once
-	crds     []CRD
+// parsed are the objects of a file, with the error at which reading ended.
+type parsed struct {
+	documents []*manifest.Document
+	err       *manifest.SyntaxError
+}
 
-	contractOnce sync.Once
-	contract     []*contract.Implementation
-
-	kindsOnce sync.Once
-	kinds     *schemas.Kinds
-
-	risksOnce sync.Once
-	risks     []templateRisk
-	graphs    []TemplateGraph
-
-	podsOnce sync.Once
-	podList  []*pod
-
-	variablesOnce sync.Once
-	variableList  []variableUse
-
-	defaultsOnce sync.Once
-	defaults     map[string]*string
-	defaultsErr  error
-
-	refusalOnce sync.Once
-	refusalErr  error
-
-	scopesOnce sync.Once
-	scopes     components.Scopes
-
-	upgradeOnce  sync.Once
-	upgradeKnown *upgrade
+// parsedMetadata is metadata.yaml, or why it can't be read.
+type parsedMetadata struct {
+	file *metadata.File
+	err  error
 }
 
 // Source is a source tree with its release file.
@@ -100,10 +95,10 @@ func (s *Subject) Context() context.Context {
 // Components returns the objects of the components YAML; what was read before a syntax error is
 // among them. The error is nil where the release has no components at all.
 func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
-	s.componentsOnce.Do(func() {
+	p := s.onceComponents.get(func() parsed {
 		file, ok := s.Release.Components()
 		if !ok {
-			return
+			return parsed{}
 		}
 		documents, err := manifest.Parse(file.Name, file.Data)
 		if err != nil {
@@ -114,13 +109,11 @@ func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
 				}
 			}
 		}
-		s.components = documents
 		var syntax *manifest.SyntaxError
-		if errors.As(err, &syntax) {
-			s.componentsErr = syntax
-		}
+		errors.As(err, &syntax)
+		return parsed{documents, syntax}
 	})
-	return s.components, s.componentsErr
+	return p.documents, p.err
 }
 
 // Objects returns the objects of the components YAML of the given kinds, or all of them. Where the
@@ -148,14 +141,13 @@ func (s *Subject) Objects(kinds ...string) []*manifest.Document {
 // Metadata returns metadata.yaml; the file is nil where the release has none, or with an error
 // where it can't be read.
 func (s *Subject) Metadata() (*metadata.File, error) {
-	s.metadataOnce.Do(func() {
-		file, ok := s.Release.File(release.MetadataFile)
-		if !ok {
-			return
+	m := s.onceMetadata.get(func() (m parsedMetadata) {
+		if file, ok := s.Release.File(release.MetadataFile); ok {
+			m.file, m.err = metadata.Parse(file.Name, file.Data)
 		}
-		s.metadataFile, s.metadataErr = metadata.Parse(file.Name, file.Data)
+		return m
 	})
-	return s.metadataFile, s.metadataErr
+	return m.file, m.err
 }
 
 // CRD is a custom resource definition of the components.
@@ -164,26 +156,27 @@ type CRD = contract.CRD
 // CRDs returns the custom resource definitions of the components. One that does not fit its own
 // Go type is left out; the API server would refuse it, and crd-valid says so.
 func (s *Subject) CRDs() []CRD {
-	s.crdsOnce.Do(func() { s.crds = contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
-	return s.crds
+	return s.onceCRDs.get(func() []CRD { return contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
 }
 
 // knownKinds returns the kinds of this release, of those it is checked with, and of the core. What
 // can't be read of another release is left out: it is that release's own to be checked.
 func (s *Subject) knownKinds() *schemas.Kinds {
-	s.kindsOnce.Do(func() {
-		var crds []*apiextensionsv1.CustomResourceDefinition
-		for i := range s.CRDs() {
-			crds = append(crds, &s.CRDs()[i].CustomResourceDefinition)
+	return s.onceKinds.get(func() *schemas.Kinds { return schemas.Of(s.knownCRDs()...) })
+}
+
+// knownCRDs returns the CRDs of the release and of those it is checked with.
+func (s *Subject) knownCRDs() []*apiextensionsv1.CustomResourceDefinition {
+	var crds []*apiextensionsv1.CustomResourceDefinition
+	for i := range s.CRDs() {
+		crds = append(crds, &s.CRDs()[i].CustomResourceDefinition)
+	}
+	for _, r := range s.With {
+		if found, err := schemas.CRDs(r); err == nil {
+			crds = append(crds, found...)
 		}
-		for _, r := range s.With {
-			if found, err := schemas.CRDs(r); err == nil {
-				crds = append(crds, found...)
-			}
-		}
-		s.kinds = schemas.Of(crds...)
-	})
-	return s.kinds
+	}
+	return crds
 }
 
 // At returns the place of a file of the release as a whole; "" is the release itself.

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -23,8 +22,7 @@ type upgrade struct {
 	// pairs are the definitions that both releases have, changed or not.
 	pairs []crdPair
 
-	refusedOnce sync.Once
-	refused     []refusedUpdate
+	onceRefused once[[]refusedUpdate]
 }
 
 // crdPair is a custom resource definition in both releases.
@@ -32,9 +30,9 @@ type crdPair struct{ before, after CRD }
 
 // upgrade returns what changed since the release before, or nil where there is none.
 func (s *Subject) upgrade() *upgrade {
-	s.upgradeOnce.Do(func() {
+	return s.onceUpgrade.get(func() *upgrade {
 		if s.Previous == nil {
-			return
+			return nil
 		}
 		u := &upgrade{before: &Subject{Release: s.Previous, With: s.With, Config: s.Config, ctx: s.Context()}}
 		_, err := s.Components()
@@ -43,9 +41,8 @@ func (s *Subject) upgrade() *upgrade {
 			u.crds = diff.CRDs(u.before.CRDs(), s.CRDs())
 			u.pairs = crdPairs(u.before.CRDs(), s.CRDs())
 		}
-		s.upgradeKnown = u
+		return u
 	})
-	return s.upgradeKnown
 }
 
 // crdPairs returns the definitions that are in both lists.

@@ -23,18 +23,18 @@ type refusedUpdate struct {
 // refusedUpdates lets the API server's own code judge what clusterctl upgrade makes of each definition
 // that both releases have.
 func (u *upgrade) refusedUpdates() []refusedUpdate {
-	u.refusedOnce.Do(func() {
+	return u.onceRefused.get(func() (refused []refusedUpdate) {
 		for _, p := range u.pairs {
 			refusals, err := crdupdate.Refusals(u.before.installed(p.before), &p.after.CustomResourceDefinition)
 			if err != nil {
 				continue // crd-valid reports a definition that an API server does not read
 			}
 			for _, refusal := range refusals {
-				u.refused = append(u.refused, refusedUpdate{p.before, p.after, refusal})
+				refused = append(refused, refusedUpdate{p.before, p.after, refusal})
 			}
 		}
+		return refused
 	})
-	return u.refused
 }
 
 // installed returns a definition of a release as a cluster has it where the release is installed.

@@ -29,28 +29,35 @@ var errNotSet = errors.New("not set")
 // variableDefaults returns the variables of the components with what clusterctl takes for their
 // defaults, which are those of the first place; nil is none. The error is clusterctl's.
 func (s *Subject) variableDefaults() (map[string]*string, error) {
-	s.defaultsOnce.Do(func() {
+	d := s.onceDefaults.get(func() (d variableDefaults) {
 		file, _ := s.Release.Components()
-		s.defaults, s.defaultsErr = templates.NewProcessor().GetVariableMap(file.Data)
+		d.byName, d.err = templates.NewProcessor().GetVariableMap(file.Data)
+		return d
 	})
-	return s.defaults, s.defaultsErr
+	return d.byName, d.err
+}
+
+// variableDefaults are the defaults of variables, or why clusterctl can't read them.
+type variableDefaults struct {
+	byName map[string]*string
+	err    error
 }
 
 // variables returns the uses of variables in the components, line by line.
 func (s *Subject) variables() []variableUse {
-	s.variablesOnce.Do(func() {
+	return s.onceVariables.get(func() (uses []variableUse) {
 		file, _ := s.Release.Components()
 		// Nothing is said of a file that clusterctl refuses as a whole; variable-syntax names it.
 		if known, err := s.variableDefaults(); err != nil || len(known) == 0 {
-			return
+			return nil
 		}
 		for i, line := range bytes.Split(file.Data, []byte("\n")) {
 			if bytes.Contains(line, []byte("${")) {
-				s.variableList = append(s.variableList, variablesOf(line, i+1)...)
+				uses = append(uses, variablesOf(line, i+1)...)
 			}
 		}
+		return uses
 	})
-	return s.variableList
 }
 
 // usePattern finds the places of variables: the name, and the sign of a default where there is one.

@@ -23,14 +23,14 @@ func (c container) isManager() bool {
 
 // pods returns the pod templates of the components' workloads.
 func (s *Subject) pods() []*pod {
-	s.podsOnce.Do(func() {
+	return s.oncePods.get(func() (all []*pod) {
 		for _, d := range s.Objects() {
 			if p, ok := manifest.PodOf(d.Object); ok {
-				s.podList = append(s.podList, &pod{d, p})
+				all = append(all, &pod{d, p})
 			}
 		}
+		return all
 	})
-	return s.podList
 }
 
 // containers returns the containers of a pod, init containers last.
