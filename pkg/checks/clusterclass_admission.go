@@ -42,7 +42,7 @@ func (t *template) reportAdmission(ctx context.Context, o object, report Report)
 		return
 	}
 	for _, p := range problems {
-		path := schemas.Steps(o.Object, p.Path)
+		path := schemas.Steps(o.Object, p.Field)
 		if t.guessedAt(o, schemas.Problem{Path: path}) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -149,9 +150,9 @@ func (t *template) reportClassChange(ctx context.Context, before, after object, 
 	if err != nil {
 		return
 	}
-	say := func(problems []topology.Problem, severity Severity, when string) {
+	say := func(problems []metav1.StatusCause, severity Severity, when string) {
 		for _, p := range problems {
-			report(Finding{Place: after.place(schemas.Steps(after.Object, p.Path)...), Severity: severity,
+			report(Finding{Place: after.place(schemas.Steps(after.Object, p.Field)...), Severity: severity,
 				Message: fmt.Sprintf("Cluster API's webhook refuses the class in place of the one before%s: %s", when, strings.TrimSuffix(p.Message, ".")),
 				Fix:     "publish it under another name (and file name): a class is changed by a new one, to which users rebase their Clusters"})
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // releases have classes of it
@@ -74,18 +75,11 @@ func read(o *unstructured.Unstructured, typed any) error {
 	return nil
 }
 
-// Problem is what Cluster API's webhook says of a field.
-type Problem struct {
-	// Path is the field's in v1beta2, as Kubernetes writes it.
-	Path    string
-	Message string
-}
-
-// Admit returns what Cluster API's webhook refuses a ClusterClass for when it is created. The error
-// says that the webhook could not judge it.
+// Admit returns what Cluster API's webhook refuses a ClusterClass for when it is created, with fields as
+// v1beta2 has them. The error says that the webhook could not judge it.
 //
 // Source: Cluster API book, ClusterClass, "Writing a ClusterClass".
-func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]Problem, error) {
+func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]metav1.StatusCause, error) {
 	if err := enableTopologies(); err != nil {
 		return nil, fmt.Errorf("opening the feature gate of ClusterClasses: %w", err)
 	}
@@ -98,7 +92,7 @@ func Admit(ctx context.Context, class *clusterv1.ClusterClass) ([]Problem, error
 }
 
 // problemsOf takes apart what the webhook says of a class.
-func problemsOf(class *clusterv1.ClusterClass, err error) ([]Problem, error) {
+func problemsOf(class *clusterv1.ClusterClass, err error) ([]metav1.StatusCause, error) {
 	if err == nil {
 		return nil, nil
 	}
@@ -106,13 +100,13 @@ func problemsOf(class *clusterv1.ClusterClass, err error) ([]Problem, error) {
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil, fmt.Errorf("validating the ClusterClass %s: %w", class.Name, err)
 	}
-	var problems []Problem
-	for _, cause := range status.Status().Details.Causes {
-		problems = append(problems, Problem{Path: strings.TrimSpace(cause.Field), Message: cause.Message})
+	causes := status.Status().Details.Causes
+	for i := range causes {
+		causes[i].Field = strings.TrimSpace(causes[i].Field)
 	}
 	// The webhook walks maps.
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
+	slices.SortStableFunc(causes, func(a, b metav1.StatusCause) int {
+		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
 	})
-	return problems, nil
+	return causes, nil
 }

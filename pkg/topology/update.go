@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,7 +21,7 @@ import (
 // the webhook could not judge it.
 //
 // Source: Cluster API book, ClusterClass, "Changing a ClusterClass".
-func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (always, inUse []Problem, err error) {
+func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (always, inUse []metav1.StatusCause, err error) {
 	known, err := Admit(ctx, after)
 	if err != nil {
 		return nil, nil, err
@@ -36,12 +37,12 @@ func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (al
 }
 
 // besides returns the problems that are not among others.
-func besides(problems, others []Problem) []Problem {
-	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return slices.Contains(others, p) })
+func besides(problems, others []metav1.StatusCause) []metav1.StatusCause {
+	return slices.DeleteFunc(slices.Clone(problems), func(p metav1.StatusCause) bool { return slices.Contains(others, p) })
 }
 
 // admitUpdate lets the webhook judge an update in a cluster with the given Clusters of the class.
-func admitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass, clusters []clusterv1.Cluster) ([]Problem, error) {
+func admitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass, clusters []clusterv1.Cluster) ([]metav1.StatusCause, error) {
 	before, after = before.DeepCopy(), after.DeepCopy()
 	before.Namespace, after.Namespace = "default", "default"
 	_, err := (&admission.ClusterClass{Client: clustersOnly{clusters}}).ValidateUpdate(ctx, before, after)

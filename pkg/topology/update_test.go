@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -56,12 +57,12 @@ func TestAdmitUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, half := range []struct {
-				got  []topology.Problem
+				got  []metav1.StatusCause
 				want string
 			}{{always, tc.always}, {inUse, tc.inUse}} {
 				var paths []string
 				for _, p := range half.got {
-					paths = append(paths, p.Path)
+					paths = append(paths, p.Field)
 				}
 				if got := strings.Join(slices.Compact(paths), " "); got != half.want {
 					t.Errorf("got %q, want %q: %v", got, half.want, half.got)
