@@ -55,7 +55,7 @@ func TestMovePlan(t *testing.T) {
 		{name: "one of the namespaces", dump: clusterDump + "---\n" + other, args: []string{"--namespace", "other"}, status: exitFine, stdout: []string{"Cluster other/a"}},
 		{name: "a namespace that is not there", dump: clusterDump, args: []string{"--namespace", "nowhere"}, status: exitUsage, stderr: []string{"has nothing in the namespace nowhere: it has team"}},
 		{name: "nothing of Cluster API", dump: "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b, uid: c}\n", status: exitFailed, stderr: []string{"has no Clusters and no objects of providers"}},
-		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "xml"}, status: exitUsage, stderr: []string{"use text or json"}},
+		{name: "a format that is none", dump: clusterDump, args: []string{"--format", "xml"}, status: exitUsage, stderr: []string{`--format: "xml" isn't a format: use text, json`}},
 		{name: "live and a source", dump: clusterDump, args: []string{"--live"}, status: exitUsage, stderr: []string{"leave out one of them"}},
 		{name: "a context without live", dump: clusterDump, args: []string{"--context", "a"}, status: exitUsage, stderr: []string{"are for --live"}},
 	} {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,14 +33,14 @@ func newTemplatesVariablesCommand() *cobra.Command {
   clusterctl release templates variables out/release/infrastructure-demo/v0.1.0 --flavor ha --format json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if format != "text" && format != "json" {
-				return &usageError{err: fmt.Errorf("--format %s: use text or json", format)}
+			if err := templates.ParseFormat(format); err != nil {
+				return &usageError{err: fmt.Errorf("--format: %w", err)}
 			}
 			files, err := templatesOf(cmd, args[0], flavor)
 			if err != nil {
 				return err
 			}
-			return printVariables(cmd.OutOrStdout(), files, format)
+			return templates.WriteVariables(format, files, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&flavor, "flavor", "", "flavor to list; \"default\" is cluster-template.yaml (default: all)")
@@ -97,54 +95,6 @@ func onlyRelease(location string, releases []*release.Release) (*release.Release
 		return nil, &usageError{err: fmt.Errorf("%s has %d releases: name the folder of one, e.g. %s/%s", location, len(releases), releases[0].Provider.Label(), releases[0].Version)}
 	}
 	return releases[0], nil
-}
-
-// printVariables lists the variables of templates.
-func printVariables(w io.Writer, files []release.File, format string) error {
-	byFile := map[string][]templates.Variable{}
-	for _, f := range files {
-		variables, err := templates.Variables(f)
-		if err != nil {
-			return err
-		}
-		byFile[f.Name] = variables
-	}
-	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(byFile)
-	}
-	for _, f := range files {
-		fmt.Fprintf(w, "%s\n", f.Name)
-		width := 0
-		for _, v := range byFile[f.Name] {
-			width = max(width, len(v.Name))
-		}
-		for _, v := range byFile[f.Name] {
-			value, described := "required", ""
-			if v.Default != nil {
-				value = fmt.Sprintf("default %q", *v.Default)
-			}
-			if !v.Described {
-				described = ", not described"
-			}
-			fmt.Fprintf(w, "  %-*s  %s%s, %s\n", width, v.Name, value, described, lines(v.Lines))
-		}
-	}
-	return nil
-}
-
-// lines names lines of a file.
-func lines(numbers []int) string {
-	texts := make([]string, 0, len(numbers))
-	for _, n := range numbers {
-		texts = append(texts, fmt.Sprint(n))
-	}
-	if len(texts) == 1 {
-		return "line " + texts[0]
-	}
-	return "lines " + strings.Join(texts, ", ")
 }
 
 func newTemplatesRenderCommand() *cobra.Command {

@@ -1,26 +1,23 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
 )
 
 func newTemplatesExpandCommand() *cobra.Command {
 	var flags renderFlags
-	var diff string
+	var compared string
 	var with []string
 	cmd := &cobra.Command{
 		Use:   "expand RELEASE",
@@ -48,7 +45,7 @@ ClusterClass that the release lacks is taken from them too.
 			if err != nil {
 				return err
 			}
-			if diff == "" {
+			if compared == "" {
 				yaml, err := utilyaml.FromUnstructured(made)
 				if err != nil {
 					return fmt.Errorf("writing the objects: %w", err)
@@ -56,7 +53,7 @@ ClusterClass that the release lacks is taken from them too.
 				_, err = cmd.OutOrStdout().Write(append(yaml, '\n'))
 				return err
 			}
-			other, err := expand(cmd, diff, flags, others)
+			other, err := expand(cmd, compared, flags, others)
 			if err != nil {
 				return fmt.Errorf("--diff: %w", err)
 			}
@@ -66,7 +63,7 @@ ClusterClass that the release lacks is taken from them too.
 	}
 	addRenderFlags(cmd, &flags)
 	cmd.Flags().StringArrayVar(&with, "with", nil, "release of another provider whose kinds and classes the flavor uses (repeat for more)")
-	cmd.Flags().StringVar(&diff, "diff", "", "another release: print what its objects have otherwise")
+	cmd.Flags().StringVar(&compared, "diff", "", "another release: print what its objects have otherwise")
 	return cmd
 }
 
@@ -92,42 +89,13 @@ func printChanges(w io.Writer, before, after []unstructured.Unstructured) {
 			fmt.Fprintf(w, "- %s\n", name(b))
 			continue
 		}
-		printFields(w, name(b), nil, b.Object, after[i].Object)
+		for _, c := range diff.Fields(b.Object, after[i].Object) {
+			fmt.Fprintf(w, "~ %s %s: %s -> %s\n", name(b), c.Path, cmp.Or(c.Before, "none"), cmp.Or(c.After, "none"))
+		}
 	}
 	for _, a := range after {
 		if !slices.ContainsFunc(before, func(b unstructured.Unstructured) bool { return name(a) == name(b) }) {
 			fmt.Fprintf(w, "+ %s\n", name(a))
 		}
 	}
-}
-
-// printFields prints the fields below a path that differ.
-func printFields(w io.Writer, object string, path []any, before, after any) {
-	b, isMap := before.(map[string]any)
-	a, bothMaps := after.(map[string]any)
-	if !isMap || !bothMaps {
-		if !reflect.DeepEqual(before, after) {
-			fmt.Fprintf(w, "~ %s %s: %s -> %s\n", object, manifest.FieldPath(path...), shown(before), shown(after))
-		}
-		return
-	}
-	names := slices.AppendSeq(slices.Collect(maps.Keys(b)), maps.Keys(a))
-	slices.Sort(names)
-	for _, field := range slices.Compact(names) {
-		printFields(w, object, append(slices.Clone(path), field), b[field], a[field])
-	}
-}
-
-// shown writes a value in a line; what is not there is none.
-func shown(value any) string {
-	if value == nil {
-		return "none"
-	}
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Sprint(value)
-	}
-	return strings.TrimSpace(b.String())
 }

@@ -3,51 +3,27 @@ package contract
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// format is one way to show tables.
-type format struct {
-	name  string
-	write func([]Table, io.Writer) error
-}
-
-// formats are all of them. A new one is a file of its own and a line here.
-var formats = []format{
-	{"text", writeText},
-	{"markdown", writeMarkdown},
-	{"json", writeJSON},
+// formats are the ways to show tables. A new one is a file of its own and a line here.
+var formats = format.List[[]Table]{
+	{Name: "text", Write: writeText},
+	{Name: "markdown", Write: writeMarkdown},
+	{Name: "json", Write: writeJSON},
 }
 
 // Formats returns the names of the formats.
-func Formats() []string {
-	names := make([]string, 0, len(formats))
-	for _, f := range formats {
-		names = append(names, f.name)
-	}
-	return names
-}
+func Formats() []string { return formats.Names() }
 
 // ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error {
-	if !slices.Contains(Formats(), name) {
-		return fmt.Errorf("%q isn't a format: use %s", name, strings.Join(Formats(), ", "))
-	}
-	return nil
-}
+func ParseFormat(name string) error { return formats.Parse(name) }
 
 // Write shows tables in a format. The error is that of the writer, or ParseFormat's.
 func Write(name string, tables []Table, w io.Writer) error {
-	for _, f := range formats {
-		if f.name == name {
-			if err := f.write(tables, w); err != nil {
-				return fmt.Errorf("writing the tables as %s: %w", name, err)
-			}
-			return nil
-		}
-	}
-	return ParseFormat(name)
+	return formats.Write(name, "the tables", tables, w)
 }
 
 // Caption names a table's kind, with its contract.

@@ -1,9 +1,9 @@
 package contract
 
 import (
-	"encoding/json"
 	"io"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
@@ -53,10 +53,7 @@ func writeJSON(tables []Table, w io.Writer) error {
 		}
 		all = append(all, j)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string]any{"tables": all})
+	return format.JSON(map[string]any{"tables": all}, w)
 }
 
 // json returns the row's JSON form. What an optional rule lacks isn't a problem.

@@ -1,9 +1,9 @@
 package diff
 
 import (
-	"encoding/json"
 	"io"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -263,10 +263,7 @@ type jsonClass struct {
 // writeJSON shows a report for programs.
 func writeJSON(r *Report, w io.Writer) error {
 	out := jsonReport{Differences: each(r.Differences, (*Difference).json), Added: each(r.Added, releaseJSON), Removed: each(r.Removed, releaseJSON)}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(out)
+	return format.JSON(out, w)
 }
 
 // each applies a function to each item; the result is never nil.

@@ -68,6 +68,13 @@ func objects(before, after []*manifest.Document, part func(unstructured.Unstruct
 	return changes
 }
 
+// Fields returns the fields of an object that another one has otherwise.
+func Fields(before, after map[string]any) []FieldChange {
+	var w fieldWalk
+	w.values(before, after, "")
+	return w.changes
+}
+
 func byKey(documents []*manifest.Document) map[objectKey]*manifest.Document {
 	all := map[objectKey]*manifest.Document{}
 	for _, d := range documents {

@@ -2,6 +2,7 @@
 package format
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -34,6 +35,14 @@ func (l List[T]) Parse(name string) error {
 		return fmt.Errorf("%q isn't a format: use %s", name, strings.Join(l.Names(), ", "))
 	}
 	return nil
+}
+
+// JSON shows a value as indented JSON.
+func JSON[T any](value T, w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
 }
 
 // Write shows value, which errors call what, in the format of a name. The error is that of Parse, or

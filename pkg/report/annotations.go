@@ -3,12 +3,12 @@ package report
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // writeGitHub writes workflow commands, which GitHub Actions shows as annotations.
@@ -93,8 +93,5 @@ func writeGitLab(r *Report, w io.Writer) error {
 			issues = append(issues, issue)
 		}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(issues)
+	return format.JSON(issues, w)
 }

@@ -1,10 +1,10 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
@@ -107,10 +107,7 @@ func writeJSON(r *Report, w io.Writer) error {
 		}
 		out.Releases = append(out.Releases, entry)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return format.JSON(out, w)
 }
 
 func newJSONFinding(f checks.Finding) jsonFinding {

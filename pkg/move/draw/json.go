@@ -1,9 +1,9 @@
 package draw
 
 import (
-	"encoding/json"
 	"io"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
@@ -67,8 +67,5 @@ func writeJSON(p *Picture, w io.Writer) error {
 		}
 		out.Objects = append(out.Objects, o)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return format.JSON(out, w)
 }

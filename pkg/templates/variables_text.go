@@ -1,0 +1,82 @@
+package templates
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+)
+
+// fileVariables are the variables of a file.
+type fileVariables struct {
+	name      string
+	variables []Variable
+}
+
+// formats are the ways to list the variables of files.
+var formats = format.List[[]fileVariables]{
+	{Name: "text", Write: writeText},
+	{Name: "json", Write: writeJSON},
+}
+
+// ParseFormat returns an error that lists the formats if name is not one of them.
+func ParseFormat(name string) error { return formats.Parse(name) }
+
+// WriteVariables lists the variables of templates in a format. The error is that of Variables, of
+// ParseFormat, or of the writer.
+func WriteVariables(name string, files []release.File, w io.Writer) error {
+	var all []fileVariables
+	for _, f := range files {
+		variables, err := Variables(f)
+		if err != nil {
+			return err
+		}
+		all = append(all, fileVariables{f.Name, variables})
+	}
+	return formats.Write(name, "the variables", all, w)
+}
+
+func writeJSON(files []fileVariables, w io.Writer) error {
+	byFile := map[string][]Variable{}
+	for _, f := range files {
+		byFile[f.name] = f.variables
+	}
+	return format.JSON(byFile, w)
+}
+
+func writeText(files []fileVariables, w io.Writer) error {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "%s\n", f.name)
+		width := 0
+		for _, v := range f.variables {
+			width = max(width, len(v.Name))
+		}
+		for _, v := range f.variables {
+			value, described := "required", ""
+			if v.Default != nil {
+				value = fmt.Sprintf("default %q", *v.Default)
+			}
+			if !v.Described {
+				described = ", not described"
+			}
+			fmt.Fprintf(&b, "  %-*s  %s%s, %s\n", width, v.Name, value, described, lines(v.Lines))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lines names lines of a file.
+func lines(numbers []int) string {
+	texts := make([]string, 0, len(numbers))
+	for _, n := range numbers {
+		texts = append(texts, fmt.Sprint(n))
+	}
+	if len(texts) == 1 {
+		return "line " + texts[0]
+	}
+	return "lines " + strings.Join(texts, ", ")
+}
