@@ -238,6 +238,18 @@ func killedAtEachRequest(t *testing.T, in []worldKind) {
 	})
 }
 
+// TestNothingToWaitFor: of a server that does what it is asked for no wait is reported.
+func TestNothingToWaitFor(t *testing.T) {
+	inWorlds(t, worlds, func(t *testing.T, kind worldKind, shared string) {
+		w := kind.open(t, shared, 0)
+		n, opts := w.process(nil)
+		opts.Report = func(line string) { t.Errorf("it reports %q", line) }
+		if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0", "")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestRandomFaults injects all faults at random. Whatever happens, nobody sees a part of a release,
 // and in the end a run without faults makes it whole.
 func TestRandomFaults(t *testing.T) { randomFaults(t, worlds) }

@@ -103,7 +103,11 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 	}
 	files := append(slices.Clone(all[0].Files), generated...)
 	w.version, w.want = releases[0].Version, map[string]string{}
-	for _, f := range append(files, (&oci.Store{}).Aliases(all[0])...) {
+	opened, _, err := oci.Kind.Open("oci://"+w.host+"/expected", store.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range append(files, opened.(store.Aliaser).Aliases(all[0])...) {
 		w.want[f.Name] = store.Digest(f.Data)
 	}
 }

@@ -48,14 +48,7 @@ func (s *server) prepare(releases []*release.Release) ([]*store.Version, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	problems := []error{s.opts.checkNotes()}
-	for _, v := range all {
-		problems = append(problems, s.store.Fits(v))
-	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, nil, err
-	}
-	return all, warnings, s.store.Ready()
+	return all, warnings, errors.Join(s.opts.checkNotes(), s.store.Fits(all))
 }
 
 // Plan implements Publisher.

@@ -69,7 +69,7 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]re
 func (s *server) look(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
 	if version == "" || version == latest {
 		var err error
-		if version, err = s.store.LatestVersion(ctx, componentsFile); err != nil {
+		if version, err = s.latestVersion(ctx, componentsFile); err != nil {
 			return nil, err
 		}
 	}
@@ -83,6 +83,21 @@ func (s *server) look(ctx context.Context, version, componentsFile string) (*sto
 		has = ": it has " + strings.Join(append(versions, "no other version")[:max(len(versions), 1)], ", ")
 	}
 	return nil, fmt.Errorf("%w %s in %s%s", release.ErrNoRelease, version, s.store.URL(), has)
+}
+
+// latestVersion returns the version that clusterctl takes when it is asked for none.
+func (s *server) latestVersion(ctx context.Context, componentsFile string) (version string, err error) {
+	if l, ok := s.store.(store.Latester); ok {
+		version, err = l.LatestVersion(ctx, componentsFile)
+	} else {
+		var versions []string
+		versions, err = s.store.Versions(ctx)
+		version = store.HighestStable(versions)
+	}
+	if err == nil && version == "" {
+		err = fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.store.URL())
+	}
+	return version, err
 }
 
 // fetch returns a provider's release: what clusterctl would read for it, and the other files that were

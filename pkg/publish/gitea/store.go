@@ -34,13 +34,12 @@ var form = regexp.MustCompile(`^(https://[^/?#]+(?:/[^?#]*)?)/api/packages/([A-Z
 // pageSize is how many entries a page of a list has; servers may give fewer.
 const pageSize = 50
 
-// Store is one generic package.
-type Store struct {
+// pkg is one generic package.
+type pkg struct {
 	*store.Claims
 
 	// site is the server's own URL.
 	site, owner, name string
-	client            *transport.Client
 	credential        transport.Credential
 	opts              store.Options
 }
@@ -51,36 +50,28 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if parts == nil {
 		return nil, store.At{}, fmt.Errorf("%q isn't a package on Gitea: write https://HOST/api/packages/OWNER/generic/NAME", text)
 	}
-	u, err := url.Parse(parts[1])
+	u, err := store.ParseURL(parts[1], "a package on Gitea", "GITEA_TOKEN")
 	if err != nil {
-		return nil, store.At{}, fmt.Errorf("the URL of a package on Gitea: %w", err)
+		return nil, store.At{}, err
 	}
-	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a package on Gitea has a user or password in it: take it out, and put the token into GITEA_TOKEN or a file for Options.TokenFile")
-	}
-	s := &Store{site: parts[1], owner: parts[2], name: parts[3], opts: opts}
+	s := &pkg{site: parts[1], owner: parts[2], name: parts[3], opts: opts}
 	s.credential = transport.Credential{Header: "Authorization", Prefix: "token ", Hosts: []string{u.Host}}
 	if s.credential.Secret, err = store.ReadToken(opts.TokenFile, "GITEA_TOKEN", "FORGEJO_TOKEN"); err != nil {
 		return nil, store.At{}, err
 	}
-	s.client = transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
-	s.Claims = &store.Claims{Server: s, Client: s.client, Tell: opts.Tell}
+	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
+	s.Claims = store.NewClaims(s, client, opts.Tell)
 	return s, store.At{Version: parts[4], File: parts[5]}, nil
 }
 
-// URL implements store.Store.
-func (s *Store) URL() string { return s.site + "/api/packages/" + s.owner + "/generic/" + s.name }
+func (s *pkg) URL() string { return s.site + "/api/packages/" + s.owner + "/generic/" + s.name }
 
-// Place implements store.Store.
-func (s *Store) Place(version string) string { return s.URL() + "/" + version }
+func (s *pkg) Place(version string) string { return s.URL() + "/" + version }
 
-// Fits implements store.Store.
-func (s *Store) Fits(v *store.Version) error {
-	var problems []error
-	for _, f := range v.Files {
-		if !fileName.MatchString(f.Name) {
-			problems = append(problems, fmt.Errorf("%s: Gitea takes no file %q: use letters, digits, '.', '-', '_' and '+' only", v.Owner(f.Name), f.Name))
-		}
+func (s *pkg) Fits(all []*store.Version) error {
+	problems := store.CheckNames(all, "Gitea", fileName)
+	if s.credential.Secret == "" {
+		problems = append(problems, fmt.Errorf("there is no token to publish to %s with: set GITEA_TOKEN, or give Options.TokenFile", s.site))
 	}
 	return errors.Join(problems...)
 }
@@ -88,43 +79,24 @@ func (s *Store) Fits(v *store.Version) error {
 // fileName are the names of files that every version of the server takes.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9.+_-]+$`)
 
-// Ready implements store.Store.
-func (s *Store) Ready() error {
-	if s.credential.Secret == "" {
-		return fmt.Errorf("there is no token to publish to %s with: set GITEA_TOKEN, or give Options.TokenFile", s.site)
-	}
-	return nil
-}
-
-// Survey implements store.Store.
-func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) { return nil, nil }
-
-// Aim implements store.Store.
-func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
-	return nil, nil
-}
-
 const note = "clusterctl reads nothing from Gitea: its users fetch releases (clusterctl release fetch) into a local repository"
 
-// Use implements store.Store.
-func (s *Store) Use([]*store.Version) store.Use { return store.Use{Text: note + "\n"} }
+func (s *pkg) Use([]*store.Version) store.Use { return store.Use{Text: note + "\n"} }
 
-// Reader implements store.Store.
-func (s *Store) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
+func (s *pkg) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
 	return nil, note, nil
 }
 
 // do sends a request to the server and returns the answer's bytes.
-func (s *Store) do(ctx context.Context, doing, method, at string, body []byte) ([]byte, error) {
-	return s.client.Do(ctx, doing, method, at, body, map[int]string{
+func (s *pkg) do(ctx context.Context, doing, method, at string, body []byte) ([]byte, error) {
+	return s.Client.Do(ctx, doing, method, at, body, map[int]string{
 		http.StatusUnauthorized: "the token is missing or not accepted: it is read from Options.TokenFile, GITEA_TOKEN or FORGEJO_TOKEN; has it expired?",
 		http.StatusForbidden:    "the token has no right to do this, or a quota is used up: it needs the scope write:package",
 		http.StatusNotFound:     "there is no such owner, or the token may not see it",
 	})
 }
 
-// List implements store.Flat.
-func (s *Store) List(ctx context.Context, version string) ([]store.FlatFile, error) {
+func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error) {
 	at := s.site + "/api/v1/packages/" + s.owner + "/generic/" + s.name + "/" + url.PathEscape(version) + "/files"
 	data, err := s.do(ctx, "listing the files of "+s.Place(version), http.MethodGet, at, nil)
 	if transport.HasStatus(err, http.StatusNotFound) {
@@ -148,8 +120,7 @@ func (s *Store) List(ctx context.Context, version string) ([]store.FlatFile, err
 	return files, nil
 }
 
-// Send implements store.Flat.
-func (s *Store) Send(ctx context.Context, version string, f release.File) error {
+func (s *pkg) Send(ctx context.Context, version string, f release.File) error {
 	_, err := s.do(ctx, "uploading "+f.Name, http.MethodPut, s.fileURL(version, f.Name), f.Data)
 	if transport.HasStatus(err, http.StatusConflict) {
 		return fmt.Errorf("%w: %w", store.ErrExists, err)
@@ -157,18 +128,16 @@ func (s *Store) Send(ctx context.Context, version string, f release.File) error 
 	return err
 }
 
-func (s *Store) fileURL(version, name string) string {
+func (s *pkg) fileURL(version, name string) string {
 	return s.URL() + "/" + url.PathEscape(version) + "/" + url.PathEscape(name)
 }
 
-// Remove implements store.Flat.
-func (s *Store) Remove(ctx context.Context, version string, f store.FlatFile) error {
+func (s *pkg) Remove(ctx context.Context, version string, f store.FlatFile) error {
 	_, err := s.do(ctx, "removing a file "+f.Name, http.MethodDelete, s.fileURL(version, f.Name), nil)
 	return unlessGone(err)
 }
 
-// RemoveVersion implements store.Flat.
-func (s *Store) RemoveVersion(ctx context.Context, version string) error {
+func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 	_, err := s.do(ctx, "removing "+s.Place(version), http.MethodDelete, s.URL()+"/"+url.PathEscape(version), nil)
 	return unlessGone(err)
 }
@@ -180,18 +149,11 @@ func unlessGone(err error) error {
 	return err
 }
 
-// Download implements store.Flat.
-func (s *Store) Download(ctx context.Context, version, name string) ([]byte, error) {
+func (s *pkg) Download(ctx context.Context, version, name string) ([]byte, error) {
 	return s.do(ctx, "downloading "+name, http.MethodGet, s.fileURL(version, name), nil)
 }
 
-// Read implements store.Store.
-func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
-	return s.Download(ctx, there.Version, name)
-}
-
-// Versions implements store.Store.
-func (s *Store) Versions(ctx context.Context) ([]string, error) {
+func (s *pkg) Versions(ctx context.Context) ([]string, error) {
 	var versions []string
 	for page := 1; ; page++ {
 		at := fmt.Sprintf("%s/api/v1/packages/%s?type=generic&q=%s&page=%d&limit=%d", s.site, s.owner, url.QueryEscape(s.name), page, pageSize)
@@ -212,9 +174,4 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
-}
-
-// LatestVersion implements store.Store: the highest stable one.
-func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	return store.LatestStable(ctx, s)
 }

@@ -41,8 +41,7 @@ type staged struct {
 	host *githubRelease
 }
 
-// Stage implements store.Store.
-func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
+func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
 	if _, err := s.Aim(ctx, w.Version, there); err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 	if st.id, err = s.createDraft(ctx, st); err != nil {
 		return nil, err
 	}
-	if err := s.fill(ctx, st.id, w.All); err != nil {
+	if err := s.filler(st.id, true).Put(ctx, w.Number, w.All); err != nil {
 		s.discard(ctx, st.id)
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 }
 
 // createDraft makes the draft that this run works in, under the run's mark, and returns its id.
-func (s *Store) createDraft(ctx context.Context, st *staged) (int64, error) {
+func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 	wanted := &github.RepositoryRelease{
 		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Bool(true), Prerelease: github.Bool(!store.Stable(st.Number)),
 		Body: github.String(st.mark + "\n" + st.Text.Body),
@@ -104,7 +103,7 @@ func (s *Store) createDraft(ctx context.Context, st *staged) (int64, error) {
 }
 
 // findDraft returns the id of the draft with a mark, or 0 where there is none in the list.
-func (s *Store) findDraft(ctx context.Context, mark string) (int64, error) {
+func (s *repo) findDraft(ctx context.Context, mark string) (int64, error) {
 	listed, err := s.listAtRest(ctx)
 	for _, r := range listed {
 		if r.GetDraft() && strings.HasPrefix(r.GetBody(), mark) {
@@ -115,7 +114,7 @@ func (s *Store) findDraft(ctx context.Context, mark string) (int64, error) {
 }
 
 // discardMarked removes the draft of a run that was interrupted while it was being made.
-func (s *Store) discardMarked(ctx context.Context, mark string) {
+func (s *repo) discardMarked(ctx context.Context, mark string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	if id, err := s.findDraft(ctx, mark); err == nil && id != 0 {
@@ -125,14 +124,14 @@ func (s *Store) discardMarked(ctx context.Context, mark string) {
 
 // discard removes a draft that can't become public any more. What can't be removed stays behind as
 // what a killed run leaves.
-func (s *Store) discard(ctx context.Context, draft int64) {
+func (s *repo) discard(ctx context.Context, draft int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	_ = s.delete(ctx, draft, "removing a draft")
 }
 
 // delete removes a release; that it is not there is no error.
-func (s *Store) delete(ctx context.Context, id int64, doing string) error {
+func (s *repo) delete(ctx context.Context, id int64, doing string) error {
 	resp, err := s.client.Repositories.DeleteRelease(ctx, s.owner, s.name, id)
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
 		return nil
@@ -141,13 +140,12 @@ func (s *Store) delete(ctx context.Context, id int64, doing string) error {
 }
 
 // edit changes a release, and returns how it is then.
-func (s *Store) edit(ctx context.Context, doing string, id int64, wanted *github.RepositoryRelease) error {
+func (s *repo) edit(ctx context.Context, doing string, id int64, wanted *github.RepositoryRelease) error {
 	_, resp, err := s.client.Repositories.EditRelease(ctx, s.owner, s.name, id, wanted)
 	return s.failure(doing, resp, err)
 }
 
-// Commit implements store.Store.
-func (s *Store) Commit(ctx context.Context, x store.Staged) error {
+func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	st, ok := x.(*staged)
 	switch {
 	case !ok:
@@ -187,7 +185,7 @@ func (s *Store) Commit(ctx context.Context, x store.Staged) error {
 
 // makePublic makes a draft of this run public. Once it has been asked for, the draft may be public
 // whatever was answered. The error is store.ErrTaken where another release is.
-func (s *Store) makePublic(ctx context.Context, st *staged) error {
+func (s *repo) makePublic(ctx context.Context, st *staged) error {
 	s.opts.Say("making " + st.Number + " public")
 	wanted := &github.RepositoryRelease{
 		TagName: &st.Number, Name: &st.Text.Title, Body: &st.Text.Body,
@@ -209,7 +207,7 @@ func (s *Store) makePublic(ctx context.Context, st *staged) error {
 
 // refused cleans up after a draft that could not be made public, and makes the release that was to be
 // replaced public again.
-func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
+func (s *repo) refused(ctx context.Context, st *staged, replaced []*githubRelease, why error) error {
 	if errors.Is(why, store.ErrTaken) {
 		if there, err := s.awaitPublished(ctx, st.Number); err == nil && there.GetID() != st.id {
 			s.discard(ctx, st.id)
@@ -227,7 +225,7 @@ func (s *Store) refused(ctx context.Context, st *staged, replaced []*githubRelea
 }
 
 // putBack makes a release public again that was to be replaced.
-func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githubRelease, why error) error {
+func (s *repo) putBack(ctx context.Context, old *githubRelease, listed []*githubRelease, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
@@ -246,7 +244,7 @@ func (s *Store) putBack(ctx context.Context, old *githubRelease, listed []*githu
 }
 
 // leaveDraft takes the run's mark off its draft: it is one of people then.
-func (s *Store) leaveDraft(ctx context.Context, st *staged) error {
+func (s *repo) leaveDraft(ctx context.Context, st *staged) error {
 	err := s.edit(ctx, "leaving the draft of "+st.Number, st.id, &github.RepositoryRelease{Body: &st.Text.Body, Draft: github.Bool(true)})
 	if transport.IsRefusal(err) {
 		s.discard(ctx, st.id)
@@ -257,10 +255,10 @@ func (s *Store) leaveDraft(ctx context.Context, st *staged) error {
 // abandonedTime is after how long the run that made a draft must be over.
 const abandonedTime = 90 * time.Minute
 
-// Settle implements store.Store. As the version is public under another id, none of the drafts that are
+// Settle looks at what everybody sees. As the version is public under another id, none of the drafts that are
 // removed can become public any more. It also corrects which version is the latest, where two
 // publishers of several versions met.
-func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
+func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
 	if s.opts.Draft {
 		return nil, nil // nothing is public yet
 	}
@@ -301,7 +299,7 @@ func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([
 
 // awaitListed waits until the list shows the public release of a version, and returns it: a list that
 // knows of it knows of every draft that was made before.
-func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*githubRelease, error) {
+func (s *repo) awaitListed(ctx context.Context, version string, id int64) ([]*githubRelease, error) {
 	for try := 1; ; try++ {
 		listed, err := s.listAtRest(ctx)
 		if err != nil || slices.ContainsFunc(listed, func(r *githubRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
@@ -314,7 +312,7 @@ func (s *Store) awaitListed(ctx context.Context, version string, id int64) ([]*g
 }
 
 // awaitPublished returns the public release of a version that was just published.
-func (s *Store) awaitPublished(ctx context.Context, version string) (*githubRelease, error) {
+func (s *repo) awaitPublished(ctx context.Context, version string) (*githubRelease, error) {
 	for try := 1; ; try++ {
 		there, err := s.published(ctx, version)
 		if there != nil || err != nil {
@@ -331,7 +329,7 @@ func (s *Store) awaitPublished(ctx context.Context, version string) (*githubRele
 }
 
 // isAbandoned says whether the run that made a draft must be over.
-func (s *Store) isAbandoned(r *githubRelease) bool {
+func (s *repo) isAbandoned(r *githubRelease) bool {
 	if strings.HasPrefix(r.GetBody(), asideMark) {
 		return true // another release is public in its place
 	}
@@ -345,7 +343,7 @@ func (s *Store) isAbandoned(r *githubRelease) bool {
 
 // correctLatest names the highest version "latest" where a publisher of a lower one, which did not
 // know of it, named its own.
-func (s *Store) correctLatest(ctx context.Context, listed []*githubRelease, version string) error {
+func (s *repo) correctLatest(ctx context.Context, listed []*githubRelease, version string) error {
 	highest := highestStable(listed, version)
 	if !store.Stable(version) || highest == version {
 		return nil
@@ -361,6 +359,42 @@ func (s *Store) correctLatest(ctx context.Context, listed []*githubRelease, vers
 		if r.GetTagName() == highest && !r.GetDraft() {
 			return s.edit(ctx, "naming "+highest+" the latest release", r.GetID(), &github.RepositoryRelease{MakeLatest: github.String("true")})
 		}
+	}
+	return nil
+}
+
+// stageInto adds the files of a version to a release, without its metadata.
+func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot) (store.Staged, error) {
+	st.host = st.is.hosts[0]
+	st.id = st.host.GetID()
+	if there.Claim != "" && there.Claim != st.claim() {
+		return nil, fmt.Errorf("%s has files of another build of %s: remove them from it, and run this again", st.host.GetHTMLURL(), st.Number)
+	}
+	if st.Text.Title == st.Number && st.host.GetName() != "" {
+		st.Text.Title = st.host.GetName()
+	}
+	return st, s.filler(st.id, false).Fill(ctx, st.Wanted)
+}
+
+func (st *staged) claim() string { return store.Digest(st.All[0].Data) }
+
+// commitInto completes what was added to a release, and makes it public if it is a draft.
+func (s *repo) commitInto(ctx context.Context, st *staged) error {
+	if err := s.filler(st.id, false).Complete(ctx, st.Wanted); err != nil {
+		return err
+	}
+	switch {
+	case st.host.GetDraft() && !s.opts.Draft:
+		if err := s.makePublic(ctx, st); err != nil {
+			return err
+		}
+	case st.host.GetBody() != st.Text.Body || st.host.GetName() != st.Text.Title:
+		if err := s.edit(ctx, "writing the text of "+st.Number, st.id, &github.RepositoryRelease{Name: &st.Text.Title, Body: &st.Text.Body}); err != nil {
+			return err
+		}
+	}
+	for _, r := range st.is.prepared {
+		_ = s.delete(ctx, r.GetID(), "") // what it said is in the release now; a draft more is only untidy
 	}
 	return nil
 }

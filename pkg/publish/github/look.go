@@ -74,8 +74,7 @@ func stateOf(s *store.Snapshot) *state {
 	return is
 }
 
-// Look implements store.Store.
-func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
+func (s *repo) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	there, err := s.published(ctx, version)
 	if err != nil {
 		return nil, err
@@ -112,7 +111,7 @@ func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, erro
 
 // lookAtAssets completes a snapshot with the files of the public release or of the draft that they are
 // added to.
-func (s *Store) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *state) error {
+func (s *repo) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *state) error {
 	from := is.there
 	if from == nil && len(is.hosts) > 0 {
 		from = is.hosts[0]
@@ -165,7 +164,7 @@ func hasComponents(files map[string]store.File) bool {
 }
 
 // get asks the API about the repository, and decodes the answer into a value.
-func (s *Store) get(ctx context.Context, doing, path string, value any) (*github.Response, error) {
+func (s *repo) get(ctx context.Context, doing, path string, value any) (*github.Response, error) {
 	req, err := s.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/%s", s.owner, s.name, path), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
@@ -175,7 +174,7 @@ func (s *Store) get(ctx context.Context, doing, path string, value any) (*github
 }
 
 // pages returns all entries of a list of the repository, and the number of pages that it took.
-func pages[T any](ctx context.Context, s *Store, doing, path string) (all []T, pages int, err error) {
+func pages[T any](ctx context.Context, s *repo, doing, path string) (all []T, pages int, err error) {
 	for page := 1; page != 0; pages++ {
 		var some []T
 		resp, err := s.get(ctx, doing, fmt.Sprintf("%s?page=%d&per_page=%d", path, page, pageSize), &some)
@@ -190,14 +189,14 @@ func pages[T any](ctx context.Context, s *Store, doing, path string) (all []T, p
 
 // listPages returns all releases of the repository, drafts too where the token may see them, and the
 // number of pages that it took. It may be behind what other requests have done.
-func (s *Store) listPages(ctx context.Context) ([]*githubRelease, int, error) {
+func (s *repo) listPages(ctx context.Context) ([]*githubRelease, int, error) {
 	return pages[*githubRelease](ctx, s, "listing the releases of "+s.URL(), "releases")
 }
 
 // listAtRest is listPages for those who must not miss a release: one that is removed while the pages
 // come moves the others up, and the first of the next page is in none. A list of several pages is asked
 // for again until it says the same twice.
-func (s *Store) listAtRest(ctx context.Context) ([]*githubRelease, error) {
+func (s *repo) listAtRest(ctx context.Context) ([]*githubRelease, error) {
 	all, pages, err := s.listPages(ctx)
 	for try := 0; try < 8 && err == nil && pages > 1; try++ {
 		before := all
@@ -213,7 +212,7 @@ func (s *Store) listAtRest(ctx context.Context) ([]*githubRelease, error) {
 
 // published returns the public release of a version, or nil. Drafts are not found by their tags.
 // Source: GitHub docs, "Get a release by tag name": "Get a published release".
-func (s *Store) published(ctx context.Context, version string) (*githubRelease, error) {
+func (s *repo) published(ctx context.Context, version string) (*githubRelease, error) {
 	var r githubRelease
 	resp, err := s.get(ctx, "looking for the release "+version, "releases/tags/"+url.PathEscape(version), &r)
 	if resp != nil && resp.StatusCode == http.StatusNotFound || err == nil && r.GetDraft() {
@@ -234,8 +233,7 @@ func highestStable(listed []*githubRelease, version string) string {
 	return store.HighestStable(versions)
 }
 
-// Versions implements store.Store.
-func (s *Store) Versions(ctx context.Context) ([]string, error) {
+func (s *repo) Versions(ctx context.Context) ([]string, error) {
 	listed, _, err := s.listPages(ctx)
 	var versions []string
 	for _, r := range listed {
@@ -258,8 +256,8 @@ func isComplete(r *githubRelease) bool {
 	return ok && hasComponents(files)
 }
 
-// LatestVersion implements store.Store.
-func (s *Store) LatestVersion(ctx context.Context, file string) (string, error) {
+// LatestVersion asks clusterctl, or looks where that does not read from.
+func (s *repo) LatestVersion(ctx context.Context, file string) (string, error) {
 	if s.clusterctlReads() && s.opts.Network.Transport == nil {
 		client, err := s.clusterctlClient(ctx, store.Latest, file)
 		if err != nil {
@@ -268,19 +266,13 @@ func (s *Store) LatestVersion(ctx context.Context, file string) (string, error) 
 		return client.DefaultVersion(), nil
 	}
 	listed, _, err := s.listPages(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := highestStable(listed, ""); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
+	return highestStable(listed, ""), err
 }
 
 // incompleteTags warns of tags that clusterctl takes for the newest version of a series, and that
 // have no release with metadata and components: `clusterctl upgrade plan` fails for everybody then.
 // Source: cluster-api issue 8966 and cluster-api-provider-openstack issue 3237.
-func (s *Store) incompleteTags(ctx context.Context, own []*store.Version) ([]string, error) {
+func (s *repo) incompleteTags(ctx context.Context, own []*store.Version) ([]string, error) {
 	newest := map[string]string{}
 	note := func(tag string) {
 		v, err := release.ParseVersion(tag)

@@ -25,7 +25,7 @@ func TestServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := opened.(*Store)
+		s := opened.(*repo)
 		if s.server.api.String() != test.wantAPI || s.server.uploads.String() != test.wantUploads {
 			t.Errorf("%s on %s: %s, %s", test.url, test.server, s.server.api, s.server.uploads)
 		}
@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 		t.Setenv("GITHUB_TOKEN", test.actions)
 		t.Setenv("GH_TOKEN", test.command)
 		s, _, err := open("https://github.com/acme/capl", store.Options{})
-		if err != nil || s.(*Store).token != test.want {
+		if err != nil || s.(*repo).token != test.want {
 			t.Errorf("%s: another token than wanted is taken: %v", name, err)
 		}
 	}

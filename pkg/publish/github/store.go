@@ -14,14 +14,12 @@ package github
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/google/go-github/v60/github"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
@@ -45,8 +43,8 @@ var Kind = store.Kind{
 
 const readForm = "/releases/VERSION/COMPONENTS-FILE as in clusterctl's configuration (VERSION may be latest), or /releases/tag/VERSION"
 
-// Store is one repository.
-type Store struct {
+// repo is one repository.
+type repo struct {
 	server      server
 	owner, name string
 	client      *github.Client
@@ -54,7 +52,6 @@ type Store struct {
 	token       string
 	opts        store.Options
 
-	mu sync.Mutex
 	// aims has the commits of versions, once they were looked up.
 	aims map[string]aim
 }
@@ -64,12 +61,9 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // open returns the repository that a URL begins with, and the version and file behind it.
 func open(text string, opts store.Options) (store.Store, store.At, error) {
-	u, err := url.Parse(text)
+	u, err := store.ParseURL(text, "a GitHub repository", "GITHUB_TOKEN")
 	if err != nil {
-		return nil, store.At{}, fmt.Errorf("the URL of a GitHub repository: %w", err)
-	}
-	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a GitHub repository has a user or password in it: take it out, and put the token into GITHUB_TOKEN or a file for Options.TokenFile")
+		return nil, store.At{}, err
 	}
 	path := strings.Split(strings.Trim(u.Path, "/"), "/")
 	if len(path) < 2 || u.RawQuery != "" || u.Fragment != "" || !nameForm.MatchString(path[0]) || !nameForm.MatchString(path[1]) {
@@ -87,7 +81,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if err != nil {
 		return nil, store.At{}, err
 	}
-	s := &Store{server: server, owner: path[0], name: strings.TrimSuffix(path[1], ".git"), token: token, opts: opts, aims: map[string]aim{}}
+	s := &repo{server: server, owner: path[0], name: strings.TrimSuffix(path[1], ".git"), token: token, opts: opts, aims: map[string]aim{}}
 	s.http = transport.New(transport.Options{
 		Credential: transport.Credential{Header: "Authorization", Prefix: "Bearer ", Secret: token, Hosts: []string{server.api.Host, server.uploads.Host}},
 		Network:    opts.Network, Report: opts.Report,
@@ -101,7 +95,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 
 // at returns what the rest of a URL's path names: nothing, clusterctl's own form of a provider,
 // releases/<version>/<components file>, or all providers of a version, releases/tag/<version>.
-func (s *Store) at(text string, rest []string) (store.At, error) {
+func (s *repo) at(text string, rest []string) (store.At, error) {
 	if len(rest) == 3 && rest[1] == "tag" {
 		rest = []string{rest[0], rest[2]}
 	}
@@ -118,24 +112,22 @@ func (s *Store) at(text string, rest []string) (store.At, error) {
 	return store.At{}, fmt.Errorf("%q is neither a repository nor a release: write %s, or that with %s", text, s.URL(), readForm)
 }
 
-// URL implements store.Store.
-func (s *Store) URL() string { return s.server.web + "/" + s.owner + "/" + s.name }
+func (s *repo) URL() string { return s.server.web + "/" + s.owner + "/" + s.name }
 
-// Place implements store.Store.
-func (s *Store) Place(version string) string { return s.URL() + "/releases/tag/" + version }
+func (s *repo) Place(version string) string { return s.URL() + "/releases/tag/" + version }
 
 // entryURL returns clusterctl's URL of a file in a version.
-func (s *Store) entryURL(version, file string) string {
+func (s *repo) entryURL(version, file string) string {
 	return s.URL() + "/releases/" + version + "/" + file
 }
 
 // clusterctlReads says whether clusterctl's own client reads from here.
-func (s *Store) clusterctlReads() bool {
+func (s *repo) clusterctlReads() bool {
 	return strings.EqualFold(s.server.web, "https://"+clusterctlsHost)
 }
 
 // failure says what an error of the API means to the user; nil stays nil.
-func (s *Store) failure(doing string, resp *github.Response, err error) error {
+func (s *repo) failure(doing string, resp *github.Response, err error) error {
 	var answer *http.Response
 	needs := "contents: write"
 	if resp != nil {
@@ -161,16 +153,7 @@ func (s *Store) failure(doing string, resp *github.Response, err error) error {
 	})
 }
 
-// Ready implements store.Store.
-func (s *Store) Ready() error {
-	if s.token == "" {
-		return errors.New("there is no token to publish to GitHub with: set GITHUB_TOKEN (in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}), or give Options.TokenFile")
-	}
-	return nil
-}
-
-// Survey implements store.Store.
-func (s *Store) Survey(ctx context.Context, all []*store.Version) ([]string, error) {
+func (s *repo) Survey(ctx context.Context, all []*store.Version) ([]string, error) {
 	repository, resp, err := s.client.Repositories.Get(ctx, s.owner, s.name)
 	if err != nil {
 		return nil, s.failure("looking at "+s.URL(), resp, err)
@@ -195,11 +178,8 @@ type aim struct {
 }
 
 // aim returns where a version is tagged, or is to be.
-func (s *Store) aim(ctx context.Context, v *store.Version) (aim, error) {
-	s.mu.Lock()
-	known, ok := s.aims[v.Number]
-	s.mu.Unlock()
-	if ok {
+func (s *repo) aim(ctx context.Context, v *store.Version) (aim, error) {
+	if known, ok := s.aims[v.Number]; ok {
 		return known, nil
 	}
 	tagged, err := s.tagCommit(ctx, v.Number)
@@ -214,14 +194,12 @@ func (s *Store) aim(ctx context.Context, v *store.Version) (aim, error) {
 	if at.commit, err = s.opts.CommitToTag(v, s.URL(), tagged, pipeline); err != nil {
 		return aim{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.aims[v.Number] = at
 	return at, nil
 }
 
 // tagCommit returns the commit that a version's tag is of, or "" where there is no such tag.
-func (s *Store) tagCommit(ctx context.Context, version string) (string, error) {
+func (s *repo) tagCommit(ctx context.Context, version string) (string, error) {
 	doing := "looking for the tag " + version
 	ref, resp, err := s.client.Git.GetRef(ctx, s.owner, s.name, "tags/"+version)
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
@@ -241,8 +219,7 @@ func (s *Store) tagCommit(ctx context.Context, version string) (string, error) {
 	return tag.GetObject().GetSHA(), nil
 }
 
-// Aim implements store.Store.
-func (s *Store) Aim(ctx context.Context, v *store.Version, there *store.Snapshot) ([]string, error) {
+func (s *repo) Aim(ctx context.Context, v *store.Version, there *store.Snapshot) ([]string, error) {
 	at, err := s.aim(ctx, v)
 	if err != nil {
 		return nil, err
@@ -274,8 +251,7 @@ func (s *Store) Aim(ctx context.Context, v *store.Version, there *store.Snapshot
 	return lines, nil
 }
 
-// Use implements store.Store.
-func (s *Store) Use(all []*store.Version) store.Use {
+func (s *repo) Use(all []*store.Version) store.Use {
 	if !s.clusterctlReads() {
 		return store.Use{Warnings: []string{fmt.Sprintf("clusterctl reads releases from %s only: from %s its users fetch them (clusterctl release fetch) into a local repository", clusterctlsHost, s.server.web)}}
 	}
@@ -285,7 +261,7 @@ func (s *Store) Use(all []*store.Version) store.Use {
 }
 
 // clusterctlClient returns clusterctl's own client for the repository.
-func (s *Store) clusterctlClient(ctx context.Context, version, file string) (repository.Repository, error) {
+func (s *repo) clusterctlClient(ctx context.Context, version, file string) (repository.Repository, error) {
 	return store.ClusterctlClient(ctx, func(ctx context.Context, p config.Provider, v config.VariablesClient) (repository.Repository, error) {
 		return repository.NewGitHubRepository(ctx, p, v)
 	}, s.entryURL(version, file), config.GitHubTokenVariable, transport.Credential{
@@ -293,21 +269,15 @@ func (s *Store) clusterctlClient(ctx context.Context, version, file string) (rep
 	})
 }
 
-// Reader implements store.Store.
-func (s *Store) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
-	if read := s.opts.Network.ReadFile; read != nil {
-		return func(ctx context.Context, name string) ([]byte, error) {
-			return read(ctx, s.entryURL(version, name), name)
-		}, "", nil
-	}
-	if !s.clusterctlReads() {
+func (s *repo) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
+	if !s.clusterctlReads() && s.opts.Network.ReadFile == nil {
 		return nil, fmt.Sprintf("clusterctl reads releases from %s only, and not from %s", clusterctlsHost, s.server.web), nil
 	}
-	client, err := s.clusterctlClient(ctx, version, release.MetadataFile)
+	read, err := s.opts.Reader(version, s.entryURL, func() (repository.Repository, error) { return s.clusterctlClient(ctx, version, release.MetadataFile) })
 	if err != nil {
 		return nil, "", fmt.Errorf("making clusterctl's client for %s: %w", s.URL(), err)
 	}
-	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, "", nil
+	return read, "", nil
 }
 
 // clusterctlsHost is the only host whose releases clusterctl reads.

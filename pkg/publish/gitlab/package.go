@@ -19,9 +19,9 @@ import (
 // fileID names a file of a package.
 type fileID struct{ pkg, id int }
 
-// List implements store.Flat. It has the files of hidden packages too: what is hidden is left out of
-// lists, and downloaded all the same.
-func (s *Store) List(ctx context.Context, version string) ([]store.FlatFile, error) {
+// List lists the files of hidden packages too: what is hidden is left out of lists, and
+// downloaded all the same.
+func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error) {
 	var files []store.FlatFile
 	for _, status := range []string{"default", "hidden"} {
 		packages, err := s.packages(ctx, version, status)
@@ -45,7 +45,7 @@ func idOf(f store.FlatFile) fileID {
 	return id
 }
 
-func (s *Store) files(ctx context.Context, id int) ([]store.FlatFile, error) {
+func (s *pkg) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 	var all []store.FlatFile
 	for page := 1; page != 0; {
 		some, resp, err := s.client.Packages.ListPackageFiles(s.project, id, &gitlab.ListPackageFilesOptions{Page: page, PerPage: pageSize}, gitlab.WithContext(ctx))
@@ -60,9 +60,9 @@ func (s *Store) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 	return all, nil
 }
 
-// Send implements store.Flat. Files of one version come one after the other.
+// Send uploads a file. Files of one version come one after the other.
 // Source: GitLab docs, "Publish a package": "You must call this endpoint serially".
-func (s *Store) Send(ctx context.Context, version string, file release.File) error {
+func (s *pkg) Send(ctx context.Context, version string, file release.File) error {
 	_, resp, err := s.client.GenericPackages.PublishPackageFile(s.project, s.name, version, file.Name, bytes.NewReader(file.Data), nil, gitlab.WithContext(ctx))
 	var response *gitlab.ErrorResponse
 	err = s.failure("uploading "+file.Name, resp, err)
@@ -74,8 +74,7 @@ func (s *Store) Send(ctx context.Context, version string, file release.File) err
 	return err
 }
 
-// Remove implements store.Flat.
-func (s *Store) Remove(ctx context.Context, _ string, file store.FlatFile) error {
+func (s *pkg) Remove(ctx context.Context, _ string, file store.FlatFile) error {
 	id := idOf(file)
 	resp, err := s.client.Packages.DeletePackageFile(s.project, id.pkg, id.id, gitlab.WithContext(ctx))
 	if resp != nil && resp.StatusCode == http.StatusNotFound {
@@ -84,8 +83,7 @@ func (s *Store) Remove(ctx context.Context, _ string, file store.FlatFile) error
 	return s.failure("removing a file "+file.Name, resp, err)
 }
 
-// RemoveVersion implements store.Flat.
-func (s *Store) RemoveVersion(ctx context.Context, version string) error {
+func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 	for _, status := range []string{"default", "hidden"} {
 		packages, err := s.packages(ctx, version, status)
 		if err != nil {
@@ -103,7 +101,7 @@ func (s *Store) RemoveVersion(ctx context.Context, version string) error {
 
 // packages returns the packages of a version; of all versions where it is empty.
 // Job tokens may list them: gitlab-org/gitlab merge requests 91437 and 116059.
-func (s *Store) packages(ctx context.Context, version, status string) ([]*gitlab.Package, error) {
+func (s *pkg) packages(ctx context.Context, version, status string) ([]*gitlab.Package, error) {
 	opts := &gitlab.ListProjectPackagesOptions{
 		ListOptions: gitlab.ListOptions{Page: 1, PerPage: pageSize},
 		PackageType: gitlab.Ptr("generic"), PackageName: &s.name, Status: &status,
@@ -128,8 +126,7 @@ func (s *Store) packages(ctx context.Context, version, status string) ([]*gitlab
 	return all, nil
 }
 
-// Download implements store.Flat.
-func (s *Store) Download(ctx context.Context, version, name string) ([]byte, error) {
+func (s *pkg) Download(ctx context.Context, version, name string) ([]byte, error) {
 	data, resp, err := s.client.GenericPackages.DownloadPackageFile(s.project, s.name, version, name, gitlab.WithContext(ctx))
 	return data, s.failure("downloading "+name, resp, err)
 }

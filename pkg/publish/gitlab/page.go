@@ -20,7 +20,7 @@ import (
 
 // pageLinks returns the links that the release of a version has: to its files and to generated ones
 // that the package has, or will have where it is not complete.
-func (s *Store) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+func (s *pkg) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	there, err := s.Look(ctx, w.Number)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Store) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.Relea
 // list of releases for minutes.
 // Source: GitLab docs, "Project release API", "Get a release by a tag name"; lib/api/releases.rb of
 // GitLab, present_cached.
-func (s *Store) page(ctx context.Context, version string) (*gitlab.Release, error) {
+func (s *pkg) page(ctx context.Context, version string) (*gitlab.Release, error) {
 	r, resp, err := s.client.Releases.GetRelease(s.project, version, gitlab.WithContext(ctx))
 	// Servers before 13 answer 403 for a release that is not there; that making it is refused says the rest.
 	if resp != nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusForbidden) {
@@ -52,8 +52,7 @@ func (s *Store) page(ctx context.Context, version string) (*gitlab.Release, erro
 	return r, s.failure("looking for the release "+version+" of the project", resp, err)
 }
 
-// PlanPage implements store.Pager.
-func (s *Store) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, error) {
+func (s *pkg) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, error) {
 	if !s.opts.Pages {
 		return nil, nil
 	}
@@ -80,12 +79,12 @@ func (s *Store) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, err
 }
 
 // pagePlace returns what stands for the project's release of a version.
-func (s *Store) pagePlace(version string) string {
+func (s *pkg) pagePlace(version string) string {
 	return "https://" + s.host + projectsPath + strings.ReplaceAll(s.project, "/", "%2F") + "/releases/" + version
 }
 
 // checkPage refuses a release that is of another commit than the version.
-func (s *Store) checkPage(there *gitlab.Release, w *store.Wanted) error {
+func (s *pkg) checkPage(there *gitlab.Release, w *store.Wanted) error {
 	if there.Commit.ID == "" {
 		return nil // a release without a tag yet
 	}
@@ -95,7 +94,7 @@ func (s *Store) checkPage(there *gitlab.Release, w *store.Wanted) error {
 
 // missingLinks returns the links that a release lacks. It is an error if a link of that name leads
 // elsewhere; others are somebody's own.
-func (s *Store) missingLinks(there *gitlab.Release, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+func (s *pkg) missingLinks(there *gitlab.Release, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	var missing []*gitlab.ReleaseAssetLinkOptions
 	for _, want := range wanted {
 		i := slices.IndexFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.URL == *want.URL })
@@ -111,8 +110,8 @@ func (s *Store) missingLinks(there *gitlab.Release, wanted []*gitlab.ReleaseAsse
 	return missing, nil
 }
 
-// MakePage implements store.Pager. Whatever a step was answered, what is there is looked at after it.
-func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
+// MakePage makes the page. Whatever a step was answered, what is there is looked at after it.
+func (s *pkg) MakePage(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
 	if !s.opts.Pages {
 		return nil, nil
 	}
@@ -162,7 +161,7 @@ func (s *Store) MakePage(ctx context.Context, w *store.Wanted, text func() strin
 }
 
 // lacks returns the links that a release of a version lacks.
-func (s *Store) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+func (s *pkg) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	if err := s.checkPage(there, w); err != nil {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func (s *Store) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.R
 
 // createPage asks for the release with all of its links.
 // Source: GitLab docs, "Project release API", "Create a release".
-func (s *Store) createPage(ctx context.Context, w *store.Wanted, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
+func (s *pkg) createPage(ctx context.Context, w *store.Wanted, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
 	s.opts.Say("making the release " + w.Number + " of the project")
 	wanted := &gitlab.CreateReleaseOptions{
 		Name: gitlab.Ptr(w.Number), TagName: gitlab.Ptr(w.Number), Description: gitlab.Ptr(text),
@@ -194,7 +193,7 @@ func (s *Store) createPage(ctx context.Context, w *store.Wanted, text string, li
 
 // addLinks adds links, one after the other.
 // Source: GitLab docs, "Release links API", "Create a release link".
-func (s *Store) addLinks(ctx context.Context, version string, links []*gitlab.ReleaseAssetLinkOptions) error {
+func (s *pkg) addLinks(ctx context.Context, version string, links []*gitlab.ReleaseAssetLinkOptions) error {
 	for _, link := range links {
 		_, resp, err := s.client.ReleaseLinks.CreateReleaseLink(s.project, version, &gitlab.CreateReleaseLinkOptions{
 			Name: link.Name, URL: link.URL, LinkType: link.LinkType,

@@ -43,8 +43,8 @@ const (
 	pageSize = 100
 )
 
-// Store is one generic package.
-type Store struct {
+// pkg is one generic package.
+type pkg struct {
 	*store.Claims
 
 	host, project, name string
@@ -65,12 +65,9 @@ var packageName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 // open returns the package that a URL begins with, and the version and file behind it.
 func open(text string, opts store.Options) (store.Store, store.At, error) {
-	u, err := url.Parse(text)
+	u, err := store.ParseURL(text, "a package on GitLab", "GITLAB_TOKEN")
 	if err != nil {
-		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
-	}
-	if u.User != nil {
-		return nil, store.At{}, errors.New("the URL of a package on GitLab has a user or password in it: take it out, and put the token into GITLAB_TOKEN or a file for Options.TokenFile")
+		return nil, store.At{}, err
 	}
 	form := fmt.Errorf("%q isn't a package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), projectsPath), "/"), "/")
@@ -81,12 +78,12 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if err != nil || project == "" {
 		return nil, store.At{}, form
 	}
-	s := &Store{host: u.Host, project: project, name: parts[3], opts: opts}
+	s := &pkg{host: u.Host, project: project, name: parts[3], opts: opts}
 	if s.credential, err = credentialFor(u.Host, opts); err != nil {
 		return nil, store.At{}, err
 	}
 	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
-	s.Claims = &store.Claims{Server: s, Client: client, Tell: opts.Tell}
+	s.Claims = store.NewClaims(s, client, opts.Tell)
 	// The credential is set, and requests are tried again, below this client.
 	s.client, err = gitlab.NewClient("", //nolint:staticcheck // as above
 		gitlab.WithBaseURL("https://"+u.Host+"/api/v4"), gitlab.WithHTTPClient(client.HTTP),
@@ -144,22 +141,20 @@ func credentialFor(host string, opts store.Options) (transport.Credential, error
 // unlimited does not slow requests down; a limit is seen to where requests are tried again.
 type unlimited struct{}
 
-// Wait implements gitlab.RateLimiter.
 func (unlimited) Wait(ctx context.Context) error { return ctx.Err() }
 
-// URL implements store.Store: the base of clusterctl's URLs of the package.
-func (s *Store) URL() string {
+// URL returns the base of clusterctl's URLs of the package.
+func (s *pkg) URL() string {
 	return "https://" + s.host + projectsPath + url.PathEscape(s.project) + "/packages/generic/" + s.name
 }
 
-// Place implements store.Store.
-func (s *Store) Place(version string) string { return s.URL() + "/" + version }
+func (s *pkg) Place(version string) string { return s.URL() + "/" + version }
 
 // entryURL returns clusterctl's URL of a file in a version.
-func (s *Store) entryURL(version, file string) string { return s.Place(version) + "/" + file }
+func (s *pkg) entryURL(version, file string) string { return s.Place(version) + "/" + file }
 
 // failure says what an error of the API means to the user; nil stays nil.
-func (s *Store) failure(doing string, resp *gitlab.Response, err error) error {
+func (s *pkg) failure(doing string, resp *gitlab.Response, err error) error {
 	var answer *http.Response
 	if resp != nil {
 		answer = resp.Response
@@ -176,13 +171,10 @@ func (s *Store) failure(doing string, resp *gitlab.Response, err error) error {
 	return transport.Answered(doing, answer, err, advice)
 }
 
-// Fits implements store.Store.
-func (s *Store) Fits(v *store.Version) error {
-	var problems []error
-	for _, f := range v.Files {
-		if !fileName.MatchString(f.Name) {
-			problems = append(problems, fmt.Errorf("%s: GitLab takes no file %q: use letters, digits, '.', '-', '_' and '+' only", v.Owner(f.Name), f.Name))
-		}
+func (s *pkg) Fits(all []*store.Version) error {
+	problems := store.CheckNames(all, "GitLab", fileName)
+	if s.credential.Secret == "" {
+		problems = append(problems, fmt.Errorf("there is no token to publish to %s with: give Options.TokenFile, set GITLAB_TOKEN, or run it in a job there, which has CI_JOB_TOKEN", s.host))
 	}
 	return errors.Join(problems...)
 }
@@ -190,33 +182,22 @@ func (s *Store) Fits(v *store.Version) error {
 // fileName are the names of files in a package.
 var fileName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
 
-// Ready implements store.Store.
-func (s *Store) Ready() error {
-	if s.credential.Secret == "" {
-		return fmt.Errorf("there is no token to publish to %s with: give Options.TokenFile, set GITLAB_TOKEN, or run it in a job there, which has CI_JOB_TOKEN", s.host)
-	}
-	return nil
-}
-
-// Survey implements store.Store.
-func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) {
-	var warnings []string
+func (s *pkg) Survey(context.Context, []*store.Version) ([]string, error) {
 	if warning := s.hostWarning(); warning != "" {
-		warnings = append(warnings, warning)
+		return []string{warning}, nil
 	}
-	return warnings, nil
+	return nil, nil
 }
 
 // hostWarning says that clusterctl does not know this host for a GitLab; it is empty where it does.
-func (s *Store) hostWarning() string {
+func (s *pkg) hostWarning() string {
 	if strings.HasPrefix(s.host, clusterctlsHosts) {
 		return ""
 	}
 	return fmt.Sprintf("clusterctl takes only hosts that begin with %q for a GitLab: it will not read from %s", clusterctlsHosts, s.host)
 }
 
-// Aim implements store.Store.
-func (s *Store) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([]string, error) {
+func (s *pkg) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([]string, error) {
 	commit, err := s.commitToTag(ctx, v)
 	if err != nil || commit == "" || !s.opts.Pages {
 		return nil, err
@@ -224,9 +205,9 @@ func (s *Store) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([
 	return []string{fmt.Sprintf("the commit %s is tagged %s", commit, v.Number)}, nil
 }
 
-// Use implements store.Store. Clusterctl knows no latest version of a package, so that an entry names
+// Use returns an entry for each provider. Clusterctl knows no latest version of a package, so that an entry names
 // the highest.
-func (s *Store) Use(all []*store.Version) store.Use {
+func (s *pkg) Use(all []*store.Version) store.Use {
 	releases := store.Releases(all)
 	highest := slices.DeleteFunc(slices.Clone(releases), func(r *release.Release) bool {
 		return slices.ContainsFunc(releases, func(other *release.Release) bool {
@@ -238,8 +219,8 @@ func (s *Store) Use(all []*store.Version) store.Use {
 	})}
 }
 
-// Look implements store.Store. A deploy token lists nothing: what it can read is looked for.
-func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
+// Look lists the files. A deploy token lists nothing: what it can read is looked for.
+func (s *pkg) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	if s.credential.Header == deployHeader {
 		return store.Unlisted(ctx, version, func(ctx context.Context, name string) ([]byte, error) { return s.Download(ctx, version, name) })
 	}
@@ -254,13 +235,7 @@ func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, erro
 	return there, err
 }
 
-// Read implements store.Store.
-func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
-	return s.Download(ctx, there.Version, name)
-}
-
-// Versions implements store.Store.
-func (s *Store) Versions(ctx context.Context) ([]string, error) {
+func (s *pkg) Versions(ctx context.Context) ([]string, error) {
 	packages, err := s.packages(ctx, "", "default")
 	var versions []string
 	for _, p := range packages {
@@ -271,29 +246,16 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 	return versions, err
 }
 
-// LatestVersion implements store.Store. Clusterctl knows no latest version of a package, so that this
-// is the highest stable one.
-func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	return store.LatestStable(ctx, s)
-}
-
-// Reader implements store.Store.
-func (s *Store) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
-	if read := s.opts.Network.ReadFile; read != nil {
-		return func(ctx context.Context, name string) ([]byte, error) {
-			return read(ctx, s.entryURL(version, name), name)
-		}, s.hostWarning(), nil
-	}
-	client, err := store.ClusterctlClient(ctx, repository.NewGitLabRepository, s.entryURL(version, release.MetadataFile), config.GitLabAccessTokenVariable, s.credential)
-	if err != nil {
-		return nil, "", err
-	}
-	return func(ctx context.Context, name string) ([]byte, error) { return client.GetFile(ctx, version, name) }, s.hostWarning(), nil
+func (s *pkg) Reader(ctx context.Context, version string) (func(context.Context, string) ([]byte, error), string, error) {
+	read, err := s.opts.Reader(version, s.entryURL, func() (repository.Repository, error) {
+		return store.ClusterctlClient(ctx, repository.NewGitLabRepository, s.entryURL(version, release.MetadataFile), config.GitLabAccessTokenVariable, s.credential)
+	})
+	return read, s.hostWarning(), err
 }
 
 // commitToTag returns the commit to tag a version at, as store.Options.CommitToTag. Where no commit is
 // known it is "", and the server decides.
-func (s *Store) commitToTag(ctx context.Context, v *store.Version) (string, error) {
+func (s *pkg) commitToTag(ctx context.Context, v *store.Version) (string, error) {
 	tagged, err := s.tagCommit(ctx, v.Number)
 	if err != nil {
 		return "", err
@@ -308,7 +270,7 @@ func (s *Store) commitToTag(ctx context.Context, v *store.Version) (string, erro
 // tagCommit returns the commit that a version's tag is of, or "" where there is no such tag or where
 // the token may not look: those of jobs read no tags on many servers.
 // Source: GitLab docs, "Tags API"; "CI/CD job token", "Job token access".
-func (s *Store) tagCommit(ctx context.Context, version string) (string, error) {
+func (s *pkg) tagCommit(ctx context.Context, version string) (string, error) {
 	host, _, _ := strings.Cut(s.host, ":")
 	own := strings.EqualFold(os.Getenv("CI_SERVER_HOST"), host) &&
 		(os.Getenv("CI_PROJECT_ID") == s.project || strings.EqualFold(os.Getenv("CI_PROJECT_PATH"), s.project))

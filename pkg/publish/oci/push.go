@@ -37,9 +37,9 @@ type staged struct {
 	tagged bool
 }
 
-// Stage implements store.Store: it pushes the files, which nobody sees yet. Their manifest is sent with its
+// Stage pushes the files, which nobody sees yet. Their manifest is sent with its
 // tag only.
-func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
+func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
 	st := &staged{Wanted: w, there: there, time: tagTime}
 	local := memory.New()
 	var err error
@@ -63,7 +63,7 @@ func (s *Store) Stage(ctx context.Context, w *store.Wanted, there *store.Snapsho
 }
 
 // pack puts a version into a store in memory. Its manifest has the same bytes for the same files.
-func (s *Store) pack(ctx context.Context, w *store.Wanted, local *memory.Store) (ocispec.Descriptor, error) {
+func (s *repo) pack(ctx context.Context, w *store.Wanted, local *memory.Store) (ocispec.Descriptor, error) {
 	var layers []ocispec.Descriptor
 	titles := map[string]bool{}
 	for _, f := range slices.Concat(w.Files, w.All, s.Aliases(w.Version)) {
@@ -84,7 +84,7 @@ func (s *Store) pack(ctx context.Context, w *store.Wanted, local *memory.Store) 
 }
 
 // push tries something that has the same effect however often it is done.
-func (s *Store) push(ctx context.Context, doing string, do func() error) error {
+func (s *repo) push(ctx context.Context, doing string, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		if err == nil || errors.Is(err, errdef.ErrAlreadyExists) {
@@ -100,8 +100,8 @@ func (s *Store) push(ctx context.Context, doing string, do func() error) error {
 	}
 }
 
-// Commit implements store.Store: it sets the tag, unless that is not what it was when it was looked at.
-func (s *Store) Commit(ctx context.Context, x store.Staged) error {
+// Commit sets the tag, unless that is not what it was when it was looked at.
+func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	st, ok := x.(*staged)
 	if !ok {
 		return fmt.Errorf("staged is a %T", x)
@@ -128,7 +128,7 @@ func (s *Store) Commit(ctx context.Context, x store.Staged) error {
 }
 
 // tagOnce looks at a tag and sets it, by requests that are sent once.
-func (s *Store) tagOnce(ctx context.Context, st *staged) error {
+func (s *repo) tagOnce(ctx context.Context, st *staged) error {
 	now, err := s.lookOnce(ctx, st)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *Store) tagOnce(ctx context.Context, st *staged) error {
 }
 
 // lookOnce looks at a tag by requests that are sent once.
-func (s *Store) lookOnce(ctx context.Context, st *staged) (*store.Snapshot, error) {
+func (s *repo) lookOnce(ctx context.Context, st *staged) (*store.Snapshot, error) {
 	ctx, cancel := transport.Once(ctx, st.time)
 	defer cancel()
 	return s.Look(ctx, st.Number)
@@ -171,9 +171,9 @@ func sameFiles(a, b *store.Snapshot) bool {
 	return true
 }
 
-// Settle implements store.Store. Who has set a tag waits for longer than another publisher takes for a
+// Settle looks whether the tag lasts. Who has set a tag waits for longer than another publisher takes for a
 // look and the setting, before he looks whether it is still his.
-func (s *Store) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
+func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]string, error) {
 	st, ok := x.(*staged)
 	if !ok || !st.tagged {
 		return nil, nil

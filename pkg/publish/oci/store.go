@@ -58,8 +58,9 @@ const (
 	maxManifest = 4 << 20
 )
 
-// Store is one repository.
-type Store struct {
+// repo is one repository.
+type repo struct {
+	store.Plain
 	repository *orasremote.Repository
 	http       *transport.Client
 	opts       store.Options
@@ -89,7 +90,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		Client: client.HTTP, Cache: auth.NewCache(), Credential: login,
 		Header: http.Header{"User-Agent": {"clusterctl-release"}},
 	}
-	return &Store{repository: repository, http: client, opts: opts}, store.At{Version: version}, nil
+	return &repo{repository: repository, http: client, opts: opts}, store.At{Version: version}, nil
 }
 
 // credentialFor returns what to log in to a registry with: that of Options.TokenFile or of the variables, which
@@ -124,18 +125,16 @@ func credentialFor(host string, opts store.Options) (auth.CredentialFunc, error)
 	}, nil
 }
 
-// URL implements store.Store.
-func (s *Store) URL() string {
+func (s *repo) URL() string {
 	return scheme + s.repository.Reference.Registry + "/" + s.repository.Reference.Repository
 }
 
-// Place implements store.Store.
-func (s *Store) Place(version string) string { return s.URL() + ":" + version }
+func (s *repo) Place(version string) string { return s.URL() + ":" + version }
 
 // operatorURL returns the repository as the operator's fetchConfig.oci names it. It has no tag, which would
 // hold the operator to one version whatever its spec.version says.
 // Source: Cluster API operator, internal/controller/oci_source.go, parseOCISource.
-func (s *Store) operatorURL() string {
+func (s *repo) operatorURL() string {
 	name := strings.TrimPrefix(s.URL(), scheme)
 	if s.repository.PlainHTTP {
 		return "http://" + name
@@ -143,11 +142,11 @@ func (s *Store) operatorURL() string {
 	return name
 }
 
-// Aliases implements store.Aliaser: the components and metadata of a version by the names that the operator looks for. It
-// prefers names with the provider and version, and has a word of its own for some types of providers.
+// Aliases returns the components and metadata of a version by the names that the operator looks for: it
+// prefers those with the provider and version, and has a word of its own for some types of providers.
 // Source: Cluster API operator, internal/controller/oci_source.go, NewMapStore, and GetType of the
 // providers in api/v1alpha2; older operators write controlplane for control-plane.
-func (s *Store) Aliases(v *store.Version) []release.File {
+func (s *repo) Aliases(v *store.Version) []release.File {
 	var files []release.File
 	for _, r := range v.Releases {
 		for _, kind := range operatorTypes(r.Provider) {
@@ -173,7 +172,7 @@ func operatorTypes(p release.Provider) []string {
 }
 
 // failure says what an error of the registry means to the user; nil stays nil.
-func (s *Store) failure(doing string, err error) error {
+func (s *repo) failure(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -185,37 +184,26 @@ func (s *Store) failure(doing string, err error) error {
 	return &transport.ServiceError{Doing: doing, Status: status, Err: err, Advice: "is the repository right, and may its user do this? Credentials are read from OCI_USERNAME and OCI_PASSWORD (or Options.TokenFile), from OCI_ACCESS_TOKEN, or from docker login"}
 }
 
-// Fits implements store.Store.
-func (s *Store) Fits(v *store.Version) error {
-	if strings.Contains(v.Number, "+") {
-		return fmt.Errorf("the version %s can't be a tag of a registry: a tag has no '+'", v.Number)
+// Fits refuses what can't be a tag. A registry may take what comes from anybody.
+func (s *repo) Fits(all []*store.Version) error {
+	var problems []error
+	for _, v := range all {
+		if strings.Contains(v.Number, "+") {
+			problems = append(problems, fmt.Errorf("the version %s can't be a tag of a registry: a tag has no '+'", v.Number))
+		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
-// Ready implements store.Store. A registry may take what comes from anybody.
-func (s *Store) Ready() error { return nil }
-
-// Survey implements store.Store.
-func (s *Store) Survey(context.Context, []*store.Version) ([]string, error) { return nil, nil }
-
-// Aim implements store.Store.
-func (s *Store) Aim(context.Context, *store.Version, *store.Snapshot) ([]string, error) {
-	return nil, nil
-}
-
-// Use implements store.Store.
-func (s *Store) Use([]*store.Version) store.Use {
+func (s *repo) Use([]*store.Version) store.Use {
 	return store.Use{Text: fmt.Sprintf("for the Cluster API operator, as clusterctl reads nothing from registries:\n  spec: {version: VERSION, fetchConfig: {oci: %q}}\n", s.operatorURL())}
 }
 
-// Reader implements store.Store.
-func (s *Store) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
+func (s *repo) Reader(context.Context, string) (func(context.Context, string) ([]byte, error), string, error) {
 	return nil, "clusterctl reads nothing from registries; the Cluster API operator does", nil
 }
 
-// Look implements store.Store.
-func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, error) {
+func (s *repo) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	there := &store.Snapshot{Version: version, Files: map[string]store.File{}}
 	m, isThere, err := s.manifest(ctx, version)
 	if err != nil {
@@ -231,7 +219,7 @@ func (s *Store) Look(ctx context.Context, version string) (*store.Snapshot, erro
 }
 
 // manifest returns what a version's tag stands for, or false where there is no such tag.
-func (s *Store) manifest(ctx context.Context, version string) (ocispec.Manifest, bool, error) {
+func (s *repo) manifest(ctx context.Context, version string) (ocispec.Manifest, bool, error) {
 	var m ocispec.Manifest
 	doing := "looking at " + s.Place(version)
 	desc, err := s.repository.Resolve(ctx, version)
@@ -254,8 +242,7 @@ func (s *Store) manifest(ctx context.Context, version string) (ocispec.Manifest,
 	return m, true, nil
 }
 
-// Read implements store.Store.
-func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+func (s *repo) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
 	m, _ := there.Own.(ocispec.Manifest) // Look made it
 	i := slices.IndexFunc(m.Layers, func(l ocispec.Descriptor) bool { return l.Annotations[ocispec.AnnotationTitle] == name })
 	if i < 0 {
@@ -269,8 +256,8 @@ func (s *Store) Read(ctx context.Context, there *store.Snapshot, name string) ([
 	return data, s.failure("downloading "+name, err)
 }
 
-// Versions implements store.Store: all tags of the repository, none where there is no repository yet.
-func (s *Store) Versions(ctx context.Context) ([]string, error) {
+// Versions returns all tags of the repository, none where there is no repository yet.
+func (s *repo) Versions(ctx context.Context) ([]string, error) {
 	var tags []string
 	err := s.repository.Tags(ctx, "", func(some []string) error { tags = append(tags, some...); return nil })
 	var answer *errcode.ErrorResponse
@@ -278,10 +265,4 @@ func (s *Store) Versions(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	return tags, s.failure("listing the tags of "+s.URL(), err)
-}
-
-// LatestVersion implements store.Store. The operator knows no latest version, so that this is the
-// highest stable one.
-func (s *Store) LatestVersion(ctx context.Context, _ string) (string, error) {
-	return store.LatestStable(ctx, s)
 }

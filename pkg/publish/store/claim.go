@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -19,19 +22,15 @@ const claimTime = 2 * time.Second
 // between the removal of the old version and the last file of the new one.
 const replaceTime = 10 * time.Minute
 
-// Flat is a server without drafts: each file is there for everybody once it has come.
+// Flat is a server, or a part of one, that shows each file of a version as soon as it has come.
 type Flat interface {
 	// List returns the files of a version in the order in which they came. Of several of one name the
 	// last is downloaded.
 	List(ctx context.Context, version string) ([]FlatFile, error)
-	// Send puts a file there. The error is ErrExists where one of that name is there.
+	// Send puts a file there. The error is ErrExists where one of that name is, or may be, there.
 	Send(ctx context.Context, version string, f release.File) error
 	// Remove removes one file; that it is not there is no error.
 	Remove(ctx context.Context, version string, f FlatFile) error
-	// RemoveVersion removes a version with all of its files.
-	RemoveVersion(ctx context.Context, version string) error
-	// Download returns the bytes of a file.
-	Download(ctx context.Context, version, name string) ([]byte, error)
 }
 
 // FlatFile is a file of a version; one without a digest is half an upload.
@@ -45,6 +44,26 @@ type FlatFile struct {
 // ErrExists says that a file of that name is there.
 var ErrExists = errors.New("a file of that name is there")
 
+// Filler puts the files of a version onto a server.
+type Filler struct {
+	To     Flat
+	Client *transport.Client
+	Tell   func(string)
+	// AtOnce is how many files are sent at the same time; 0 is one.
+	AtOnce int
+	// Alone says that nobody else puts files there.
+	Alone bool
+}
+
+// Packages is a Flat with a package for each version.
+type Packages interface {
+	Flat
+	// RemoveVersion removes a version with all of its files.
+	RemoveVersion(ctx context.Context, version string) error
+	// Download returns the bytes of a file.
+	Download(ctx context.Context, version, name string) ([]byte, error)
+}
+
 // Claims publishes versions to a server without drafts. What clusterctl asks of a version always needs
 // its metadata.yaml, so that this comes last and makes the version. First comes SHA256SUMS, which names
 // every byte of the version: it is the claim of a publisher. Where the server refuses duplicates only
@@ -52,9 +71,14 @@ var ErrExists = errors.New("a file of that name is there")
 // of the claim that holds leaves the version alone; those with the same bytes, such as the re-run of
 // one that was killed, go on with it together.
 type Claims struct {
-	Server Flat
-	Client *transport.Client
-	Tell   func(string)
+	Filler
+	Plain
+	Server Packages
+}
+
+// NewClaims returns what publishes to a server, one file at a time.
+func NewClaims(server Packages, client *transport.Client, tell func(string)) *Claims {
+	return &Claims{Filler: Filler{To: server, Client: client, Tell: tell}, Server: server}
 }
 
 // claimed is what Claims stages.
@@ -87,6 +111,11 @@ func snapshotOf(version string, files []FlatFile) *Snapshot {
 		s.Hint = fmt.Sprintf("it is not complete: another publisher is at work, or was ended; if so, publish those bytes again, or remove the package of %s", version)
 	}
 	return s
+}
+
+// Read returns the bytes of a file of a snapshot.
+func (c *Claims) Read(ctx context.Context, there *Snapshot, name string) ([]byte, error) {
+	return c.Server.Download(ctx, there.Version, name)
 }
 
 // Stage claims a version and puts there all files but the metadata. Of a version that is replaced only
@@ -140,7 +169,7 @@ func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
 	err := c.Server.RemoveVersion(ctx, s.wanted.Number)
 	for _, f := range inOrder(s.old) {
 		if err == nil {
-			err = c.put(ctx, s.wanted.Number, f)
+			err = c.Put(ctx, s.wanted.Number, []release.File{f})
 		}
 	}
 	if err != nil {
@@ -186,18 +215,18 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 }
 
 // Fill claims a version and puts there all files but the metadata.
-func (c *Claims) Fill(ctx context.Context, w *Wanted) error {
-	found, err := c.Server.List(ctx, w.Number)
+func (c *Filler) Fill(ctx context.Context, w *Wanted) error {
+	found, err := c.To.List(ctx, w.Number)
 	if err != nil {
 		return err
 	}
 	if snapshotOf(w.Number, found).Claim == "" {
 		if i := lastOf(found, ChecksumsFile); i >= 0 { // half of one
-			if err := c.Server.Remove(ctx, w.Number, found[i]); err != nil {
+			if err := c.To.Remove(ctx, w.Number, found[i]); err != nil {
 				return err
 			}
 		}
-		if err := c.Server.Send(ctx, w.Number, w.All[0]); err != nil && !errors.Is(err, ErrExists) {
+		if err := c.To.Send(ctx, w.Number, w.All[0]); err != nil && !errors.Is(err, ErrExists) {
 			return err
 		}
 		if err := c.Client.Network().Wait(ctx, claimTime); err != nil {
@@ -207,31 +236,22 @@ func (c *Claims) Fill(ctx context.Context, w *Wanted) error {
 	if err := c.holds(ctx, w); err != nil {
 		return err
 	}
-	for i, f := range w.All[1:] {
-		if f.Name == release.MetadataFile {
-			continue
-		}
-		if err := c.put(ctx, w.Number, f); err != nil {
-			return err
-		}
-		c.say(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, i+2, len(w.All)))
-	}
-	return nil
+	return c.Put(ctx, w.Number, slices.DeleteFunc(slices.Clone(w.All[1:]), func(f release.File) bool { return f.Name == release.MetadataFile }))
 }
 
 // Complete puts the metadata there. It makes the version, so nobody else must have claimed it meanwhile.
-func (c *Claims) Complete(ctx context.Context, w *Wanted) error {
+func (c *Filler) Complete(ctx context.Context, w *Wanted) error {
 	if err := c.holds(ctx, w); err != nil {
 		return err
 	}
 	metadata, _ := w.File(release.MetadataFile) // each release has one
-	return c.put(ctx, w.Number, metadata)
+	return c.Put(ctx, w.Number, []release.File{metadata})
 }
 
 // holds returns ErrTaken where the version is claimed for other bytes, and removes the claim of this
 // publisher then.
-func (c *Claims) holds(ctx context.Context, w *Wanted) error {
-	found, err := c.Server.List(ctx, w.Number)
+func (c *Filler) holds(ctx context.Context, w *Wanted) error {
+	found, err := c.To.List(ctx, w.Number)
 	if err != nil {
 		return err
 	}
@@ -244,47 +264,94 @@ func (c *Claims) holds(ctx context.Context, w *Wanted) error {
 	}
 	for _, f := range found {
 		if f.Name == ChecksumsFile && f.SHA256 == own {
-			_ = c.Server.Remove(ctx, w.Number, f) // the holder removes it as well
+			_ = c.To.Remove(ctx, w.Number, f) // the holder removes it as well
 		}
 	}
 	return ErrTaken
 }
 
-// put makes sure that a file is there with its bytes. Under a claim that holds nobody puts other
-// bytes there, so that what is there and differs is an upload that went wrong.
-func (c *Claims) put(ctx context.Context, version string, f release.File) error {
-	var last error
-	for try := 0; ; try++ {
-		if try > 0 {
-			if err := c.Client.Again(ctx, try, last); err != nil {
-				return err
-			}
+// Put puts files there, and returns when the server lists each of them with its bytes: what an upload was
+// answered does not count.
+func (c *Filler) Put(ctx context.Context, version string, files []release.File) error {
+	missing, err := c.lacking(ctx, version, files)
+	for try := 1; err == nil && len(missing) > 0; try++ {
+		last, fatal := c.send(ctx, version, missing)
+		if fatal != nil {
+			return fatal
 		}
-		found, err := c.Server.List(ctx, version)
-		if err != nil {
+		if missing, err = c.lacking(ctx, version, files); err != nil || len(missing) == 0 {
 			return err
 		}
-		i := lastOf(found, f.Name)
-		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || Generated(f.Name) && found[i].SHA256 != "") {
-			return nil // one provenance does; two publishers need not say the same
+		if last == nil {
+			last = fmt.Errorf("%s is not as it was uploaded: see what the server's status page says", missing[0].Name)
 		}
-		if i >= 0 {
-			last = fmt.Errorf("uploading %s: the server has other bytes for it", f.Name)
-			if err := c.Server.Remove(ctx, version, found[i]); err != nil {
-				return fmt.Errorf("%w, and they can't be removed: %w", last, err)
+		if err := c.Client.Again(ctx, try, last); err != nil {
+			return err
+		}
+		missing, err = c.lacking(ctx, version, files) // the list may have been behind
+	}
+	return err
+}
+
+// send sends files. It returns the last error of those that another try may help with, and the first of the
+// others.
+func (c *Filler) send(ctx context.Context, version string, files []release.File) (last, fatal error) {
+	var mu sync.Mutex
+	sent := 0
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(c.AtOnce, 1))
+	for _, f := range files {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-		}
-		err = c.Server.Send(ctx, version, f)
-		switch {
-		case err == nil && last == nil:
-			last = fmt.Errorf("uploading %s: the server does not list it", f.Name)
-		case err != nil:
-			if ctx.Err() != nil || transport.IsRefusal(err) && !errors.Is(err, ErrExists) {
-				return err
+			err := c.To.Send(ctx, version, f)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				sent++
+				c.say(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, sent, len(files)))
+				return nil
 			}
 			last = err
+			if ctx.Err() == nil && (!transport.IsRefusal(err) || errors.Is(err, ErrExists)) {
+				err = nil // another try may help
+			}
+			return err
+		})
+	}
+	fatal = group.Wait()
+	return last, fatal
+}
+
+// lacking returns those of the files that are not there with their bytes. What is there instead is removed:
+// under a claim that holds nobody puts other bytes there, so that it is an upload that went wrong.
+func (c *Filler) lacking(ctx context.Context, version string, files []release.File) ([]release.File, error) {
+	found, err := c.To.List(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	var missing []release.File
+	for _, f := range files {
+		i := lastOf(found, f.Name)
+		// Two publishers need not say the same of where the files come from.
+		if i >= 0 && (found[i].SHA256 == Digest(f.Data) || !c.Alone && Generated(f.Name) && found[i].SHA256 != "") {
+			continue
+		}
+		missing = append(missing, f)
+		if i < 0 {
+			continue
+		}
+		if err := c.To.Remove(ctx, version, found[i]); err != nil {
+			return nil, fmt.Errorf("uploading %s: the server has other bytes for it, and they can't be removed: %w", f.Name, err)
 		}
 	}
+	for _, other := range found {
+		if c.Alone && !slices.ContainsFunc(files, func(f release.File) bool { return f.Name == other.Name }) {
+			return nil, fmt.Errorf("there is a file %s that is not of this release: something else adds files here; stop that and run this again", other.Name)
+		}
+	}
+	return missing, nil
 }
 
 func lastOf(files []FlatFile, name string) int {
@@ -312,7 +379,7 @@ func inOrder(files []release.File) []release.File {
 	return ordered
 }
 
-func (c *Claims) say(line string) {
+func (c *Filler) say(line string) {
 	if c.Tell != nil {
 		c.Tell(line)
 	}

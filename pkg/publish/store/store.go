@@ -22,12 +22,9 @@ type Store interface {
 	URL() string
 	Place(version string) string
 
-	// Fits returns what the server would refuse or change of a version, such as names of files.
-	// Nothing is asked of the server.
-	Fits(v *Version) error
-	// Ready returns why nothing can be published, such as a missing token. Nothing is asked of the
-	// server.
-	Ready() error
+	// Fits returns why versions can't be published here, as far as that is known without asking the
+	// server, such as names of files or a missing token.
+	Fits(all []*Version) error
 	// Survey looks at the repository as a whole. It returns what users should know, and an error where
 	// it takes no releases.
 	Survey(ctx context.Context, all []*Version) (warnings []string, err error)
@@ -52,9 +49,6 @@ type Store interface {
 	Read(ctx context.Context, there *Snapshot, name string) ([]byte, error)
 	// Versions returns the versions that are public, in any order.
 	Versions(ctx context.Context) ([]string, error)
-	// LatestVersion returns the version that clusterctl takes when it is asked for none; it is
-	// release.ErrNoRelease where there is none. The file is the one that is wanted of it.
-	LatestVersion(ctx context.Context, file string) (string, error)
 	// Reader returns what reads the files of a version as clusterctl does, by its own client. It is nil
 	// where clusterctl does not read from here; the note says so.
 	Reader(ctx context.Context, version string) (read func(ctx context.Context, name string) ([]byte, error), note string, err error)
@@ -79,6 +73,21 @@ type Kind struct {
 
 // At is what a text names in a repository; the zero value is the repository itself.
 type At struct{ Version, File string }
+
+// Plain are the steps of a store where publishing a version changes nothing but its files.
+type Plain struct{}
+
+// Survey finds nothing.
+func (Plain) Survey(context.Context, []*Version) ([]string, error) { return nil, nil }
+
+// Aim finds nothing.
+func (Plain) Aim(context.Context, *Version, *Snapshot) ([]string, error) { return nil, nil }
+
+// Latester is a store that says which version clusterctl takes when it is asked for none, "" where there is
+// none. The file is the one that is wanted of it. In other stores it is the highest stable version.
+type Latester interface {
+	LatestVersion(ctx context.Context, file string) (string, error)
+}
 
 // Pager is a store with pages for people: releases apart from what clusterctl reads.
 type Pager interface {

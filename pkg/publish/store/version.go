@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -251,12 +253,37 @@ func mergeRefOf(commit string, source *release.Source) string {
 	return ""
 }
 
+// ParseURL parses the URL of something on a server. A variable is where a token belongs that is in the URL.
+func ParseURL(text, what, variable string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of %s: %w", what, err)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("the URL of %s has a user or password in it: take it out, and put the token into %s or a file for Options.TokenFile", what, variable)
+	}
+	return u, nil
+}
+
+// CheckNames returns an error for each file whose name a server does not take.
+func CheckNames(all []*Version, server string, taken *regexp.Regexp) []error {
+	var problems []error
+	for _, v := range all {
+		for _, f := range v.Files {
+			if !taken.MatchString(f.Name) {
+				problems = append(problems, fmt.Errorf("%s: %s takes no file %q: use letters, digits, '.', '-', '_' and '+' only", v.Owner(f.Name), server, f.Name))
+			}
+		}
+	}
+	return problems
+}
+
 // NewRepository is one of clusterctl's own makers of a repository client.
 type NewRepository func(context.Context, config.Provider, config.VariablesClient) (repository.Repository, error)
 
 // ClusterctlClient returns clusterctl's own client for a repository on a server. Clusterctl finds the
 // token under its variable; it is sent to the credential's hosts only.
-func ClusterctlClient(ctx context.Context, newClient NewRepository, url, variable string, c transport.Credential) (repository.Repository, error) {
+func ClusterctlClient(ctx context.Context, newClient NewRepository, at, variable string, c transport.Credential) (repository.Repository, error) {
 	reader := config.NewMemoryReader()
 	if err := reader.Init(ctx, ""); err != nil {
 		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
@@ -270,7 +297,16 @@ func ClusterctlClient(ctx context.Context, newClient NewRepository, url, variabl
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport.Guarded(c), Timeout: transport.AttemptTime})
 	// The provider's name and type are not looked at.
-	return newClient(ctx, config.NewProvider("read-back", url, release.ProviderTypes()[0]), configuration.Variables())
+	return newClient(ctx, config.NewProvider("read-back", at, release.ProviderTypes()[0]), configuration.Variables())
+}
+
+// Reader returns what reads the files of a version through clusterctl's own client.
+func (o Options) Reader(version string, urlOf func(version, file string) string, client func() (repository.Repository, error)) (func(ctx context.Context, name string) ([]byte, error), error) {
+	if read := o.Network.ReadFile; read != nil {
+		return func(ctx context.Context, name string) ([]byte, error) { return read(ctx, urlOf(version, name), name) }, nil
+	}
+	c, err := client()
+	return func(ctx context.Context, name string) ([]byte, error) { return c.GetFile(ctx, version, name) }, err
 }
 
 // ReadToken returns the secret of a file, or of the first variable that is set, or "" where there
@@ -324,16 +360,3 @@ func Entries(releases []*release.Release, url func(r *release.Release) string) [
 }
 
 func (e Entry) String() string { return fmt.Sprintf("%s (%s)", e.Name, e.Type) }
-
-// LatestStable returns the highest version of a store that has no pre-release part, for servers that do
-// not say which version is the latest. The error is release.ErrNoRelease where there is none.
-func LatestStable(ctx context.Context, s Store) (string, error) {
-	versions, err := s.Versions(ctx)
-	if err != nil {
-		return "", err
-	}
-	if highest := HighestStable(versions); highest != "" {
-		return highest, nil
-	}
-	return "", fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.URL())
-}
