@@ -132,7 +132,7 @@ func TestTenPublishersOfOtherVersionsAndProviders(t *testing.T) {
 			t.Errorf("%d releases of %d: %v", len(releases), publishers, err)
 		}
 		for _, r := range releases {
-			if err := readBackConfig(t.Context(), root, r); err != nil {
+			if err := (&folder{root: root}).readBackByConfig(t.Context(), r); err != nil {
 				t.Error(err)
 			}
 		}

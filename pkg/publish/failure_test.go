@@ -164,7 +164,7 @@ func (s scenario) is(ctx context.Context, root string, want *release.Release) er
 	if d := want.Differences(got); len(d) > 0 {
 		return errors.New(want.String() + " differs: " + d[0].File + " " + d[0].Kind)
 	}
-	return readBackFolder(ctx, root, want, nil)
+	return (&folder{root: root}).readBack(ctx, want)
 }
 
 func (s scenario) configParses(root string) error {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -43,22 +45,8 @@ type folder struct {
 	tell        func(string)
 	// records says that the source of a release is written next to its files.
 	records bool
-}
-
-// changes is what is to be put into a folder.
-type changes struct {
-	// create are versions that are not there.
-	create []*release.Release
-	// replace are versions that are there and get other bytes.
-	replace []*release.Release
-	// config is the new text of the clusterctl.yaml at the root; nil leaves it.
-	config []byte
-	// configMode is the mode of that file.
-	configMode fs.FileMode
-}
-
-func (c changes) none() bool {
-	return len(c.create)+len(c.replace) == 0 && c.config == nil
+	// overrides is the configuration by which clusterctl reads overrides from here; nil for a repository.
+	overrides config.Client
 }
 
 // versionFolder returns where a release belongs.
@@ -80,13 +68,13 @@ func (f *folder) unfinished() bool {
 	return false
 }
 
-// update takes the lock, clears what a killed run left, asks decide what is to change now that
-// nobody else changes anything, does it, and has it verified. On an error each version is as before
-// or whole, and what was staged is removed.
-func (f *folder) update(ctx context.Context, decide func() (changes, error), verify func() error) (err error) {
+// update takes the lock, clears what a killed run left, asks what is to change now that nobody else
+// changes anything, does it, and has it verified. On an error each version is as before or whole, and
+// what was staged is removed.
+func (f *folder) update(ctx context.Context, decide func() (*Plan, error), verify func() error) (plan *Plan, err error) {
 	lock, err := f.acquire(ctx)
 	if err != nil {
-		return withAdvice(err)
+		return nil, withAdvice(err)
 	}
 	published := false
 	defer func() {
@@ -94,31 +82,34 @@ func (f *folder) update(ctx context.Context, decide func() (changes, error), ver
 	}()
 	_, missing := os.Lstat(f.staging())
 	if err := f.recoverKilled(); err != nil {
-		return fmt.Errorf("clearing what a run before this one left: %w", err)
+		return nil, fmt.Errorf("clearing what a run before this one left: %w", err)
 	}
-	todo, err := decide()
+	plan, err = decide()
+	if err == nil {
+		err = plan.Err()
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if todo.none() {
+	if !plan.Changes() {
 		published = true
 		if missing == nil {
 			// The killed run may not have come to that.
 			if err := f.syncAll(); err != nil {
-				return fmt.Errorf("syncing what a run before this one published: %w", err)
+				return nil, fmt.Errorf("syncing what a run before this one published: %w", err)
 			}
 		}
-		return verify()
+		return plan, verify()
 	}
-	err = f.stage(ctx, todo)
+	err = f.stage(ctx, plan)
 	if err == nil {
-		published, err = f.commit(ctx, todo)
+		published, err = f.commit(ctx, plan)
 	}
 	// Not only clearStaging: where a replacement failed half way, the old version is put back.
 	if err := joinErrors(err, f.recoverKilled()); err != nil {
-		return err
+		return nil, err
 	}
-	return verify()
+	return plan, verify()
 }
 
 // recoverKilled puts back what a run that was killed or failed had set aside, and removes what it
@@ -175,24 +166,27 @@ func (f *folder) clearStaging() error {
 }
 
 // stage writes everything that will be renamed, so that a disk that is full shows here.
-func (f *folder) stage(ctx context.Context, todo changes) error {
+func (f *folder) stage(ctx context.Context, plan *Plan) error {
 	if err := f.disk.mkdirPrivate(f.staging()); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
 	if err := f.disk.mkdir(f.staging(stagedVersions)); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
-	for _, r := range slices.Concat(todo.create, todo.replace) {
+	for _, r := range plan.Releases {
+		if r.Action == Unchanged {
+			continue
+		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped before anything was published: %w", err)
 		}
-		f.tell(fmt.Sprintf("writing %s to %s", r, f.root))
-		if err := f.stageVersion(r); err != nil {
-			return fmt.Errorf("nothing was published: staging %s: %w", r, err)
+		f.tell(fmt.Sprintf("writing %s to %s", r.Release, f.root))
+		if err := f.stageVersion(r.Release); err != nil {
+			return fmt.Errorf("nothing was published: staging %s: %w", r.Release, err)
 		}
 	}
-	if todo.config != nil {
-		if err := f.disk.writeFile(f.staging(configFile), todo.config, todo.configMode); err != nil {
+	if plan.changesConfig() {
+		if err := f.disk.writeFile(f.staging(configFile), plan.Config.text, plan.Config.mode); err != nil {
 			return fmt.Errorf("nothing was published: staging %s: %w", configFile, err)
 		}
 	}
@@ -232,22 +226,25 @@ func (f *folder) stageVersion(r *release.Release) error {
 
 // commit renames what was staged to its place, and says whether anything got there. The
 // clusterctl.yaml comes last: it names no provider that is not there.
-func (f *folder) commit(ctx context.Context, todo changes) (published bool, err error) {
-	for i, r := range slices.Concat(todo.create, todo.replace) {
-		if err := ctx.Err(); err != nil {
-			return published, fmt.Errorf("stopped before %s was published: %w", r, err)
+func (f *folder) commit(ctx context.Context, plan *Plan) (published bool, err error) {
+	for _, r := range plan.Releases {
+		if r.Action == Unchanged {
+			continue
 		}
-		if i < len(todo.create) {
-			err = f.commitNew(r)
+		if err := ctx.Err(); err != nil {
+			return published, fmt.Errorf("stopped before %s was published: %w", r.Release, err)
+		}
+		if r.Action == Create {
+			err = f.commitNew(r.Release)
 		} else {
-			err = f.commitReplacement(r)
+			err = f.commitReplacement(r.Release)
 		}
 		if err != nil {
-			return published, fmt.Errorf("publishing %s: %w", r, err)
+			return published, fmt.Errorf("publishing %s: %w", r.Release, err)
 		}
 		published = true
 	}
-	if todo.config != nil {
+	if plan.changesConfig() {
 		if err := f.disk.rename(f.staging(configFile), filepath.Join(f.root, configFile)); err != nil {
 			return published, fmt.Errorf("writing %s: %w", configFile, err)
 		}

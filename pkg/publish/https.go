@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
@@ -21,9 +19,11 @@ import (
 // Source: cmd/clusterctl/client/repository/client.go of Cluster API, repositoryFactory: of the https
 // URLs those of GitHub and GitLab only.
 var httpsTarget = target{
-	form:    "https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, for a local repository on a web server",
-	matches: func(text string) bool { return strings.HasPrefix(text, "https://") },
-	read:    readHTTPS,
+	Kind: store.Kind{
+		Form:    "https://HOST/.../LABEL/VERSION/COMPONENTS-FILE, for a local repository on a web server",
+		Matches: func(text string) bool { return strings.HasPrefix(text, "https://") },
+	},
+	read: readHTTPS,
 }
 
 // readHTTPS returns the release that the URL of a components file names. A web server lists nothing:
@@ -68,7 +68,7 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]readRelease, e
 	if _, ok := there.Files[file]; !ok {
 		return nil, fmt.Errorf("%w: there is no %s", release.ErrNoRelease, text)
 	}
-	f, err := fetchFiles(ctx, fetched{version: version, names: slices.Collect(maps.Keys(there.Files)), componentsFile: file, provider: &provider, read: read})
+	f, err := fetchFiles(ctx, there, file, &provider, "", read)
 	f.note = fmt.Sprintf("clusterctl reads nothing from %s, as it is neither GitHub nor GitLab: its users need the release in a local repository (clusterctl release fetch, then publish)", u.Host)
 	return []readRelease{f}, err
 }

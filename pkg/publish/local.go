@@ -11,19 +11,20 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
-
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 // localTarget is a repository in a folder, with a clusterctl.yaml at its root.
 // Source: clusterctl provider contract, "Creating a local provider repository".
 var localTarget = target{
-	form:    "a folder, as a path or as file:///PATH",
-	folder:  true,
-	matches: func(text string) bool { return text != "" && isLocalURL(text) },
-	open:    openLocal,
-	read:    readLocal,
+	Kind: store.Kind{
+		Form:    "a folder, as a path or as file:///PATH",
+		Matches: func(text string) bool { return text != "" && isLocalURL(text) },
+	},
+	folder: true,
+	open:   openLocal,
+	read:   readLocal,
 }
 
 func isFileURL(text string) bool {
@@ -79,9 +80,7 @@ func openLocal(text string, opts Options) (Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folderPublisher{opts: opts, open: func(context.Context) (*folder, config.Client, error) {
-		return opts.folder(root), nil, nil
-	}}, nil
+	return &folderPublisher{opts: opts, open: func(context.Context) (*folder, error) { return opts.folder(root), nil }}, nil
 }
 
 // folder returns the folder at a root.
@@ -100,45 +99,31 @@ func webPath(text string) string {
 // folderPublisher publishes to a local repository or to clusterctl's overrides.
 type folderPublisher struct {
 	opts Options
-	// open returns the folder and, for overrides, the configuration by which clusterctl reads them.
-	open func(ctx context.Context) (*folder, config.Client, error)
+	open func(ctx context.Context) (*folder, error)
 }
 
 // prepare checks releases and opens the folder.
-func (p *folderPublisher) prepare(ctx context.Context, releases []*release.Release) ([]*release.Release, *folder, config.Client, error) {
+func (p *folderPublisher) prepare(ctx context.Context, releases []*release.Release) ([]*release.Release, *folder, error) {
 	checked, err := candidates(releases)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	f, overrides, err := p.open(ctx)
-	return checked, f, overrides, err
+	f, err := p.open(ctx)
+	return checked, f, err
 }
 
 // Plan implements Publisher.
 func (p *folderPublisher) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
-	checked, f, overrides, err := p.prepare(ctx, releases)
+	checked, f, err := p.prepare(ctx, releases)
 	if err != nil {
 		return nil, err
 	}
-	return p.plan(ctx, f, checked, overrides == nil)
-}
-
-// plan returns what publishing to a folder would change, its clusterctl.yaml included where it has one.
-func (p *folderPublisher) plan(ctx context.Context, f *folder, checked []*release.Release, hasConfig bool) (*Plan, error) {
-	plans, err := f.planReleases(ctx, checked, p.opts.Replace)
-	if err != nil {
-		return nil, err
-	}
-	plan := &Plan{Target: f.root, Releases: plans}
-	if hasConfig {
-		plan.Config, err = planConfig(f.root, checked)
-	}
-	return plan, err
+	return f.plan(ctx, checked, p.opts.Replace)
 }
 
 // Publish implements Publisher.
 func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
-	checked, f, overrides, err := p.prepare(ctx, releases)
+	checked, f, err := p.prepare(ctx, releases)
 	if err == nil {
 		err = clientReady()
 	}
@@ -146,73 +131,67 @@ func (p *folderPublisher) Publish(ctx context.Context, releases []*release.Relea
 		return nil, err
 	}
 	done, err := f.publish(ctx,
-		func() (*Plan, error) { return p.plan(ctx, f, checked, overrides == nil) },
-		func() error { return f.readBack(ctx, checked, overrides) })
+		func() (*Plan, error) { return f.plan(ctx, checked, p.opts.Replace) },
+		func() error {
+			for _, r := range checked {
+				f.tell(fmt.Sprintf("reading %s back", r))
+				if err := f.verify(ctx, r); err != nil {
+					return fmt.Errorf("published, but: %w", err)
+				}
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
 	clusterctlConfig := p.opts.ClusterctlConfig
-	if overrides == nil {
+	if done.Config != nil {
 		clusterctlConfig = done.Config.Path
 	}
 	return &Result{Plan: *done, Commands: clusterctlCommands(clusterctlConfig, checked)}, nil
 }
 
-// readBack finds releases as clusterctl does: by their versions and, in a repository, by the clusterctl.yaml.
-func (f *folder) readBack(ctx context.Context, releases []*release.Release, overrides config.Client) error {
-	for _, r := range releases {
-		f.tell(fmt.Sprintf("reading %s back", r))
-		err := readBackFolder(ctx, f.root, r, overrides)
-		if err == nil && overrides == nil {
-			err = readBackConfig(ctx, f.root, r)
-		}
-		if err != nil {
-			return fmt.Errorf("published, but: %w", err)
-		}
-	}
-	return nil
-}
-
 // Previous implements Publisher. What overrides a version isn't a release that users upgrade from: there only
 // one that is named is looked at.
 func (p *folderPublisher) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
-	from := history{versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil }}
-	f, overrides, err := p.open(ctx)
+	f, err := p.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if overrides == nil {
-		from = history{
-			place:    f.root,
-			versions: func(_ context.Context, p release.Provider) ([]string, error) { return f.versions(p), nil },
-			fetch:    p.Fetch,
-		}
+	from := history{versions: func(_ context.Context, p release.Provider) ([]string, error) { return f.versions(p), nil }, place: f.root, fetch: p.Fetch}
+	if f.overrides != nil {
+		from = history{versions: func(context.Context, release.Provider) ([]string, error) { return nil, nil }}
 	}
 	return p.opts.checkedAgainst(ctx, releases, from)
 }
 
 // Fetch implements Publisher. Clusterctl looks overrides up by version only, so that they have no latest one.
 func (p *folderPublisher) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
-	f, overrides, err := p.open(ctx)
+	f, err := p.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if overrides != nil {
+	if f.overrides != nil {
 		if _, err := release.ParseVersion(version); err != nil {
 			return nil, fmt.Errorf("an override is of one version: %w", err)
 		}
 	}
-	return f.fetch(ctx, provider, version, provider.ComponentsFile(), overrides)
+	return f.fetch(ctx, provider, version, provider.ComponentsFile())
 }
 
 // readLocal returns the releases that a path or file URL names.
 func readLocal(ctx context.Context, text string, _ Options) ([]readRelease, error) {
 	root, releases, err := readLocalReleases(ctx, text)
-	all, err := asRead(releases, err)
-	for i := range all {
-		all[i].verify = func(ctx context.Context) error { return verifyLocal(ctx, root, all[i].release) }
+	return (&folder{root: root}).asRead(releases), err
+}
+
+// asRead returns releases that were read from the folder, and have no generated files.
+func (f *folder) asRead(releases []*release.Release) []readRelease {
+	all := make([]readRelease, 0, len(releases))
+	for _, r := range releases {
+		all = append(all, readRelease{release: r, verify: func(ctx context.Context) error { return f.verify(ctx, r) }})
 	}
-	return all, err
+	return all
 }
 
 // readLocalReleases returns the root of the repository and the releases.
@@ -234,7 +213,7 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 	if err != nil {
 		return release.ReadRoot(path) // its errors say what a release is
 	}
-	r, err := (&folder{root: filepath.Dir(label)}).fetch(ctx, provider, version, file, nil)
+	r, err := (&folder{root: filepath.Dir(label)}).fetch(ctx, provider, version, file)
 	if err != nil {
 		return "", nil, err
 	}
@@ -243,12 +222,12 @@ func readLocalReleases(ctx context.Context, text string) (string, []*release.Rel
 
 // fetch reads a release through clusterctl's client. That can't list the files of a version, so their
 // names are taken from the folder.
-func (f *folder) fetch(ctx context.Context, provider release.Provider, version, componentsFile string, overrides config.Client) (*release.Release, error) {
+func (f *folder) fetch(ctx context.Context, provider release.Provider, version, componentsFile string) (*release.Release, error) {
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
 	if version == "" || version == latest {
-		client, err := localClient(ctx, f.root, provider, latest, componentsFile)
+		client, err := f.client(ctx, provider, latest, componentsFile)
 		if err != nil {
 			return nil, f.notFound(provider, latest, err)
 		}
@@ -265,7 +244,7 @@ func (f *folder) fetch(ctx context.Context, provider release.Provider, version, 
 	if _, ok := r.File(componentsFile); !ok {
 		return nil, fmt.Errorf("%s has no file %s, which clusterctl is to read: %w", r, componentsFile, fs.ErrNotExist)
 	}
-	return r, readBackFolder(ctx, f.root, r, overrides)
+	return r, f.readBack(ctx, r)
 }
 
 // notFound is the error for a version that is not published.

@@ -13,6 +13,7 @@ import (
 	"github.com/drone/envsubst/v2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -20,47 +21,40 @@ import (
 // repository has. It has no clusterctl.yaml.
 // Source: clusterctl configuration, "Overrides Layer".
 var overridesTarget = target{
-	form:    "overrides, for clusterctl's overrides folder (a folder of that name is ./overrides)",
-	folder:  true,
-	matches: func(text string) bool { return text == "overrides" },
+	Kind: store.Kind{
+		Form:    "overrides, for clusterctl's overrides folder (a folder of that name is ./overrides)",
+		Matches: func(text string) bool { return text == "overrides" },
+	},
+	folder: true,
 	open: func(_ string, opts Options) (Publisher, error) {
 		return &folderPublisher{opts: opts, open: opts.openOverrides}, nil
 	},
-	read: readOverrides,
-}
-
-// readOverrides returns the releases in clusterctl's overrides folder.
-func readOverrides(ctx context.Context, _ string, opts Options) ([]readRelease, error) {
-	f, configuration, err := opts.openOverrides(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := asRead(release.Read(f.root))
-	for i := range all {
-		all[i].verify = func(ctx context.Context) error {
-			return readBackFolder(ctx, f.root, all[i].release, configuration)
+	read: func(ctx context.Context, _ string, opts Options) ([]readRelease, error) {
+		f, err := opts.openOverrides(ctx)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return all, err
+		releases, err := release.Read(f.root)
+		return f.asRead(releases), err
+	},
 }
 
 // overridesFolderKey is the key of clusterctl's configuration, and the variable, for the folder.
 const overridesFolderKey = "overridesFolder"
 
-// openOverrides returns the overrides folder and the configuration that names it.
-func (o Options) openOverrides(ctx context.Context) (*folder, config.Client, error) {
+// openOverrides returns the overrides folder, with the configuration that names it.
+func (o Options) openOverrides(ctx context.Context) (*folder, error) {
 	if err := clientReady(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	configuration, err := config.New(ctx, o.ClusterctlConfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another", err)
+		return nil, fmt.Errorf("reading clusterctl's configuration: %w: correct it, or choose another", err)
 	}
 	root, err := overridesFolder(configuration)
-	if err != nil {
-		return nil, nil, err
-	}
-	return o.folder(root), configuration, nil
+	f := o.folder(root)
+	f.overrides = configuration
+	return f, err
 }
 
 // overridesFolder returns the absolute path of the folder that clusterctl reads overrides from:

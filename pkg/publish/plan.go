@@ -56,12 +56,22 @@ type ReleasePlan struct {
 	Err error
 }
 
-// refuse makes it the plan of a release for which other bytes are published already.
-func (p *ReleasePlan) refuse(immutable bool) {
-	p.Action = Refused
-	p.Err = &ConflictError{
-		Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place,
-		Differences: p.Differences, Replaceable: !immutable && store.Replaceable(p.Release.Version), Immutable: immutable,
+// decide says what becomes of the release where another one, which differs so, is in its place or not.
+func (p *ReleasePlan) decide(isThere, replace, immutable bool) {
+	replaceable := store.Replaceable(p.Release.Version)
+	switch {
+	case !isThere:
+		p.Action, p.Differences = Create, nil
+	case len(p.Differences) == 0:
+		p.Action = Unchanged
+	case replace && replaceable && !immutable:
+		p.Action = Replace
+	default:
+		p.Action = Refused
+		p.Err = &ConflictError{
+			Provider: p.Release.Provider, Version: p.Release.Version, Place: p.Place, Differences: p.Differences,
+			Replaceable: replaceable && !immutable, Immutable: replaceable && immutable,
+		}
 	}
 }
 
@@ -102,8 +112,10 @@ func (p *Plan) Changes() bool {
 			return true
 		}
 	}
-	return p.Config != nil && p.Config.Action != Unchanged
+	return p.changesConfig()
 }
+
+func (p *Plan) changesConfig() bool { return p.Config != nil && p.Config.Action != Unchanged }
 
 // String returns the plan as text for a person.
 func (p *Plan) String() string {
@@ -155,7 +167,7 @@ func (r *Result) String() string {
 	for _, one := range r.Releases {
 		fmt.Fprintf(&b, "%s %s in %s\n", done[one.Action], one.Release, one.Place)
 	}
-	if r.Config != nil && r.Config.Action != Unchanged {
+	if r.changesConfig() {
 		verb := done[r.Config.Action]
 		if r.Config.Action == Create {
 			verb = "wrote"
@@ -171,7 +183,7 @@ func (r *Result) String() string {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
 	}
 	if r.Entry != "" {
-		fmt.Fprintf(&b, "for clusterctl.yaml:\n%s", indent(r.Entry, "  "))
+		fmt.Fprintf(&b, "for clusterctl.yaml:\n  %s\n", strings.ReplaceAll(strings.TrimSpace(r.Entry), "\n", "\n  "))
 	}
 	b.WriteString(r.Usage)
 	if len(r.Commands) > 0 {
@@ -179,15 +191,6 @@ func (r *Result) String() string {
 	}
 	for _, command := range r.Commands {
 		fmt.Fprintf(&b, "  %s\n", command)
-	}
-	return b.String()
-}
-
-// indent puts something before each line of a text.
-func indent(text, before string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(before + line)
 	}
 	return b.String()
 }
@@ -385,18 +388,9 @@ func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, di
 	plans := make([]ReleasePlan, 0, len(v.Releases))
 	for _, r := range v.Releases {
 		plan := ReleasePlan{Release: r, Place: s.store.Place(v.Number), Differences: differences}
-		switch {
-		case !another:
-			plan.Action, plan.Differences = Create, nil
-		case len(differences) == 0:
-			plan.Action = Unchanged
-		case s.opts.Replace && store.Replaceable(v.Number) && !there.Immutable:
-			plan.Action = Replace
-		default:
-			plan.refuse(there.Immutable && store.Replaceable(v.Number))
-			if there.Hint != "" {
-				plan.Err = fmt.Errorf("%w; %s", plan.Err, there.Hint)
-			}
+		plan.decide(another, s.opts.Replace, there.Immutable)
+		if plan.Err != nil && there.Hint != "" {
+			plan.Err = fmt.Errorf("%w; %s", plan.Err, there.Hint)
 		}
 		plans = append(plans, plan)
 	}

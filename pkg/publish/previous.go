@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
@@ -33,27 +32,16 @@ type history struct {
 	fetch func(ctx context.Context, provider release.Provider, version string) (*release.Release, error)
 }
 
-// reads keeps releases that were read, so that each is read once. A nil *reads keeps nothing.
-type reads struct {
-	mu   sync.Mutex
-	kept map[string][]*release.Release
-}
+// reads keeps releases that were read, so that each is read once; nil keeps nothing.
+type reads map[string][]*release.Release
 
-func (r *reads) get(key string, read func() ([]*release.Release, error)) ([]*release.Release, error) {
-	if r == nil {
-		return read()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if releases, ok := r.kept[key]; ok {
+func (r reads) get(key string, read func() ([]*release.Release, error)) ([]*release.Release, error) {
+	if releases, ok := r[key]; ok {
 		return releases, nil
 	}
 	releases, err := read()
-	if err == nil {
-		if r.kept == nil {
-			r.kept = map[string][]*release.Release{}
-		}
-		r.kept[key] = releases
+	if err == nil && r != nil {
+		r[key] = releases
 	}
 	return releases, err
 }

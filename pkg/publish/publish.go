@@ -87,7 +87,7 @@ type Options struct {
 	NoProvenance bool
 
 	// reads has the releases before, once they were read.
-	reads *reads
+	reads reads
 	// Network is what tests put between this package and a server.
 	Network transport.Network
 	// disk is what tests put between this package and the system.
@@ -102,26 +102,20 @@ func (o Options) tell(line string) {
 
 // target is one kind of place that releases are published to and read from.
 type target struct {
-	// form shows the user how such a place is written.
-	form string
-	// notes says that a release there has a text.
-	notes bool
-	// drafts and pages say that Options.Draft and Options.GitLabRelease mean something there.
-	drafts, pages bool
+	// Kind says how such a place is written, and what a release there has.
+	store.Kind
 	// folder says that it is a folder, which needs no token and has no commits and no provenance.
 	folder bool
-	// matches says whether a text names a place of this kind.
-	matches func(text string) bool
 	// open returns the publisher of a place; nil where nothing can be published there.
 	open func(text string, opts Options) (Publisher, error)
-	// read returns the releases at a place; nil where it is nothing to read releases from.
+	// read returns the releases at a place.
 	read func(ctx context.Context, text string, opts Options) ([]readRelease, error)
 }
 
 // serverTarget is the target of a kind of store.
 func serverTarget(kind store.Kind) target {
 	return target{
-		form: kind.Form, notes: kind.Texts, drafts: kind.Drafts, pages: kind.Pages, matches: kind.Matches,
+		Kind: kind,
 		open: func(text string, opts Options) (Publisher, error) {
 			s, at, err := kind.Open(text, opts.forStore())
 			if err == nil && at != (store.At{}) {
@@ -164,30 +158,39 @@ var targets = []target{
 	localTarget,
 }
 
+// targetOf returns the target that a text names a place of, of those that are fit for a purpose.
+func targetOf(text, purpose string, fit func(target) bool) (target, error) {
+	var forms []string
+	for _, t := range targets {
+		if !fit(t) {
+			continue
+		}
+		if t.Matches(text) {
+			return t, nil
+		}
+		forms = append(forms, t.Form)
+	}
+	return target{}, &TargetError{Text: text, Purpose: purpose, Forms: forms}
+}
+
 // Open returns the publisher for a place, e.g. a repository's root folder. Nothing is read or
 // written yet. The error is *TargetError where the text names no kind of place that there is.
 func Open(to string, opts Options) (Publisher, error) {
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Minute
 	}
-	opts.reads = &reads{}
-	var forms []string
-	for _, t := range targets {
-		if t.open == nil {
-			continue
-		}
-		if t.matches(to) {
-			if err := t.refuse(to, opts); err != nil {
-				return nil, err
-			}
-			if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
-				return nil, fmt.Errorf("%q isn't a commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
-			}
-			return t.open(to, opts)
-		}
-		forms = append(forms, t.form)
+	opts.reads = reads{}
+	t, err := targetOf(to, "publish to", func(t target) bool { return t.open != nil })
+	if err == nil {
+		err = t.refuse(to, opts)
 	}
-	return nil, &TargetError{Text: to, Purpose: "publish to", Forms: forms}
+	if err != nil {
+		return nil, err
+	}
+	if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
+		return nil, fmt.Errorf("%q isn't a commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
+	}
+	return t.open(to, opts)
 }
 
 // refuse returns an error where an option is set that has no effect at a place of this kind.
@@ -197,9 +200,9 @@ func (t target) refuse(to string, opts Options) error {
 		set, applies bool
 		why          string
 	}{
-		{opts.GitLabRelease, t.pages, fmt.Sprintf("a release of a project on GitLab (Options.GitLabRelease) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
-		{opts.Draft, t.drafts, fmt.Sprintf("%s has no drafts (Options.Draft): publish to %s", to, github.Kind.Form)},
-		{opts.Notes != "" || opts.NotesFrom != "", t.notes, fmt.Sprintf("a release in %s has no text: leave the notes out (Options.Notes, Options.NotesFrom)", to)},
+		{opts.GitLabRelease, t.Pages, fmt.Sprintf("a release of a project on GitLab (Options.GitLabRelease) is made with a package there, and %s is none: publish to %s", to, gitlab.Kind.Form)},
+		{opts.Draft, t.Drafts, fmt.Sprintf("%s has no drafts (Options.Draft): publish to %s", to, github.Kind.Form)},
+		{opts.Notes != "" || opts.NotesFrom != "", t.Texts, fmt.Sprintf("a release in %s has no text: leave the notes out (Options.Notes, Options.NotesFrom)", to)},
 		{opts.TokenFile != "", !t.folder, fmt.Sprintf(forServers, to, "a token (Options.TokenFile)")},
 		{opts.Commit != "", !t.folder, fmt.Sprintf(forServers, to, "a commit (Options.Commit)")},
 		{opts.SignKey != "", !t.folder, fmt.Sprintf(forServers, to, "a signature (Options.SignKey)")},
@@ -233,17 +236,11 @@ func ReadWith(ctx context.Context, location string, opts Options) ([]*release.Re
 
 // readAll is ReadWith with the files that publishing added to the releases.
 func readAll(ctx context.Context, location string, opts Options) ([]readRelease, error) {
-	var forms []string
-	for _, t := range targets {
-		if t.read == nil {
-			continue
-		}
-		if t.matches(location) {
-			return t.read(ctx, location, opts)
-		}
-		forms = append(forms, t.form)
+	t, err := targetOf(location, "read releases from", func(target) bool { return true })
+	if err != nil {
+		return nil, err
 	}
-	return nil, &TargetError{Text: location, Purpose: "read releases from", Forms: forms}
+	return t.read(ctx, location, opts)
 }
 
 // candidates checks releases before anything is done with them, and returns them in their order

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -18,28 +19,9 @@ import (
 // the repository, not what the user has put before it.
 const noOverrides = "/nonexistent/clusterctl-release-reads-no-overrides"
 
-// clusterctlConfig returns a clusterctl configuration with these providers and without overrides.
-func clusterctlConfig(ctx context.Context, entries ...providerEntry) (config.Client, error) {
-	reader := config.NewMemoryReader()
-	if err := reader.Init(ctx, ""); err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
-	reader.Set("overridesFolder", noOverrides)
-	for _, e := range entries {
-		if _, err := reader.AddProvider(e.Name, e.Type, e.URL); err != nil {
-			return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-		}
-	}
-	client, err := config.New(ctx, "", config.InjectReader(reader))
-	if err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
-	return client, nil
-}
-
 // entryClient returns clusterctl's client for the repository that an entry of its configuration names.
 func entryClient(ctx context.Context, entry providerEntry) (repository.Client, error) {
-	configuration, err := clusterctlConfig(ctx, entry)
+	configuration, err := store.Configuration(ctx, map[string]string{overridesFolderKey: noOverrides}, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -50,67 +32,62 @@ func entryClient(ctx context.Context, entry providerEntry) (repository.Client, e
 	return repository.New(ctx, provider, configuration)
 }
 
-// localClient returns clusterctl's client for a local repository whose components are in a file.
-func localClient(ctx context.Context, root string, provider release.Provider, version, file string) (repository.Client, error) {
-	return entryClient(ctx, providerEntry{
-		Name: provider.Name, Type: provider.Type, URL: RepositoryURL(root, provider, version, file),
-	})
+// client returns clusterctl's client for a release whose components are in a file. For overrides the
+// repository behind them is an empty one: a file that is read is an override.
+func (f *folder) client(ctx context.Context, provider release.Provider, version, file string) (repository.Client, error) {
+	if f.overrides == nil {
+		return entryClient(ctx, providerEntry{Name: provider.Name, Type: provider.Type, URL: RepositoryURL(f.root, provider, version, file)})
+	}
+	empty := repository.NewMemoryRepository().WithPaths("", file).WithDefaultVersion(version)
+	return repository.New(ctx, config.NewProvider(provider.Name, "", provider.Type), f.overrides, repository.InjectRepository(empty))
 }
 
-// readBackFolder compares a release in a folder with what clusterctl's client reads, of overrides by the
-// user's own configuration. Clusterctl gives the bytes of components only as they are; of other files it
-// gives what it makes of them. So each file is asked for as the components of the release.
-func readBackFolder(ctx context.Context, root string, r *release.Release, overrides config.Client) error {
+// readBack compares a release with what clusterctl's client reads. Clusterctl gives the bytes of components
+// only as they are; of other files it gives what it makes of them. So each file is asked for as the
+// components of the release.
+func (f *folder) readBack(ctx context.Context, r *release.Release) error {
 	for _, file := range r.Files {
-		client, err := fileClient(ctx, root, r, file.Name, overrides)
-		if err != nil {
-			return &ReadBackError{Release: r, File: file.Name, Err: err}
-		}
-		if err := readBackAs(ctx, client, r, file); err != nil {
+		client, err := f.client(ctx, r.Provider, r.Version, file.Name)
+		if err := readBackAs(ctx, client, err, r, file); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fileClient returns clusterctl's client for a release whose components are in a file. The repository
-// behind overrides is an empty one: a file that is read is an override.
-func fileClient(ctx context.Context, root string, r *release.Release, file string, overrides config.Client) (repository.Client, error) {
-	if overrides == nil {
-		return localClient(ctx, root, r.Provider, r.Version, file)
+// readBackAs reads a file as the components of a client, unless that could not be made, and compares it.
+func readBackAs(ctx context.Context, client repository.Client, err error, r *release.Release, file release.File) error {
+	var data []byte
+	if err == nil {
+		err = ctx.Err()
 	}
-	empty := repository.NewMemoryRepository().WithPaths("", file).WithDefaultVersion(r.Version)
-	return repository.New(ctx, config.NewProvider(r.Provider.Name, "", r.Provider.Type), overrides, repository.InjectRepository(empty))
+	if err == nil {
+		data, err = client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
+	}
+	return compared(r, file, data, err)
 }
 
-// readBackAs reads a file as a client's components and compares it.
-func readBackAs(ctx context.Context, client repository.Client, r *release.Release, file release.File) error {
-	if err := ctx.Err(); err != nil {
-		return &ReadBackError{Release: r, File: file.Name, Err: err}
+// compared returns nil where a file was read, with its bytes.
+func compared(r *release.Release, file release.File, data []byte, err error) error {
+	if err == nil && bytes.Equal(data, file.Data) {
+		return nil
 	}
-	data, err := client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
-	if err != nil {
-		return &ReadBackError{Release: r, File: file.Name, Err: err}
-	}
-	if !bytes.Equal(data, file.Data) {
-		return &ReadBackError{Release: r, File: file.Name}
-	}
-	return nil
+	return &ReadBackError{Release: r, File: file.Name, Err: err}
 }
 
-// readBackConfig finds a release through the repository's clusterctl.yaml, as its users do.
-func readBackConfig(ctx context.Context, root string, r *release.Release) error {
-	path := filepath.Join(root, configFile)
+// readBackByConfig finds a release through the repository's clusterctl.yaml, as its users do.
+func (f *folder) readBackByConfig(ctx context.Context, r *release.Release) error {
+	path := filepath.Join(f.root, configFile)
 	entry, err := configuredProvider(path, r.Provider)
 	if err == nil && !isLocalURL(entry.URL) {
-		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()))
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(f.root, r.Provider, latest, r.Provider.ComponentsFile()))
 	}
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}
 	}
 	client, err := entryClient(ctx, entry)
 	if err != nil {
-		// The release is fine, as readBackFolder says: it is the choice of the latest that fails.
+		// The release is fine, as readBack says: it is the choice of the latest that fails.
 		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
 			"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
 			path, err, r.Provider.Label(), release.MetadataFile)}
@@ -119,7 +96,7 @@ func readBackConfig(ctx context.Context, root string, r *release.Release) error 
 		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
 	}
 	if components, ok := r.Components(); ok {
-		return readBackAs(ctx, client, r, components)
+		return readBackAs(ctx, client, nil, r, components)
 	}
 	return nil
 }
@@ -133,25 +110,25 @@ func isListed(ctx context.Context, client repository.Client, r *release.Release)
 	return err
 }
 
-// verifyLocal reads a release in a local repository as its users do: each file and the versions through
-// clusterctl's client and, where the repository has a clusterctl.yaml, by what that says.
-func verifyLocal(ctx context.Context, root string, r *release.Release) error {
+// verify reads a release as its users do: each file through clusterctl's client and, in a repository, its
+// version and what the clusterctl.yaml says, if there is one.
+func (f *folder) verify(ctx context.Context, r *release.Release) error {
 	err := clientReady()
 	if err == nil {
-		err = readBackFolder(ctx, root, r, nil)
+		err = f.readBack(ctx, r)
 	}
-	if err != nil {
+	if err != nil || f.overrides != nil {
 		return err
 	}
-	client, err := localClient(ctx, root, r.Provider, r.Version, r.Provider.ComponentsFile())
+	client, err := f.client(ctx, r.Provider, r.Version, r.Provider.ComponentsFile())
 	if err == nil {
 		err = isListed(ctx, client, r)
 	}
 	if err != nil {
 		return &ReadBackError{Release: r, Err: err}
 	}
-	if _, missing := os.Lstat(filepath.Join(root, configFile)); missing == nil {
-		return readBackConfig(ctx, root, r)
+	if _, missing := os.Lstat(filepath.Join(f.root, configFile)); missing == nil {
+		return f.readBackByConfig(ctx, r)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -322,13 +321,7 @@ func readBackFile(ctx context.Context, v *store.Version, f release.File, opts Op
 			break
 		}
 	}
-	if err != nil {
-		return &ReadBackError{Release: r, File: f.Name, Err: err}
-	}
-	if !bytes.Equal(data, f.Data) {
-		return &ReadBackError{Release: r, File: f.Name}
-	}
-	return nil
+	return compared(r, f, data, err)
 }
 
 // entryText returns entries of clusterctl's configuration as text for its clusterctl.yaml.
@@ -336,16 +329,7 @@ func entryText(entries []store.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	type entry struct {
-		Name string `json:"name"`
-		Type string `json:"type"`
-		URL  string `json:"url"`
-	}
-	list := make([]entry, 0, len(entries))
-	for _, e := range entries {
-		list = append(list, entry{Name: e.Name, Type: string(e.Type), URL: e.URL})
-	}
-	text, err := yaml.Marshal(map[string]any{"providers": list})
+	text, err := yaml.Marshal(map[string]any{"providers": entries})
 	if err != nil {
 		return "" // strings can be written as YAML
 	}

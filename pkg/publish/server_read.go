@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -107,14 +108,8 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 	if _, ok := there.Files[componentsFile]; !ok {
 		return readRelease{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
 	}
-	names := make([]string, 0, len(there.Files))
-	for name := range there.Files {
-		names = append(names, name)
-	}
-	f, err := fetchFiles(ctx, fetched{
-		version: there.Version, names: names, componentsFile: componentsFile, provider: provider, repository: path.Base(s.store.URL()),
-		read: func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) },
-	})
+	read := func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) }
+	f, err := fetchFiles(ctx, there, componentsFile, provider, path.Base(s.store.URL()), read)
 	if err != nil {
 		return readRelease{}, err
 	}
@@ -123,59 +118,48 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 	return f, err
 }
 
-// fetched is one provider's release among the files of a version on a server.
-type fetched struct {
-	version string
-	// names are all files of the version.
-	names []string
-	// componentsFile is the file with the provider's components.
-	componentsFile string
-	// provider is nil where the components have to tell.
-	provider *release.Provider
-	// repository is the name of what holds the version; the provider's name is made of it where
-	// the components do not tell.
-	repository string
-	// read returns the bytes of a file.
-	read func(ctx context.Context, name string) ([]byte, error)
-}
-
-// fetchFiles returns a provider's release: what clusterctl would read for it, and the other files
-// that were published with it, as its checksums say. Other files of a version, such as binaries,
-// are not of it.
-func fetchFiles(ctx context.Context, f fetched) (readRelease, error) {
-	components, err := f.read(ctx, f.componentsFile)
+// fetchFiles reads a provider's release among the files of a version. The name of the repository is the
+// provider's where its components do not tell.
+func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider, repository string, read func(ctx context.Context, name string) ([]byte, error)) (readRelease, error) {
+	components, err := read(ctx, componentsFile)
 	if err != nil {
 		return readRelease{}, err
 	}
-	provider := f.provider
 	if provider == nil {
-		known, err := providerOf(f.componentsFile, components, f.repository)
+		known, err := providerOf(componentsFile, components, repository)
 		if err != nil {
-			return readRelease{}, fmt.Errorf("%s %s: %w", f.repository, f.version, err)
+			return readRelease{}, fmt.Errorf("%s %s: %w", repository, there.Version, err)
 		}
 		provider = &known
 	}
-	generated, err := f.readGenerated(ctx)
-	if err != nil {
-		return readRelease{}, err
+	var generated []release.File
+	for _, name := range []string{store.ChecksumsFile, store.ProvenanceFile} {
+		if _, ok := there.Files[name]; !ok {
+			continue
+		}
+		data, err := read(ctx, name)
+		if err != nil {
+			return readRelease{}, err
+		}
+		generated = append(generated, release.File{Name: name, Data: data})
 	}
 	listed, err := store.ParseChecksums(generatedFile(generated, store.ChecksumsFile))
 	if err != nil {
 		listed = nil // a file of that name that others made may say anything
 	}
-	empty := &release.Release{Provider: *provider, Version: f.version}
-	wanted := slices.DeleteFunc(slices.Clone(f.names), func(name string) bool {
+	empty := &release.Release{Provider: *provider, Version: there.Version}
+	wanted := slices.DeleteFunc(slices.Sorted(maps.Keys(there.Files)), func(name string) bool {
 		_, published := listed[name]
-		return name == f.componentsFile || store.Generated(name) || slices.Contains(store.ComponentsFiles(), name) ||
+		return name == componentsFile || store.Generated(name) || slices.Contains(store.ComponentsFiles(), name) ||
 			empty.Role(name) == release.RoleOther && !published
 	})
 	files := make([]release.File, len(wanted)+1)
-	files[len(wanted)] = release.File{Name: f.componentsFile, Data: components}
+	files[len(wanted)] = release.File{Name: componentsFile, Data: components}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(transport.AtOnce)
 	for i, name := range wanted {
 		group.Go(func() error {
-			data, err := f.read(groupCtx, name)
+			data, err := read(groupCtx, name)
 			files[i] = release.File{Name: name, Data: data}
 			return err
 		})
@@ -183,24 +167,8 @@ func fetchFiles(ctx context.Context, f fetched) (readRelease, error) {
 	if err := group.Wait(); err != nil {
 		return readRelease{}, err
 	}
-	r, err := release.New(*provider, f.version, files)
+	r, err := release.New(*provider, there.Version, files)
 	return readRelease{release: r, generated: generated}, err
-}
-
-// readGenerated returns the files that publishing added to the version's.
-func (f fetched) readGenerated(ctx context.Context) ([]release.File, error) {
-	var files []release.File
-	for _, name := range f.names {
-		if !store.Generated(name) {
-			continue
-		}
-		data, err := f.read(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, release.File{Name: name, Data: data})
-	}
-	return files, nil
 }
 
 // providerOf returns the provider that components are of: by the label that they carry, or, where

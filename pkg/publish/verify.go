@@ -131,12 +131,3 @@ func releasesOf(all []readRelease) []*release.Release {
 	}
 	return releases
 }
-
-// asRead returns releases that were read through clusterctl's own client, and have no generated files.
-func asRead(releases []*release.Release, err error) ([]readRelease, error) {
-	all := make([]readRelease, 0, len(releases))
-	for _, r := range releases {
-		all = append(all, readRelease{release: r})
-	}
-	return all, err
-}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -68,12 +67,13 @@ func (f *folder) published(r *release.Release) (*release.Release, error) {
 	return there, nil
 }
 
-// planReleases returns what publishing the releases to the folder would change.
-func (f *folder) planReleases(ctx context.Context, releases []*release.Release, replace bool) ([]ReleasePlan, error) {
+// plan returns what publishing the releases to the folder would change, its clusterctl.yaml included where it
+// has one.
+func (f *folder) plan(ctx context.Context, releases []*release.Release, replace bool) (*Plan, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	plans := make([]ReleasePlan, 0, len(releases))
+	plan := &Plan{Target: f.root}
 	for _, r := range releases {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("comparing %s with what is published: %w", r, err)
@@ -82,44 +82,23 @@ func (f *folder) planReleases(ctx context.Context, releases []*release.Release, 
 		if err != nil {
 			return nil, err
 		}
-		plans = append(plans, planRelease(r, there, f.versionFolder(r), replace))
+		plan.Releases = append(plan.Releases, planRelease(r, there, f.versionFolder(r), replace))
 	}
-	return plans, nil
+	var err error
+	if f.overrides == nil {
+		plan.Config, err = planConfig(f.root, releases)
+	}
+	return plan, err
 }
 
 // planRelease compares a release with what is in its place, which is nil where nothing is.
 func planRelease(r, there *release.Release, place string, replace bool) ReleasePlan {
-	plan := ReleasePlan{Release: r, Place: place, Action: Create}
-	if there == nil {
-		return plan
+	plan := ReleasePlan{Release: r, Place: place}
+	if there != nil {
+		plan.Differences = there.Differences(r)
 	}
-	plan.Differences = there.Differences(r)
-	switch {
-	case len(plan.Differences) == 0:
-		plan.Action = Unchanged
-	case replace && store.Replaceable(r.Version):
-		plan.Action = Replace
-	default:
-		plan.refuse(false)
-	}
+	plan.decide(there != nil, replace, false)
 	return plan
-}
-
-// changes returns what a plan puts into a folder.
-func (p *Plan) changes() changes {
-	var todo changes
-	for _, r := range p.Releases {
-		switch r.Action {
-		case Create:
-			todo.create = append(todo.create, r.Release)
-		case Replace:
-			todo.replace = append(todo.replace, r.Release)
-		}
-	}
-	if p.Config != nil && p.Config.Action != Unchanged {
-		todo.config, todo.configMode = p.Config.text, p.Config.mode
-	}
-	return todo
 }
 
 // publish does what plan returns, which it asks again under the lock, then calls verify, and returns
@@ -139,17 +118,7 @@ func (f *folder) publish(ctx context.Context, plan func() (*Plan, error), verify
 	if err == nil && !first.Changes() && !f.unfinished() {
 		return first, verify()
 	}
-	var done *Plan
-	err = f.update(ctx, func() (changes, error) {
-		done, err = plan()
-		if err == nil {
-			err = done.Err()
-		}
-		if err != nil {
-			return changes{}, err
-		}
-		return done.changes(), nil
-	}, verify)
+	done, err := f.update(ctx, plan, verify)
 	if first != nil && !first.Changes() && (errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission)) {
 		return first, verify() // what a killed run left stays where nothing can be written; the release is there
 	}

@@ -186,9 +186,9 @@ type Use struct {
 // Entry is an entry of the list "providers" in clusterctl's configuration.
 // Source: clusterctl configuration, "Provider repositories".
 type Entry struct {
-	Name string
-	URL  string
-	Type clusterctlv1.ProviderType
+	Name string                    `json:"name"`
+	URL  string                    `json:"url"`
+	Type clusterctlv1.ProviderType `json:"type"`
 }
 
 // Action is what happens to a release, a page or a file.

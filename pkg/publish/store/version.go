@@ -284,20 +284,39 @@ type NewRepository func(context.Context, config.Provider, config.VariablesClient
 // ClusterctlClient returns clusterctl's own client for a repository on a server. Clusterctl finds the
 // token under its variable; it is sent to the credential's hosts only.
 func ClusterctlClient(ctx context.Context, newClient NewRepository, at, variable string, c transport.Credential) (repository.Repository, error) {
-	reader := config.NewMemoryReader()
-	if err := reader.Init(ctx, ""); err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
+	variables := map[string]string{}
 	if c.Secret != "" {
-		reader.Set(variable, c.Secret)
+		variables[variable] = c.Secret
 	}
-	configuration, err := config.New(ctx, "", config.InjectReader(reader))
+	configuration, err := Configuration(ctx, variables)
 	if err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+		return nil, err
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport.Guarded(c), Timeout: transport.AttemptTime})
 	// The provider's name and type are not looked at.
 	return newClient(ctx, config.NewProvider("read-back", at, release.ProviderTypes()[0]), configuration.Variables())
+}
+
+// Configuration returns a configuration of clusterctl's with these variables and providers.
+func Configuration(ctx context.Context, variables map[string]string, entries ...Entry) (config.Client, error) {
+	reader := config.NewMemoryReader()
+	err := reader.Init(ctx, "")
+	for name, value := range variables {
+		reader.Set(name, value)
+	}
+	for _, e := range entries {
+		if err == nil {
+			_, err = reader.AddProvider(e.Name, e.Type, e.URL)
+		}
+	}
+	var client config.Client
+	if err == nil {
+		client, err = config.New(ctx, "", config.InjectReader(reader))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
+	}
+	return client, nil
 }
 
 // Reader returns what reads the files of a version through clusterctl's own client.
