@@ -298,13 +298,11 @@ func (s *server) plan(ctx context.Context, all []*store.Version, warnings []stri
 			}
 		}
 		plan.Releases = append(plan.Releases, plans...)
-		page, err := s.planPage(ctx, v)
+		pages, err := s.page(ctx, v, nil)
 		if err != nil {
 			return nil, err
 		}
-		if page != nil {
-			plan.Pages = append(plan.Pages, *page)
-		}
+		plan.Pages = append(plan.Pages, pages...)
 	}
 	return plan, nil
 }
@@ -395,17 +393,4 @@ func (s *server) plans(v *store.Version, there *store.Snapshot, another bool, di
 		plans = append(plans, plan)
 	}
 	return plans
-}
-
-// planPage says what would be done about the page of a version; nil where there is to be none.
-func (s *server) planPage(ctx context.Context, v *store.Version) (*store.Page, error) {
-	pager, ok := s.store.(store.Pager)
-	if !ok {
-		return nil, nil
-	}
-	wanted, err := s.wanted(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	return pager.PlanPage(ctx, wanted)
 }

@@ -86,40 +86,33 @@ func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Res
 		result.Commands = clusterctlCommands("", store.Releases(all))
 	}
 	result.Releases, result.Pages = nil, nil
-	published := make([]*published, len(all))
+	files := make([][]release.File, len(all))
 	for i, v := range all {
-		if published[i], err = s.publishVersion(ctx, v); err != nil {
+		if files[i], err = s.publishVersion(ctx, v, result); err != nil {
 			return nil, err
 		}
-		result.Releases = append(result.Releases, published[i].plans...)
-		result.Warnings = append(result.Warnings, published[i].warnings...)
 	}
 	for i, v := range all {
 		if s.opts.Draft {
 			break // nobody but the repository's own people can read it yet
 		}
-		if err := s.readBack(ctx, v, published[i].files); err != nil {
+		if err := s.readBack(ctx, v, files[i]); err != nil {
 			return nil, fmt.Errorf("published, but: %w", err)
 		}
 	}
 	for _, v := range all {
-		if err := s.makePage(ctx, v, result); err != nil {
+		pages, err := s.page(ctx, v, sync.OnceValue(func() string { return s.text(ctx, v, &result.Warnings) }))
+		if err != nil {
 			return nil, err
 		}
+		result.Pages = append(result.Pages, pages...)
 	}
 	return result, nil
 }
 
-// published is what was done about a version.
-type published struct {
-	plans []ReleasePlan
-	// files have to be there now.
-	files    []release.File
-	warnings []string
-}
-
-// publishVersion makes a version public, and returns what was done about it.
-func (s *server) publishVersion(ctx context.Context, v *store.Version) (*published, error) {
+// publishVersion makes a version public, and adds to the result what was done about it. It returns the files
+// that have to be there now.
+func (s *server) publishVersion(ctx context.Context, v *store.Version, result *Result) ([]release.File, error) {
 	var last error
 	for round := range rounds {
 		if round > 0 {
@@ -128,60 +121,60 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version) (*publish
 				return nil, err
 			}
 		}
-		there, err := s.store.Look(ctx, v.Number)
+		there, plans, err := s.look(ctx, v)
 		if err != nil {
 			return nil, err
 		}
-		plans, err := s.compare(ctx, v, there)
-		if err == nil {
-			err = (&Plan{Releases: plans}).Err()
-		}
-		if err != nil {
-			return nil, err
-		}
-		done := &published{plans: plans, files: v.Files} // the generated files may be of more providers
+		files := v.Files // the generated files may be of more providers
 		var staged store.Staged
-		if plans[0].Action != Unchanged {
-			staged, last = s.put(ctx, v, there, done)
-		} else {
-			last = nil
+		var warnings []string
+		if last = nil; plans[0].Action != Unchanged {
+			staged, files, last = s.put(ctx, v, there, &warnings)
 		}
-		if last == nil {
-			warnings, err := s.store.Settle(ctx, v, staged)
-			done.warnings = append(done.warnings, warnings...)
-			if errors.Is(err, store.ErrTaken) {
-				return done, s.lost(ctx, v)
-			}
-			return done, err
+		if errors.Is(last, store.ErrTaken) {
+			continue
 		}
-		if !errors.Is(last, store.ErrTaken) {
+		if last != nil {
 			return nil, last
 		}
+		seen, err := s.store.Settle(ctx, v, staged)
+		if errors.Is(err, store.ErrTaken) {
+			err = s.lost(ctx, v)
+		}
+		result.Releases = append(result.Releases, plans...)
+		result.Warnings = slices.Concat(result.Warnings, warnings, seen)
+		return files, err
 	}
 	return nil, fmt.Errorf("publishing %s: %w; given up after %d rounds: run this again when nobody else publishes it", v.Number, last, rounds)
+}
+
+// look returns what is there for a version, and what is to be done about it; an error where that is refused.
+func (s *server) look(ctx context.Context, v *store.Version) (*store.Snapshot, []ReleasePlan, error) {
+	there, err := s.store.Look(ctx, v.Number)
+	if err != nil {
+		return nil, nil, err
+	}
+	plans, err := s.compare(ctx, v, there)
+	if err == nil {
+		err = (&Plan{Releases: plans}).Err()
+	}
+	return there, plans, err
 }
 
 // lost returns the error of a publisher whose version was overwritten by another one's: none where that
 // has the same bytes.
 func (s *server) lost(ctx context.Context, v *store.Version) error {
-	there, err := s.store.Look(ctx, v.Number)
-	if err != nil {
-		return err
-	}
 	strict := *s
 	strict.opts.Replace = false // what is there now has to be this
-	plans, err := strict.compare(ctx, v, there)
-	if err != nil {
-		return err
-	}
-	return (&Plan{Releases: plans}).Err()
+	_, _, err := strict.look(ctx, v)
+	return err
 }
 
-// put stages a version and commits it.
-func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapshot, done *published) (store.Staged, error) {
+// put stages a version and commits it, and returns its files.
+func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapshot, warnings *[]string) (store.Staged, []release.File, error) {
 	wanted, err := s.wanted(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	wanted.Text = store.Text{Title: v.Number, Body: s.opts.Notes}
 	if wanted.Text.Body == "" {
@@ -191,17 +184,13 @@ func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapsho
 		wanted.Text.Body = there.Text.Body
 	}
 	if wanted.Text.Body == "" && s.texts {
-		wanted.Text.Body = s.text(ctx, v, &done.warnings)
+		wanted.Text.Body = s.text(ctx, v, warnings)
 	}
 	staged, err := s.store.Stage(ctx, wanted, there)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.store.Commit(ctx, staged)
 	}
-	if err := s.store.Commit(ctx, staged); err != nil {
-		return nil, err
-	}
-	done.files = wanted.All
-	return staged, nil
+	return staged, wanted.All, err
 }
 
 // text makes the text of a version: what changed since the release before. What went wrong is a warning.
@@ -222,21 +211,21 @@ func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, e
 	return &store.Wanted{Version: v, All: slices.Concat(generated[:1], v.Files, generated[1:])}, nil
 }
 
-// makePage makes the page of a version, and notes it in the result.
-func (s *server) makePage(ctx context.Context, v *store.Version, result *Result) error {
+// page makes the page of a version where the store has pages. Without a text it only says what would be done.
+func (s *server) page(ctx context.Context, v *store.Version, text func() string) ([]store.Page, error) {
 	pager, ok := s.store.(store.Pager)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	wanted, err := s.wanted(ctx, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	page, err := pager.MakePage(ctx, wanted, sync.OnceValue(func() string { return s.text(ctx, v, &result.Warnings) }))
-	if page != nil {
-		result.Pages = append(result.Pages, *page)
+	page, err := pager.Page(ctx, wanted, text)
+	if page == nil || err != nil {
+		return nil, err
 	}
-	return err
+	return []store.Page{*page}, nil
 }
 
 // readBack compares what is public with what was published: through clusterctl's own client where

@@ -25,7 +25,7 @@ func (s *server) Fetch(ctx context.Context, provider release.Provider, version s
 	if err := provider.Validate(); err != nil {
 		return nil, err
 	}
-	there, err := s.look(ctx, version, provider.ComponentsFile())
+	there, err := s.public(ctx, version, provider.ComponentsFile())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]re
 	if all {
 		wanted, componentsFile = store.ComponentsFiles(), release.MetadataFile
 	}
-	there, err := s.look(ctx, version, componentsFile)
+	there, err := s.public(ctx, version, componentsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func (s *server) read(ctx context.Context, version, componentsFile string) ([]re
 	return releases, nil
 }
 
-// look returns what is public for a version, or for the latest one.
-func (s *server) look(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
+// public returns what is there for a version, or for the latest one.
+func (s *server) public(ctx context.Context, version, componentsFile string) (*store.Snapshot, error) {
 	if version == "" || version == latest {
 		var err error
 		if version, err = s.latestVersion(ctx, componentsFile); err != nil {

@@ -65,15 +65,20 @@ func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot
 	return st, nil
 }
 
-// createDraft makes the draft that this run works in, under the run's mark, and returns its id.
-func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
-	wanted := &github.RepositoryRelease{
-		TagName: &st.Number, Name: &st.Text.Title, Draft: github.Bool(true), Prerelease: github.Bool(!store.Stable(st.Number)),
-		Body: github.String(st.mark + "\n" + st.Text.Body),
+// release returns what is asked for.
+func (st *staged) release(body string, draft bool) *github.RepositoryRelease {
+	r := &github.RepositoryRelease{
+		TagName: &st.Number, Name: &st.Text.Title, Body: &body, Draft: &draft, Prerelease: github.Bool(!store.Stable(st.Number)),
 	}
 	if st.commit != "" {
-		wanted.TargetCommitish = &st.commit
+		r.TargetCommitish = &st.commit
 	}
+	return r
+}
+
+// createDraft makes the draft that this run works in, under the run's mark, and returns its id.
+func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
+	wanted := st.release(st.mark+"\n"+st.Text.Body, true)
 	for try := 1; ; try++ {
 		r, resp, err := s.client.Repositories.CreateRelease(ctx, s.owner, s.name, wanted)
 		if err == nil {
@@ -81,7 +86,11 @@ func (s *repo) createDraft(ctx context.Context, st *staged) (int64, error) {
 		}
 		err = s.failure("making a draft of "+st.Number, resp, err)
 		if ctx.Err() != nil {
-			s.discardMarked(ctx, st.mark)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+			defer cancel()
+			if id, _ := s.findDraft(ctx, st.mark); id != 0 { // what can't be found stays behind
+				s.discard(ctx, id)
+			}
 			return 0, err
 		}
 		if transport.IsRefusal(err) {
@@ -113,21 +122,19 @@ func (s *repo) findDraft(ctx context.Context, mark string) (int64, error) {
 	return 0, err
 }
 
-// discardMarked removes the draft of a run that was interrupted while it was being made.
-func (s *repo) discardMarked(ctx context.Context, mark string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
-	defer cancel()
-	if id, err := s.findDraft(ctx, mark); err == nil && id != 0 {
-		s.discard(ctx, id)
-	}
-}
-
 // discard removes a draft that can't become public any more. What can't be removed stays behind as
 // what a killed run leaves.
 func (s *repo) discard(ctx context.Context, draft int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	_ = s.delete(ctx, draft, "removing a draft")
+}
+
+// tidy removes drafts that are in the public release now: one more of them is only untidy.
+func (s *repo) tidy(ctx context.Context, drafts []*githubRelease) {
+	for _, r := range drafts {
+		_ = s.delete(ctx, r.GetID(), "")
+	}
 }
 
 // delete removes a release; that it is not there is no error.
@@ -177,9 +184,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 	if err := s.makePublic(ctx, st); err != nil {
 		return s.refused(ctx, st, replaced, err)
 	}
-	for _, r := range append(replaced, st.is.prepared...) {
-		_ = s.delete(ctx, r.GetID(), "") // what it said is in the release now; a draft more is only untidy
-	}
+	s.tidy(ctx, append(replaced, st.is.prepared...))
 	return nil
 }
 
@@ -187,14 +192,8 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 // whatever was answered. The error is store.ErrTaken where another release is.
 func (s *repo) makePublic(ctx context.Context, st *staged) error {
 	s.opts.Say("making " + st.Number + " public")
-	wanted := &github.RepositoryRelease{
-		TagName: &st.Number, Name: &st.Text.Title, Body: &st.Text.Body,
-		Draft: github.Bool(false), Prerelease: github.Bool(!store.Stable(st.Number)),
-		MakeLatest: github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number)),
-	}
-	if st.commit != "" {
-		wanted.TargetCommitish = &st.commit
-	}
+	wanted := st.release(st.Text.Body, false)
+	wanted.MakeLatest = github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number))
 	err := s.edit(ctx, "making "+st.Number+" public", st.id, wanted)
 	switch {
 	case alreadyExists(err, "tag_name"):
@@ -270,8 +269,12 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 	if st, ok := x.(*staged); ok {
 		id, mark = st.id, st.mark
 	}
-	listed, err := s.awaitListed(ctx, v.Number, id)
-	if err != nil {
+	// A list that knows of the public release knows of every draft that was made before.
+	var listed []*githubRelease
+	if _, err := s.http.Await(ctx, v.Number, func() (_ bool, err error) {
+		listed, err = s.listAtRest(ctx)
+		return slices.ContainsFunc(listed, func(r *githubRelease) bool { return r.GetID() == id && !r.GetDraft() }), err
+	}); err != nil {
 		return nil, err
 	}
 	if there.GetID() != id {
@@ -297,35 +300,16 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 	return warnings, s.correctLatest(ctx, listed, v.Number)
 }
 
-// awaitListed waits until the list shows the public release of a version, and returns it: a list that
-// knows of it knows of every draft that was made before.
-func (s *repo) awaitListed(ctx context.Context, version string, id int64) ([]*githubRelease, error) {
-	for try := 1; ; try++ {
-		listed, err := s.listAtRest(ctx)
-		if err != nil || slices.ContainsFunc(listed, func(r *githubRelease) bool { return r.GetID() == id && !r.GetDraft() }) {
-			return listed, err
-		}
-		if again, err := s.http.Await(ctx, try, version); err != nil || !again {
-			return listed, err
-		}
-	}
-}
-
 // awaitPublished returns the public release of a version that was just published.
-func (s *repo) awaitPublished(ctx context.Context, version string) (*githubRelease, error) {
-	for try := 1; ; try++ {
-		there, err := s.published(ctx, version)
-		if there != nil || err != nil {
-			return there, err
-		}
-		again, err := s.http.Await(ctx, try, version)
-		if err != nil {
-			return nil, err
-		}
-		if !again {
-			return nil, fmt.Errorf("%s was published, and is not found under its tag: run this again; it looks first what is there", version)
-		}
+func (s *repo) awaitPublished(ctx context.Context, version string) (there *githubRelease, err error) {
+	isThere, err := s.http.Await(ctx, version, func() (_ bool, err error) {
+		there, err = s.published(ctx, version)
+		return there != nil, err
+	})
+	if err == nil && !isThere {
+		err = fmt.Errorf("%s was published, and is not found under its tag: run this again; it looks first what is there", version)
 	}
+	return there, err
 }
 
 // isAbandoned says whether the run that made a draft must be over.
@@ -367,7 +351,7 @@ func (s *repo) correctLatest(ctx context.Context, listed []*githubRelease, versi
 func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot) (store.Staged, error) {
 	st.host = st.is.hosts[0]
 	st.id = st.host.GetID()
-	if there.Claim != "" && there.Claim != st.claim() {
+	if there.Claim != "" && there.Claim != store.Digest(st.All[0].Data) {
 		return nil, fmt.Errorf("%s has files of another build of %s: remove them from it, and run this again", st.host.GetHTMLURL(), st.Number)
 	}
 	if st.Text.Title == st.Number && st.host.GetName() != "" {
@@ -375,8 +359,6 @@ func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot)
 	}
 	return st, s.filler(st.id, false).Fill(ctx, st.Wanted)
 }
-
-func (st *staged) claim() string { return store.Digest(st.All[0].Data) }
 
 // commitInto completes what was added to a release, and makes it public if it is a draft.
 func (s *repo) commitInto(ctx context.Context, st *staged) error {
@@ -393,8 +375,6 @@ func (s *repo) commitInto(ctx context.Context, st *staged) error {
 			return err
 		}
 	}
-	for _, r := range st.is.prepared {
-		_ = s.delete(ctx, r.GetID(), "") // what it said is in the release now; a draft more is only untidy
-	}
+	s.tidy(ctx, st.is.prepared)
 	return nil
 }

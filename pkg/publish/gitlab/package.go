@@ -22,19 +22,17 @@ type fileID struct{ pkg, id int }
 // List lists the files of hidden packages too: what is hidden is left out of lists, and
 // downloaded all the same.
 func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error) {
+	packages, err := s.packages(ctx, version, shown, hidden)
+	if err != nil {
+		return nil, err
+	}
 	var files []store.FlatFile
-	for _, status := range []string{"default", "hidden"} {
-		packages, err := s.packages(ctx, version, status)
+	for _, p := range packages {
+		some, err := s.files(ctx, p.ID)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range packages {
-			some, err := s.files(ctx, p.ID)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, some...)
-		}
+		files = append(files, some...)
 	}
 	slices.SortFunc(files, func(a, b store.FlatFile) int { return idOf(a).id - idOf(b).id })
 	return files, nil
@@ -84,44 +82,47 @@ func (s *pkg) Remove(ctx context.Context, _ string, file store.FlatFile) error {
 }
 
 func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
-	for _, status := range []string{"default", "hidden"} {
-		packages, err := s.packages(ctx, version, status)
-		if err != nil {
-			return err
-		}
-		for _, p := range packages {
-			resp, err := s.client.Packages.DeleteProjectPackage(s.project, p.ID, gitlab.WithContext(ctx))
-			if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
-				return s.failure("removing the package of "+version, resp, err)
-			}
+	packages, err := s.packages(ctx, version, shown, hidden)
+	if err != nil {
+		return err
+	}
+	for _, p := range packages {
+		resp, err := s.client.Packages.DeleteProjectPackage(s.project, p.ID, gitlab.WithContext(ctx))
+		if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
+			return s.failure("removing the package of "+version, resp, err)
 		}
 	}
 	return nil
 }
 
-// packages returns the packages of a version; of all versions where it is empty.
+// The states of packages.
+const shown, hidden = "default", "hidden"
+
+// packages returns the packages of a version in these states; of all versions where it is empty.
 // Job tokens may list them: gitlab-org/gitlab merge requests 91437 and 116059.
-func (s *pkg) packages(ctx context.Context, version, status string) ([]*gitlab.Package, error) {
-	opts := &gitlab.ListProjectPackagesOptions{
-		ListOptions: gitlab.ListOptions{Page: 1, PerPage: pageSize},
-		PackageType: gitlab.Ptr("generic"), PackageName: &s.name, Status: &status,
-	}
-	if version != "" {
-		opts.PackageVersion = &version
-	}
+func (s *pkg) packages(ctx context.Context, version string, states ...string) ([]*gitlab.Package, error) {
 	var all []*gitlab.Package
-	for opts.Page != 0 {
-		some, resp, err := s.client.Packages.ListProjectPackages(s.project, opts, gitlab.WithContext(ctx))
-		if err != nil {
-			return nil, s.failure("listing the packages of "+s.URL(), resp, err)
+	for _, state := range states {
+		opts := &gitlab.ListProjectPackagesOptions{
+			ListOptions: gitlab.ListOptions{Page: 1, PerPage: pageSize},
+			PackageType: gitlab.Ptr("generic"), PackageName: &s.name, Status: &state,
 		}
-		for _, p := range some {
-			// The server searches for names, and servers before 16.6 do not know of versions.
-			if p.Name == s.name && (version == "" || p.Version == version) {
-				all = append(all, p)
+		if version != "" {
+			opts.PackageVersion = &version
+		}
+		for opts.Page != 0 {
+			some, resp, err := s.client.Packages.ListProjectPackages(s.project, opts, gitlab.WithContext(ctx))
+			if err != nil {
+				return nil, s.failure("listing the packages of "+s.URL(), resp, err)
 			}
+			for _, p := range some {
+				// The server searches for names, and servers before 16.6 do not know of versions.
+				if p.Name == s.name && (version == "" || p.Version == version) {
+					all = append(all, p)
+				}
+			}
+			opts.Page = resp.NextPage
 		}
-		opts.Page = resp.NextPage
 	}
 	return all, nil
 }

@@ -2,11 +2,10 @@ package gitlab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/xanzy/go-gitlab"
 
@@ -52,70 +51,12 @@ func (s *pkg) page(ctx context.Context, version string) (*gitlab.Release, error)
 	return r, s.failure("looking for the release "+version+" of the project", resp, err)
 }
 
-func (s *pkg) PlanPage(ctx context.Context, w *store.Wanted) (*store.Page, error) {
+// Page makes the page. Whatever a step was answered, what is there is looked at after it.
+func (s *pkg) Page(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
 	if !s.opts.Pages {
 		return nil, nil
 	}
-	there, err := s.page(ctx, w.Number)
-	if err != nil {
-		return nil, err
-	}
-	plan := &store.Page{Place: s.pagePlace(w.Number), Action: store.Create}
-	links, err := s.pageLinks(ctx, w)
-	if err == nil && there != nil {
-		plan.Action = store.Update
-		links, err = s.lacks(there, w, links)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if len(links) == 0 {
-		plan.Action = store.Unchanged
-	}
-	for _, l := range links {
-		plan.Links = append(plan.Links, *l.Name)
-	}
-	return plan, nil
-}
-
-// pagePlace returns what stands for the project's release of a version.
-func (s *pkg) pagePlace(version string) string {
-	return "https://" + s.host + projectsPath + strings.ReplaceAll(s.project, "/", "%2F") + "/releases/" + version
-}
-
-// checkPage refuses a release that is of another commit than the version.
-func (s *pkg) checkPage(there *gitlab.Release, w *store.Wanted) error {
-	if there.Commit.ID == "" {
-		return nil // a release without a tag yet
-	}
-	_, err := s.opts.CommitToTag(w.Version, s.URL(), there.Commit.ID, "")
-	return err
-}
-
-// missingLinks returns the links that a release lacks. It is an error if a link of that name leads
-// elsewhere; others are somebody's own.
-func (s *pkg) missingLinks(there *gitlab.Release, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
-	var missing []*gitlab.ReleaseAssetLinkOptions
-	for _, want := range wanted {
-		i := slices.IndexFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.URL == *want.URL })
-		j := slices.IndexFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.Name == *want.Name })
-		switch {
-		case i >= 0: // under whatever name
-		case j >= 0:
-			return nil, fmt.Errorf("the release %s of the project has a link %s to %s, and not to %s: remove it, and run this again", there.TagName, *want.Name, there.Assets.Links[j].URL, *want.URL)
-		default:
-			missing = append(missing, want)
-		}
-	}
-	return missing, nil
-}
-
-// MakePage makes the page. Whatever a step was answered, what is there is looked at after it.
-func (s *pkg) MakePage(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
-	if !s.opts.Pages {
-		return nil, nil
-	}
-	plan := &store.Page{Place: s.pagePlace(w.Number), Action: store.Unchanged}
+	page := &store.Page{Place: "https://" + s.host + projectsPath + url.PathEscape(s.project) + "/releases/" + w.Number, Action: store.Unchanged}
 	wanted, err := s.pageLinks(ctx, w)
 	if err != nil {
 		return nil, err
@@ -123,32 +64,41 @@ func (s *pkg) MakePage(ctx context.Context, w *store.Wanted, text func() string)
 	refused := false
 	for try := 1; ; try++ {
 		there, err := s.page(ctx, w.Number)
+		missing := wanted
+		if err == nil && there != nil {
+			missing, err = s.lacks(there, w, wanted)
+		}
 		if err != nil {
 			return nil, err
 		}
+		if there != nil && len(missing) == 0 {
+			return page, nil
+		}
+		if page.Action == store.Unchanged {
+			page.Action = store.Update
+			for _, l := range missing {
+				page.Links = append(page.Links, *l.Name)
+			}
+		}
+		if there == nil {
+			page.Action = store.Create
+		}
+		if text == nil {
+			return page, nil
+		}
 		var last error
 		if there == nil {
-			plan.Action = store.Create
 			last = s.createPage(ctx, w, text(), wanted)
 		} else {
-			missing, err := s.lacks(there, w, wanted)
-			if err != nil || len(missing) == 0 {
-				return plan, err
-			}
-			if plan.Action == store.Unchanged {
-				plan.Action = store.Update
-			}
 			last = s.addLinks(ctx, w.Number, missing)
 		}
-		if ctx.Err() != nil || isPageRefusal(last) {
+		// That something is there already (409 for a release, 400 for a link) is looked into. What the server
+		// does not understand is refused with 400 too: the next look tells one from the other.
+		isThere, unclear := transport.HasStatus(last, http.StatusConflict), transport.HasStatus(last, http.StatusBadRequest)
+		if ctx.Err() != nil || transport.IsRefusal(last) && !isThere && (!unclear || refused) {
 			return nil, last
 		}
-		// What is there already is refused so, and a request that the server does not understand too: the
-		// next look tells one from the other.
-		if transport.HasStatus(last, http.StatusBadRequest) && refused {
-			return nil, last
-		}
-		refused = transport.HasStatus(last, http.StatusBadRequest)
+		refused = unclear
 		if last != nil {
 			if err := s.Client.Again(ctx, try, fmt.Errorf("%w; the package itself is published", last)); err != nil {
 				return nil, err
@@ -160,12 +110,27 @@ func (s *pkg) MakePage(ctx context.Context, w *store.Wanted, text func() string)
 	}
 }
 
-// lacks returns the links that a release of a version lacks.
+// lacks returns the links that a release lacks. It is an error if the release is of another commit than the
+// version, or if a link of that name leads elsewhere; other links are somebody's own.
 func (s *pkg) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
-	if err := s.checkPage(there, w); err != nil {
-		return nil, err
+	if there.Commit.ID != "" { // else it has no tag yet
+		if _, err := s.opts.CommitToTag(w.Version, s.URL(), there.Commit.ID, ""); err != nil {
+			return nil, err
+		}
 	}
-	return s.missingLinks(there, wanted)
+	var missing []*gitlab.ReleaseAssetLinkOptions
+	for _, want := range wanted {
+		if slices.ContainsFunc(there.Assets.Links, func(l *gitlab.ReleaseLink) bool { return l.URL == *want.URL }) {
+			continue // under whatever name
+		}
+		for _, l := range there.Assets.Links {
+			if l.Name == *want.Name {
+				return nil, fmt.Errorf("the release %s of the project has a link %s to %s, and not to %s: remove it, and run this again", there.TagName, l.Name, l.URL, *want.URL)
+			}
+		}
+		missing = append(missing, want)
+	}
+	return missing, nil
 }
 
 // createPage asks for the release with all of its links.
@@ -203,12 +168,4 @@ func (s *pkg) addLinks(ctx context.Context, version string, links []*gitlab.Rele
 		}
 	}
 	return nil
-}
-
-// isPageRefusal says whether an error is one that another try does not help with. That something is
-// there already (409 for a release, 400 for a link) is looked into.
-func isPageRefusal(err error) bool {
-	var service *transport.ServiceError
-	return errors.As(err, &service) && service.Status >= 400 && service.Status < 500 &&
-		!slices.Contains([]int{http.StatusConflict, http.StatusBadRequest, http.StatusRequestTimeout}, service.Status)
 }

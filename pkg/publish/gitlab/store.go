@@ -228,15 +228,15 @@ func (s *pkg) Look(ctx context.Context, version string) (*store.Snapshot, error)
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := s.packages(ctx, version, "hidden")
-	if len(hidden) > 0 {
+	unseen, err := s.packages(ctx, version, hidden)
+	if len(unseen) > 0 {
 		there.Warnings = append(there.Warnings, fmt.Sprintf("the package of %s is hidden: clusterctl reads it, and people do not find it", version))
 	}
 	return there, err
 }
 
 func (s *pkg) Versions(ctx context.Context) ([]string, error) {
-	packages, err := s.packages(ctx, "", "default")
+	packages, err := s.packages(ctx, "", shown)
 	var versions []string
 	for _, p := range packages {
 		if _, err := release.ParseVersion(p.Version); err == nil {

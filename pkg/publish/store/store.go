@@ -91,10 +91,9 @@ type Latester interface {
 
 // Pager is a store with pages for people: releases apart from what clusterctl reads.
 type Pager interface {
-	// PlanPage says what MakePage would do; nil where there are to be no pages.
-	PlanPage(ctx context.Context, w *Wanted) (*Page, error)
-	// MakePage makes the page of a version, and returns what was done. Text makes the text of a new page.
-	MakePage(ctx context.Context, w *Wanted, text func() string) (*Page, error)
+	// Page makes the page of a version, and returns what was done; nil where there are to be no pages. Text
+	// makes the text of a new page; where it is nil, Page only says what it would do.
+	Page(ctx context.Context, w *Wanted, text func() string) (*Page, error)
 }
 
 // Aliaser is a store that offers files under further names, for other readers than clusterctl.

@@ -194,7 +194,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &tooLargeError{host: req.URL.Host}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	hideLimits(resp, body)
+	noteLimit(resp, body)
 	return resp, nil
 }
 
@@ -213,12 +213,7 @@ func (g *guard) mayKnow(scheme, host, name string) bool {
 	if scheme != "https" && !IsLoopback(name) {
 		return false
 	}
-	for _, own := range g.credential.Hosts {
-		if strings.EqualFold(host, own) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.credential.Hosts, func(own string) bool { return strings.EqualFold(host, own) })
 }
 
 // IsLoopback says whether a host's name or address is of this machine.
@@ -399,15 +394,20 @@ func (c *Client) Again(ctx context.Context, try int, last error) error {
 	return c.network.Wait(ctx, d)
 }
 
-// Await waits before something is looked for once more that a server may be behind with. It returns
-// false where it was looked for often enough. Try counts from 1.
-func (c *Client) Await(ctx context.Context, try int, what string) (bool, error) {
-	if try >= stepTries {
-		return false, nil
+// Await looks for something that a server may be behind with, until it is there or was looked for often
+// enough.
+func (c *Client) Await(ctx context.Context, what string, look func() (bool, error)) (isThere bool, err error) {
+	for try := 1; ; try++ {
+		isThere, err := look()
+		if isThere || err != nil || try >= stepTries {
+			return isThere, err
+		}
+		d := Pause(try)
+		c.tell("the server does not show "+what+" yet", d)
+		if err := c.network.Wait(ctx, d); err != nil {
+			return false, err
+		}
 	}
-	d := Pause(try)
-	c.tell("the server does not show "+what+" yet", d)
-	return true, c.network.Wait(ctx, d)
 }
 
 // onceKey is the key of a context whose requests are sent once.
@@ -469,46 +469,41 @@ func isLimited(status int, header http.Header, body []byte) bool {
 	return false
 }
 
-// hideLimits moves the headers by which a server limits requests to names of this package's own. The client
-// of the API would otherwise refuse to ask again, by its own clock.
-func hideLimits(resp *http.Response, body []byte) {
-	limits := resp.Header.Clone()
+// noteLimit puts the time that a server asks to wait into a header of this package's own, in place of those by
+// which it limits requests. The client of the API would otherwise refuse to ask again, by its own clock.
+func noteLimit(resp *http.Response, body []byte) {
+	header := resp.Header.Clone()
 	for _, name := range rateHeaders {
 		resp.Header.Del(name)
 	}
-	if !isLimited(resp.StatusCode, limits, body) {
+	if !isLimited(resp.StatusCode, header, body) {
 		return
 	}
-	resp.Header.Set(limitedHeader, limits.Get("Date"))
-	for _, name := range []string{"Retry-After", remainingHeader, resetHeader} {
-		if v := limits.Get(name); v != "" {
-			resp.Header.Set(limitedHeader+"-"+name, v)
-		}
-	}
 	resp.Header.Del("Retry-After")
+	resp.Header.Set(limitedHeader, "")
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	ask := func(d time.Duration) { resp.Header.Set(limitedHeader, d.String()) }
+	after := header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(after); err == nil && seconds >= 0 {
+		ask(time.Duration(min(seconds, 1<<20)) * time.Second)
+	} else if at, err := http.ParseTime(after); err == nil {
+		ask(max(at.Sub(now), 0))
+	} else if at, err := strconv.ParseInt(header.Get(resetHeader), 10, 64); err == nil && header.Get(remainingHeader) == "0" {
+		ask(max(time.Unix(at, 0).Sub(now), 0) + time.Second) // the header has whole seconds
+	}
 }
 
 // askedWait returns how long a server that limits requests asks to wait.
 func askedWait(resp *http.Response, attempt int) (time.Duration, bool) {
-	date, limited := resp.Header[limitedHeader]
+	text, limited := resp.Header[limitedHeader]
 	if !limited {
 		return 0, false
 	}
-	now, err := http.ParseTime(date[0])
-	if err != nil {
-		now = time.Now()
-	}
-	after := resp.Header.Get(limitedHeader + "-Retry-After")
-	if seconds, err := strconv.Atoi(after); err == nil && seconds >= 0 {
-		return time.Duration(min(seconds, 1<<20)) * time.Second, true
-	}
-	if at, err := http.ParseTime(after); err == nil {
-		return max(at.Sub(now), 0), true
-	}
-	if resp.Header.Get(limitedHeader+"-"+remainingHeader) == "0" {
-		if at, err := strconv.ParseInt(resp.Header.Get(limitedHeader+"-"+resetHeader), 10, 64); err == nil {
-			return max(time.Unix(at, 0).Sub(now), 0) + time.Second, true // the header has whole seconds
-		}
+	if d, err := time.ParseDuration(text[0]); err == nil {
+		return d, true
 	}
 	return limitPause << min(attempt, 4), true
 }
