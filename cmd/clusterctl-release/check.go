@@ -168,7 +168,7 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	var releases []*release.Release
 	var folders []string
 	for _, arg := range args {
-		there, err := publish.ReadWith(cmd.Context(), arg, options)
+		there, err := publish.Read(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, nil, err
 		}

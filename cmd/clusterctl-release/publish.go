@@ -203,7 +203,7 @@ func readReleases(cmd *cobra.Command, args []string) ([]*release.Release, error)
 func readReleasesWith(cmd *cobra.Command, args []string, options publish.Options) ([]*release.Release, error) {
 	var releases []*release.Release
 	for _, arg := range args {
-		found, err := publish.ReadWith(cmd.Context(), arg, options)
+		found, err := publish.Read(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, err
 		}

@@ -300,7 +300,7 @@ func (c checkCase) apply(t *testing.T) *release.Release {
 			t.Fatal(err)
 		}
 	}
-	releases, err := publish.ReadWith(t.Context(), root, publish.Options{})
+	releases, err := publish.Read(t.Context(), root, publish.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func Fetch(ctx context.Context, dir string, providers []string, clusterctlConfig
 			return nil, err
 		}
 		tell(fmt.Sprintf("reading %s from %s", provider, location))
-		some, err := publish.ReadWith(ctx, location, publish.Options{Report: tell})
+		some, err := publish.Read(ctx, location, publish.Options{Report: tell})
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", provider, err)
 		}

@@ -20,9 +20,9 @@ func WriteFolder(dir string, r *release.Release) error {
 }
 
 func writeFolder(d disk, dir string, given *release.Release) error {
-	r, err := release.New(given.Provider, given.Version, given.Files)
+	r, err := wellFormed(given)
 	if err != nil {
-		return fmt.Errorf("checking the release: %w", err)
+		return err
 	}
 	if len(r.Files) == 0 {
 		return fmt.Errorf("%s has no files", r)
@@ -30,7 +30,6 @@ func writeFolder(d disk, dir string, given *release.Release) error {
 	if _, ok := r.File(release.SourceFile); ok {
 		return fmt.Errorf("%s has a file %s: a build writes a file of that name itself; give the release's file another name", r, release.SourceFile)
 	}
-	r.Source = given.Source
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", dir, err)

@@ -25,44 +25,11 @@ const latest = store.Latest
 // providerEntry is an entry of the list "providers" in clusterctl's configuration.
 type providerEntry = store.Entry
 
-// providerEntries returns the entries under which clusterctl finds releases in a local repository.
-//
-// The version in the URL is the one that clusterctl takes when it is asked for none; one that it
-// is asked for it looks up next to that. With "latest" it always is the newest final one, or the
-// newest pre-release where there are only such, and the entry stays as it is from release to
-// release; with a number it would be whatever was published last, a fix of an old series too.
-func providerEntries(root string, releases []*release.Release) []providerEntry {
-	var entries []providerEntry
-	for _, r := range releases {
-		entry := providerEntry{
-			Name: r.Provider.Name,
-			Type: r.Provider.Type,
-			URL:  RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile()),
-		}
-		if !slices.Contains(entries, entry) {
-			entries = append(entries, entry)
-		}
-	}
-	return entries
-}
-
-// RepositoryURL returns clusterctl's URL of a file in a local repository.
+// RepositoryURL returns clusterctl's URL of a file in a local repository. A '$' is escaped as well, as clusterctl
+// replaces variables in the URLs of its configuration.
 func RepositoryURL(root string, provider release.Provider, version, file string) string {
-	return "file://" + escapePath(filepath.ToSlash(filepath.Join(root, provider.Label(), version, file)))
-}
-
-// escapePath escapes all that may mean something in a URL, and '$', as clusterctl replaces
-// variables in the URLs of its configuration.
-func escapePath(path string) string {
-	var b strings.Builder
-	for _, c := range []byte(path) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("/-._~", c) >= 0 {
-			b.WriteByte(c)
-			continue
-		}
-		fmt.Fprintf(&b, "%%%02X", c)
-	}
-	return b.String()
+	path := url.URL{Path: filepath.ToSlash(filepath.Join(root, provider.Label(), version, file))}
+	return "file://" + strings.ReplaceAll(path.EscapedPath(), "$", "%24")
 }
 
 // sameRepository says whether clusterctl reads the same from two URLs, the first as it is written
@@ -80,9 +47,11 @@ func sameRepository(written, wanted string) bool {
 	return a.Path == b.Path
 }
 
-// planConfig returns what becomes of the clusterctl.yaml of a local repository so that clusterctl
-// finds the releases. Entries of other providers, all other keys and the comments stay as they
-// are. Errors name the file and the line.
+// planConfig returns what becomes of the clusterctl.yaml of a local repository so that clusterctl finds the
+// releases. Entries of other providers, all other keys and the comments stay as they are.
+//
+// The version in a URL is the one that clusterctl takes when it is asked for none: "latest", as with a number
+// it would be whatever was published last, a fix of an old series too.
 func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 	plan := &ConfigPlan{Path: filepath.Join(root, configFile), Action: Create, mode: fileMode}
 	var text []byte
@@ -98,7 +67,9 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 		plan.Action = Update
 		plan.mode = info.Mode().Perm() // it may hold variables that are not for everybody
 	}
-	plan.text, plan.Entries, err = editProviders(text, providerEntries(root, releases))
+	plan.text, plan.Entries, err = editProviders(text, store.Entries(releases, func(r *release.Release) string {
+		return RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile())
+	}))
 	if err != nil {
 		return nil, inFile(plan.Path, err)
 	}

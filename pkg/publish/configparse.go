@@ -128,18 +128,10 @@ func uniqueKeys(mapping *yaml.Node) error {
 
 // findProviders finds the list of providers and reads its entries.
 func (d *configDocument) findProviders() error {
-	for i := 0; i+1 < len(d.root.Content); i += 2 {
-		if strings.EqualFold(d.root.Content[i].Value, providersKey) {
-			d.key, d.list = d.root.Content[i], d.root.Content[i+1]
-		}
-	}
-	if d.list == nil {
+	if d.key, d.list = fieldOf(d.root, providersKey); d.list == nil {
 		return nil
 	}
-	list := d.list
-	if list.Kind == yaml.AliasNode {
-		list = list.Alias
-	}
+	list := resolved(d.list)
 	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
 		return nil
 	}
@@ -159,10 +151,7 @@ func (d *configDocument) findProviders() error {
 // readItem reads an entry of the list of providers.
 func readItem(node *yaml.Node) (configItem, error) {
 	item := configItem{line: node.Line, value: map[string]any{}}
-	mapping := node
-	if node.Kind == yaml.AliasNode {
-		mapping = node.Alias
-	}
+	mapping := resolved(node)
 	if mapping.Kind != yaml.MappingNode {
 		return item, &configError{line: node.Line, message: "an entry of providers isn't a mapping: it has name, url and type"}
 	}
@@ -177,12 +166,26 @@ func readItem(node *yaml.Node) (configItem, error) {
 		item.value[strings.ToLower(k)] = v
 	}
 	item.name, item.kind, item.url = textOf(item.value["name"]), textOf(item.value["type"]), textOf(item.value["url"])
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		if strings.EqualFold(node.Content[i].Value, "url") {
-			item.urlNode = node.Content[i+1]
+	_, item.urlNode = fieldOf(node, "url")
+	return item, nil
+}
+
+// fieldOf returns the last key of that name in a mapping, in any case, and its value.
+func fieldOf(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if strings.EqualFold(mapping.Content[i].Value, name) {
+			key, value = mapping.Content[i], mapping.Content[i+1]
 		}
 	}
-	return item, nil
+	return key, value
+}
+
+// resolved returns what an alias stands for.
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
 }
 
 // textOf returns a value as clusterctl reads it into a text: a number becomes its digits.

@@ -132,7 +132,7 @@ func TestGitHubSeveralProviders(t *testing.T) {
 		t.Errorf("one of two: %v", result)
 	}
 	_, opts = w.process(nil)
-	releases, err := ReadWith(t.Context(), githubURL+"/releases/tag/v0.1.0", opts)
+	releases, err := Read(t.Context(), githubURL+"/releases/tag/v0.1.0", opts)
 	if err != nil || len(releases) != 2 {
 		t.Errorf("read %v: %v", releases, err)
 	}
@@ -305,7 +305,7 @@ func TestGitHubRead(t *testing.T) {
 		githubURL + "/releases/tag/v0.1.0":                                 "v0.1.0",
 		githubURL + "/releases/latest":                                     "v0.2.0",
 	} {
-		releases, err := ReadWith(t.Context(), location, opts)
+		releases, err := Read(t.Context(), location, opts)
 		if err != nil || len(releases) != 1 {
 			t.Errorf("%s: %v, %v", location, releases, err)
 			continue
@@ -320,7 +320,7 @@ func TestGitHubRead(t *testing.T) {
 		githubURL + "/releases/v0.1.0/bootstrap-components.yaml":      "has no file bootstrap-components.yaml",
 		githubURL + "/releases/0.1.0/infrastructure-components.yaml":  "lacks the leading v",
 	} {
-		_, err := ReadWith(t.Context(), location, opts)
+		_, err := Read(t.Context(), location, opts)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", location, want, err)
 		}

@@ -247,7 +247,7 @@ func TestGitLabDeployToken(t *testing.T) {
 	n.Secret, n.SecretHeader = secret, "Deploy-Token"
 	opts.Network.ReadFile = nil
 	for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0"} {
-		releases, err := ReadWith(t.Context(), location, opts)
+		releases, err := Read(t.Context(), location, opts)
 		if err != nil || len(releases) != 1 || len(w.want.Differences(releases[0])) > 0 {
 			t.Errorf("%s: %v, %v", location, releases, err)
 		}
@@ -260,14 +260,14 @@ func TestGitLabDeployToken(t *testing.T) {
 		t.Errorf("it asked for %v, and leaked %v", n.Requests(), n.Leaks())
 	}
 	for _, fails := range []func() error{
-		func() error { _, err := ReadWith(t.Context(), gitlabURL+"/latest", opts); return err },
+		func() error { _, err := Read(t.Context(), gitlabURL+"/latest", opts); return err },
 		func() error { _, err := w.do(t.Context(), n, opts, w.want); return err },
 	} {
 		if err := fails(); err == nil || !strings.Contains(err.Error(), "a deploy token sends and reads files") {
 			t.Errorf("got %v", err)
 		}
 	}
-	if _, err := ReadWith(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
+	if _, err := Read(t.Context(), gitlabURL+"/v0.9.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
 		t.Errorf("a version that is not there: %v", err)
 	}
 }

@@ -166,7 +166,7 @@ func TestGitLabPublish(t *testing.T) {
 		// What was published is read by clusterctl's URL, without a token.
 		opts.TokenFile = ""
 		for _, location := range []string{gitlabURL + "/v0.1.0/infrastructure-components.yaml", gitlabURL + "/v0.1.0", gitlabURL + "/latest"} {
-			if releases, err := ReadWith(t.Context(), location, opts); err != nil || len(releases) != 1 || releases[0].Version != "v0.1.0" || len(releases[0].Files) != 3 {
+			if releases, err := Read(t.Context(), location, opts); err != nil || len(releases) != 1 || releases[0].Version != "v0.1.0" || len(releases[0].Files) != 3 {
 				t.Errorf("%s: %v, %v", location, releases, err)
 			}
 		}

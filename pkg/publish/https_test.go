@@ -62,7 +62,7 @@ func TestHTTPS(t *testing.T) {
 	if err := os.Remove(filepath.Join(folder, "NOTES.md")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadWith(t.Context(), base+"v0.2.0/infrastructure-components.yaml", opts); err == nil || !strings.Contains(err.Error(), "downloading NOTES.md") {
+	if _, err := Read(t.Context(), base+"v0.2.0/infrastructure-components.yaml", opts); err == nil || !strings.Contains(err.Error(), "downloading NOTES.md") {
 		t.Errorf("what is missing: %v", err)
 	}
 }
@@ -81,17 +81,17 @@ func TestHTTPSErrors(t *testing.T) {
 		"https://github.example.com/acme/capl/releases/v0.1.0/components.yaml":    "GITHUB_SERVER_URL",
 		"http://" + webHost + "/capi/infrastructure-libvirt/v0.1.0/metadata.yaml": "isn't a place to read releases from",
 	} {
-		_, err := ReadWith(t.Context(), location, opts)
+		_, err := Read(t.Context(), location, opts)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pw@") {
 			t.Errorf("%s: want %q, got %v", location, want, err)
 		}
 	}
-	if _, err := ReadWith(t.Context(), base+"v0.1.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
+	if _, err := Read(t.Context(), base+"v0.1.0/infrastructure-components.yaml", opts); !errors.Is(err, release.ErrNoRelease) {
 		t.Errorf("a version that is not there: %v", err)
 	}
 	withToken := opts
 	withToken.TokenFile = filepath.Join(t.TempDir(), "token")
-	if _, err := ReadWith(t.Context(), base+"v0.1.0/infrastructure-components.yaml", withToken); err == nil || !strings.Contains(err.Error(), "Options.TokenFile is for GitHub, GitLab and registries") {
+	if _, err := Read(t.Context(), base+"v0.1.0/infrastructure-components.yaml", withToken); err == nil || !strings.Contains(err.Error(), "Options.TokenFile is for GitHub, GitLab and registries") {
 		t.Errorf("with a token: %v", err)
 	}
 	var target *TargetError

@@ -255,7 +255,7 @@ func TestPublishBatch(t *testing.T) {
 		someRelease(libvirt, "v0.1.1", ""), someRelease(libvirt, "v0.2.0-rc.0", ""),
 	}
 	result := publish(t, root, Options{}, batch...)
-	all, err := Read(t.Context(), root)
+	all, err := Read(t.Context(), root, Options{})
 	if err != nil || len(all) != 4 {
 		t.Fatalf("%d releases: %v", len(all), err)
 	}
@@ -322,7 +322,7 @@ func TestUnknownTargets(t *testing.T) {
 		if strings.HasPrefix(to, "https:") {
 			continue // is read as a web server's, see TestHTTPSErrors
 		}
-		if _, err := Read(t.Context(), to); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "folder") {
+		if _, err := Read(t.Context(), to, Options{}); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "folder") {
 			t.Errorf("Read(%q): %v", to, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 )
 
 // lockFile is the file at a repository's root that the lock is taken on. It is there only while a
@@ -50,10 +52,8 @@ func (f *folder) acquire(ctx context.Context) (*lock, error) {
 			told = time.Now()
 			f.tell(fmt.Sprintf("waiting: %s is being written to by %s", f.root, holder))
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the lock of %s: %w", f.root, ctx.Err())
-		case <-time.After(lockPoll):
+		if err := (transport.Network{}).Wait(ctx, lockPoll); err != nil {
+			return nil, fmt.Errorf("waiting for the lock of %s: %w", f.root, err)
 		}
 	}
 }

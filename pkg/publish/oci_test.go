@@ -201,7 +201,7 @@ func TestOCI(t *testing.T) {
 		}
 	}
 	for location, want := range map[string]string{place + ":v0.9.0": "no release v0.9.0", place: "write " + place + ":VERSION"} {
-		if _, err := ReadWith(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(t.Context(), location, quick); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want %q, got %v", location, want, err)
 		}
 	}

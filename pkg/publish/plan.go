@@ -218,14 +218,14 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 	for _, r := range releases {
 		selector := []string{"--" + r.Provider.ClusterctlFlag(), r.Provider.Name + ":" + r.Version}
 		add(append([]string{"generate", "provider"}, selector...)...)
-		if newest(releases, r) {
+		if store.Newest(releases, r) {
 			install = append(install, selector...)
 		}
 	}
 	add(install...)
 	for _, r := range releases {
 		// clusterctl looks for templates in infrastructure providers only.
-		if r.Provider.Type != clusterctlv1.InfrastructureProviderType || !newest(releases, r) {
+		if r.Provider.Type != clusterctlv1.InfrastructureProviderType || !store.Newest(releases, r) {
 			continue
 		}
 		for _, f := range r.Files {
@@ -241,14 +241,6 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 		}
 	}
 	return commands
-}
-
-// newest says whether clusterctl would take this release, of those of the same provider, when it is
-// asked for no version: the highest final one, or the highest pre-release where there are only such.
-func newest(releases []*release.Release, r *release.Release) bool {
-	return !slices.ContainsFunc(releases, func(other *release.Release) bool {
-		return other.Provider == r.Provider && store.Newer(other.Version, r.Version)
-	})
 }
 
 // shellLine returns a command as a line for a POSIX shell.

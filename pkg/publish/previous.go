@@ -46,11 +46,11 @@ func (r reads) get(key string, read func() ([]*release.Release, error)) ([]*rele
 	return releases, err
 }
 
-// PreviousAt returns for each release the one before it at a location, as ReadWith takes it: that of
+// PreviousAt returns for each release the one before it at a location, as Read takes it: that of
 // the same provider or, where there are several versions, the highest one below. It is nil for a
 // provider that has none there, and an error if no provider has one.
 func PreviousAt(ctx context.Context, location string, releases []*release.Release, opts Options) ([]*release.Release, error) {
-	there, err := opts.reads.get(location, func() ([]*release.Release, error) { return ReadWith(ctx, location, opts) })
+	there, err := opts.reads.get(location, func() ([]*release.Release, error) { return Read(ctx, location, opts) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,10 @@
+// Package publish puts releases where clusterctl reads them, and reads them back from there.
+//
+// A Publisher is one place, and each kind of place is one line in the list targets (publish.go). A kind of
+// server is a store.Store in a folder of its own: server.go publishes to it, plan.go compares, and
+// server_read.go reads. What is put into a folder becomes visible a whole version at a time: it is staged
+// in the same file system, synced and renamed (folder.go), and every call that changes the disk is in
+// disk.go.
 package publish
 
 import (
@@ -7,9 +14,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/adrg/xdg"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/gitea"
@@ -143,7 +147,7 @@ func serverTarget(kind store.Kind) target {
 func (o Options) forStore() store.Options {
 	return store.Options{
 		TokenFile: o.TokenFile, Commit: o.Commit, Draft: o.Draft, Pages: o.GitLabRelease,
-		Tell: o.Progress, Report: o.Report, Network: o.Network,
+		Tell: o.tell, Report: o.Report, Network: o.Network,
 	}
 }
 
@@ -221,20 +225,19 @@ func (t target) refuse(to string, opts Options) error {
 // that the targets on servers name). The error is *TargetError where the text names no kind of
 // place that releases are read from, and release.ErrNoRelease where there is none.
 // Source: clusterctl provider contract, "Creating a local provider repository".
-func Read(ctx context.Context, location string) ([]*release.Release, error) {
-	return ReadWith(ctx, location, Options{})
-}
-
-// ReadWith is Read with options, such as the file with the token for a server.
-func ReadWith(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
+func Read(ctx context.Context, location string, opts Options) ([]*release.Release, error) {
 	all, err := readAll(ctx, location, opts)
 	if err != nil {
 		return nil, err
 	}
-	return releasesOf(all), nil
+	releases := make([]*release.Release, 0, len(all))
+	for _, one := range all {
+		releases = append(releases, one.release)
+	}
+	return releases, nil
 }
 
-// readAll is ReadWith with the files that publishing added to the releases.
+// readAll is Read with the files that publishing added to the releases.
 func readAll(ctx context.Context, location string, opts Options) ([]readRelease, error) {
 	t, err := targetOf(location, "read releases from", func(target) bool { return true })
 	if err != nil {
@@ -275,11 +278,10 @@ func candidates(releases []*release.Release) ([]*release.Release, error) {
 
 // candidate checks one release and returns it with its files in order.
 func candidate(given *release.Release) (*release.Release, error) {
-	r, err := release.New(given.Provider, given.Version, given.Files)
+	r, err := wellFormed(given)
 	if err != nil {
-		return nil, fmt.Errorf("checking the release: %w", err)
+		return nil, err
 	}
-	r.Source = given.Source
 	var missing []error
 	for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
 		if _, ok := r.File(name); !ok {
@@ -287,6 +289,16 @@ func candidate(given *release.Release) (*release.Release, error) {
 		}
 	}
 	return r, errors.Join(missing...)
+}
+
+// wellFormed returns a release with its files checked and in order.
+func wellFormed(given *release.Release) (*release.Release, error) {
+	r, err := release.New(given.Provider, given.Version, given.Files)
+	if err != nil {
+		return nil, fmt.Errorf("checking the release: %w", err)
+	}
+	r.Source = given.Source
+	return r, nil
 }
 
 // ofVersion returns the release of a provider and version, or nil.
@@ -377,13 +389,4 @@ func describeChange(d release.Difference) string {
 	return map[string]string{
 		"missing": d.File + " was removed", "extra": d.File + " was added", "differs": d.File + " was changed",
 	}[d.Kind]
-}
-
-// clientReady says whether clusterctl's client can work for this user, so that one learns it before
-// something is published: whatever it reads, it first makes sure of a folder for configurations.
-func clientReady() error {
-	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
-		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)
-	}
-	return nil
 }

@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 		{label + "/latest/infrastructure-components.yaml", "v0.2.0"},
 	} {
 		t.Run(test.location, func(t *testing.T) {
-			releases, err := Read(t.Context(), test.location)
+			releases, err := Read(t.Context(), test.location, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestReadErrors(t *testing.T) {
 		{"file:///%zz", nil, "escape"},
 	} {
 		t.Run(test.location, func(t *testing.T) {
-			_, err := Read(t.Context(), test.location)
+			_, err := Read(t.Context(), test.location, Options{})
 			if err == nil || !strings.Contains(err.Error(), test.want) || test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("want %q (%v), got %v", test.want, test.is, err)
 			}

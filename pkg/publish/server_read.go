@@ -114,7 +114,14 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 		return readRelease{}, err
 	}
 	f.problems = doubles(there.Version, there)
-	f.read, f.note, err = s.store.Reader(ctx, there.Version)
+	readAs, note, err := s.store.Reader(ctx, there.Version)
+	f.note = note
+	if one := f.release; readAs != nil {
+		f.verify = func(ctx context.Context) error {
+			v := &store.Version{Number: one.Version, Releases: []*release.Release{one}, Files: one.Files}
+			return readBackFiles(ctx, v, v.Files, s.opts, clusterctlReadsAtOnce, readAs)
+		}
+	}
 	return f, err
 }
 

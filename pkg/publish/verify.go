@@ -16,12 +16,9 @@ type readRelease struct {
 	release *release.Release
 	// generated are the files that publishing added to those of the release.
 	generated []release.File
-	// read reads a file as clusterctl does; nil where clusterctl does not read from there, or where
-	// the release was read that way already.
-	read func(ctx context.Context, name string) ([]byte, error)
 	// problems are what is wrong with the place, whatever the files are.
 	problems []error
-	// verify reads the release as clusterctl does, in another way than file by file; it may be nil.
+	// verify reads the release again as clusterctl does; nil where that does not read from there.
 	verify func(ctx context.Context) error
 	// note says what can't be verified at this place; it may be empty.
 	note string
@@ -50,12 +47,6 @@ func Verify(ctx context.Context, location, key string, opts Options) (*Verificat
 		v.Releases = append(v.Releases, f.release)
 		if f.note != "" && !slices.Contains(v.Notes, f.note) {
 			v.Notes = append(v.Notes, f.note)
-		}
-		if f.read != nil {
-			one := &store.Version{Number: f.release.Version, Releases: []*release.Release{f.release}, Files: f.release.Files}
-			if err := readBackFiles(ctx, one, one.Files, opts, clusterctlReadsAtOnce, f.read); err != nil {
-				v.Problems = append(v.Problems, err)
-			}
 		}
 		v.Problems = append(v.Problems, f.problems...)
 		if f.verify != nil {
@@ -121,13 +112,4 @@ func checkChecksums(text []byte, files []release.File) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// releasesOf returns the releases alone.
-func releasesOf(all []readRelease) []*release.Release {
-	releases := make([]*release.Release, 0, len(all))
-	for _, f := range all {
-		releases = append(releases, f.release)
-	}
-	return releases
 }

@@ -54,7 +54,7 @@ func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot
 		return s.stageInto(ctx, st, there)
 	}
 	st.mark = draftMark + " " + rand.Text() + " " + s.opts.Network.Time().UTC().Format(time.RFC3339) + " -->"
-	s.opts.Say("making a draft of " + w.Number)
+	s.opts.Tell("making a draft of " + w.Number)
 	if st.id, err = s.createDraft(ctx, st); err != nil {
 		return nil, err
 	}
@@ -153,10 +153,8 @@ func (s *repo) edit(ctx context.Context, doing string, id int64, wanted *github.
 }
 
 func (s *repo) Commit(ctx context.Context, x store.Staged) error {
-	st, ok := x.(*staged)
+	st := x.(*staged) // Stage made it
 	switch {
-	case !ok:
-		return fmt.Errorf("staged is a %T", x)
 	case st.host != nil:
 		return s.commitInto(ctx, st)
 	case s.opts.Draft:
@@ -173,7 +171,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), replaceTime)
 		defer cancel()
 		replaced = append(slices.Clone(replaced), old)
-		s.opts.Say("making the " + st.Number + " that is replaced a draft")
+		s.opts.Tell("making the " + st.Number + " that is replaced a draft")
 		if err := s.edit(ctx, "making the release that is replaced a draft", old.GetID(), &github.RepositoryRelease{
 			Draft: github.Bool(true), Body: github.String(asideMark + old.GetBody()),
 		}); err != nil {
@@ -191,7 +189,7 @@ func (s *repo) Commit(ctx context.Context, x store.Staged) error {
 // makePublic makes a draft of this run public. Once it has been asked for, the draft may be public
 // whatever was answered. The error is store.ErrTaken where another release is.
 func (s *repo) makePublic(ctx context.Context, st *staged) error {
-	s.opts.Say("making " + st.Number + " public")
+	s.opts.Tell("making " + st.Number + " public")
 	wanted := st.release(st.Text.Body, false)
 	wanted.MakeLatest = github.String(strconv.FormatBool(highestStable(st.is.listed, st.Number) == st.Number))
 	err := s.edit(ctx, "making "+st.Number+" public", st.id, wanted)
@@ -228,7 +226,7 @@ func (s *repo) putBack(ctx context.Context, old *githubRelease, listed []*github
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
 	version, body := old.GetTagName(), strings.TrimPrefix(old.GetBody(), asideMark)
-	s.opts.Say("making the " + version + " public again that was there")
+	s.opts.Tell("making the " + version + " public again that was there")
 	err := s.edit(ctx, "making the release public again that was there", old.GetID(), &github.RepositoryRelease{
 		TagName: &version, Body: &body, Draft: github.Bool(false), Prerelease: github.Bool(old.GetPrerelease()),
 		MakeLatest: github.String(strconv.FormatBool(!old.GetPrerelease() && highestStable(listed, version) == version)),
@@ -291,7 +289,7 @@ func (s *repo) Settle(ctx context.Context, v *store.Version, x store.Staged) ([]
 			warnings = append(warnings, fmt.Sprintf("%s is public more than once, and users get one or the other: compare %s and %s and remove one", v.Number, there.GetHTMLURL(), r.GetHTMLURL()))
 		case !own || store.Replaceable(v.Number) && !isMine && !s.isAbandoned(r):
 		default:
-			s.opts.Say("removing a draft that was left behind")
+			s.opts.Tell("removing a draft that was left behind")
 			if err := s.delete(ctx, r.GetID(), "removing a draft that was left behind"); err != nil {
 				return nil, err
 			}

@@ -13,6 +13,7 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -74,7 +75,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		return nil, store.At{}, err
 	}
 	variables := []string{"GITHUB_TOKEN", "GH_TOKEN"}
-	if own, err := url.Parse(WebURL()); err != nil || !strings.EqualFold(own.Host, u.Host) {
+	if !strings.EqualFold(pipelineServer().Host, u.Host) {
 		variables = nil // what is in GITHUB_TOKEN is for the server that the pipeline runs on
 	}
 	token, err := store.ReadToken(opts.TokenFile, variables...)
@@ -291,23 +292,21 @@ type server struct {
 	api, uploads *url.URL
 }
 
-// WebURL returns the site of the GitHub that a pipeline runs on.
-func WebURL() string {
-	if web := strings.TrimSuffix(os.Getenv("GITHUB_SERVER_URL"), "/"); web != "" {
-		return web
+// pipelineServer returns the site of the GitHub that a pipeline runs on.
+func pipelineServer() *url.URL {
+	u, err := url.Parse(cmp.Or(strings.TrimSuffix(os.Getenv("GITHUB_SERVER_URL"), "/"), "https://"+clusterctlsHost))
+	if err != nil {
+		return &url.URL{}
 	}
-	return "https://" + clusterctlsHost
+	return u
 }
 
-// matches says whether a text is a URL of github.com, or of the server that GITHUB_SERVER_URL names.
+// matches says whether a text is a URL of github.com, or of the server that a pipeline runs on.
 func matches(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return false
-	}
-	own, err := url.Parse(WebURL())
-	return u.Scheme == "https" && strings.EqualFold(u.Host, clusterctlsHost) ||
-		err == nil && u.Scheme == own.Scheme && strings.EqualFold(u.Host, own.Host)
+	own := pipelineServer()
+	return err == nil && u.Host != "" && (u.Scheme == "https" && strings.EqualFold(u.Host, clusterctlsHost) ||
+		u.Scheme == own.Scheme && strings.EqualFold(u.Host, own.Host))
 }
 
 // newServer returns where the GitHub at a host is spoken to.
@@ -317,8 +316,8 @@ func matches(text string) bool {
 func newServer(host string) (server, error) {
 	at := server{web: "https://" + clusterctlsHost}
 	api := "https://api." + clusterctlsHost
-	if own, err := url.Parse(WebURL()); err == nil && strings.EqualFold(own.Host, host) {
-		at.web = WebURL()
+	if own := pipelineServer(); strings.EqualFold(own.Host, host) {
+		at.web = own.String()
 		switch given := os.Getenv("GITHUB_API_URL"); {
 		case given != "":
 			api = given

@@ -136,7 +136,7 @@ func (s *pkg) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.Rel
 // createPage asks for the release with all of its links.
 // Source: GitLab docs, "Project release API", "Create a release".
 func (s *pkg) createPage(ctx context.Context, w *store.Wanted, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
-	s.opts.Say("making the release " + w.Number + " of the project")
+	s.opts.Tell("making the release " + w.Number + " of the project")
 	wanted := &gitlab.CreateReleaseOptions{
 		Name: gitlab.Ptr(w.Number), TagName: gitlab.Ptr(w.Number), Description: gitlab.Ptr(text),
 		Assets: &gitlab.ReleaseAssetsOptions{Links: links},

@@ -209,11 +209,7 @@ func (s *pkg) Aim(ctx context.Context, v *store.Version, _ *store.Snapshot) ([]s
 // the highest.
 func (s *pkg) Use(all []*store.Version) store.Use {
 	releases := store.Releases(all)
-	highest := slices.DeleteFunc(slices.Clone(releases), func(r *release.Release) bool {
-		return slices.ContainsFunc(releases, func(other *release.Release) bool {
-			return other.Provider == r.Provider && store.Newer(other.Version, r.Version)
-		})
-	})
+	highest := slices.DeleteFunc(slices.Clone(releases), func(r *release.Release) bool { return !store.Newest(releases, r) })
 	return store.Use{Entries: store.Entries(highest, func(r *release.Release) string {
 		return s.entryURL(r.Version, r.Provider.ComponentsFile())
 	})}

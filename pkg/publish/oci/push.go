@@ -102,10 +102,7 @@ func (s *repo) push(ctx context.Context, doing string, do func() error) error {
 
 // Commit sets the tag, unless that is not what it was when it was looked at.
 func (s *repo) Commit(ctx context.Context, x store.Staged) error {
-	st, ok := x.(*staged)
-	if !ok {
-		return fmt.Errorf("staged is a %T", x)
-	}
+	st := x.(*staged) // Stage made it
 	for try := 1; ; try++ {
 		err := s.tagOnce(ctx, st)
 		if err == nil || errors.Is(err, store.ErrTaken) {
@@ -139,7 +136,7 @@ func (s *repo) tagOnce(ctx context.Context, st *staged) error {
 		}
 		return store.ErrTaken
 	}
-	s.opts.Say("tagging " + st.Number)
+	s.opts.Tell("tagging " + st.Number)
 	ctx, cancel := transport.Once(ctx, st.time)
 	defer cancel()
 	st.tagged = true

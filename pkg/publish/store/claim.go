@@ -137,10 +137,7 @@ func (c *Claims) Stage(ctx context.Context, w *Wanted, there *Snapshot) (Staged,
 
 // Commit puts the metadata there, which makes the version.
 func (c *Claims) Commit(ctx context.Context, staged Staged) error {
-	s, ok := staged.(*claimed)
-	if !ok {
-		return fmt.Errorf("staged is a %T", staged)
-	}
+	s := staged.(*claimed) // Stage made it
 	if len(s.old) == 0 {
 		return c.Complete(ctx, s.wanted)
 	}
@@ -149,7 +146,7 @@ func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replaceTime)
 	defer cancel()
-	c.say("removing the " + s.wanted.Number + " that is replaced")
+	c.Tell("removing the " + s.wanted.Number + " that is replaced")
 	err := c.Server.RemoveVersion(ctx, s.wanted.Number)
 	if err == nil {
 		err = c.Fill(ctx, s.wanted)
@@ -165,7 +162,7 @@ func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 
 // putBack makes the version that was to be replaced public again.
 func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
-	c.say("putting the " + s.wanted.Number + " back that was there")
+	c.Tell("putting the " + s.wanted.Number + " back that was there")
 	err := c.Server.RemoveVersion(ctx, s.wanted.Number)
 	for _, f := range inOrder(s.old) {
 		if err == nil {
@@ -310,7 +307,7 @@ func (c *Filler) send(ctx context.Context, version string, files []release.File)
 			defer mu.Unlock()
 			if err == nil {
 				sent++
-				c.say(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, sent, len(files)))
+				c.Tell(fmt.Sprintf("uploaded %s (%d of %d)", f.Name, sent, len(files)))
 				return nil
 			}
 			last = err
@@ -377,10 +374,4 @@ func inOrder(files []release.File) []release.File {
 	ordered := slices.Clone(files)
 	slices.SortStableFunc(ordered, func(a, b release.File) int { return at(a) - at(b) })
 	return ordered
-}
-
-func (c *Filler) say(line string) {
-	if c.Tell != nil {
-		c.Tell(line)
-	}
 }

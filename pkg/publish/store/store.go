@@ -112,7 +112,7 @@ type Options struct {
 	Draft bool
 	// Pages makes pages for people where the server has them apart from what clusterctl reads.
 	Pages bool
-	// Tell is told what takes time, and Report what is waited for; both may be nil.
+	// Tell is told what takes time, and Report, which may be nil, what is waited for.
 	Tell, Report func(string)
 	// Network is for tests.
 	Network transport.Network

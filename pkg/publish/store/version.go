@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/mod/semver"
 	"golang.org/x/oauth2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
@@ -140,23 +141,7 @@ func Generated(name string) bool {
 }
 
 // Compare orders versions as semantic versions; texts that are none come first.
-func Compare(a, b string) int {
-	x, xErr := release.ParseVersion(a)
-	y, yErr := release.ParseVersion(b)
-	switch {
-	case xErr != nil && yErr != nil:
-		return strings.Compare(a, b)
-	case xErr != nil:
-		return -1
-	case yErr != nil:
-		return 1
-	case x.LessThan(y):
-		return -1
-	case y.LessThan(x):
-		return 1
-	}
-	return 0
-}
+func Compare(a, b string) int { return semver.Compare(a, b) }
 
 // Stable says whether a version is one that has no pre-release part.
 func Stable(version string) bool {
@@ -193,13 +178,15 @@ func Replaceable(text string) bool {
 	return v.PreRelease() != "" || v.Major() == 0 && v.Minor() == 0 && v.Patch() == 0
 }
 
-// Newer says whether clusterctl would take a version rather than another one when it is asked for
-// none: the higher, and one without a pre-release part rather than one with it.
-func Newer(version, than string) bool {
-	if Stable(version) != Stable(than) {
-		return Stable(version)
-	}
-	return Compare(version, than) > 0
+// Newest says whether clusterctl would take this release, of those of the same provider, when it is asked
+// for no version: the highest final one, or the highest pre-release where there are only such.
+func Newest(releases []*release.Release, r *release.Release) bool {
+	return !slices.ContainsFunc(releases, func(other *release.Release) bool {
+		if other.Provider != r.Provider || Stable(other.Version) != Stable(r.Version) {
+			return other.Provider == r.Provider && Stable(other.Version)
+		}
+		return Compare(other.Version, r.Version) > 0
+	})
 }
 
 // Source returns what the releases of a version were built from, or nil where one of them has no record.
@@ -357,13 +344,6 @@ func ReadToken(file string, variables ...string) (string, error) {
 		return "", fmt.Errorf("the token in %s has characters that no token has, such as spaces or line breaks in it: put the token there and nothing else", from)
 	}
 	return token, nil
-}
-
-// Say tells what is being done.
-func (o Options) Say(line string) {
-	if o.Tell != nil {
-		o.Tell(line)
-	}
 }
 
 // Entries returns an entry for each provider of versions, with the URL of its components, each once.
