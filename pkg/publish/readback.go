@@ -1,14 +1,12 @@
 package publish
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/adrg/xdg"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
@@ -19,15 +17,6 @@ import (
 // noOverrides is a folder for clusterctl's overrides that nobody has: what is read is what is in
 // the repository, not what the user has put before it.
 const noOverrides = "/nonexistent/clusterctl-release-reads-no-overrides"
-
-// clientReady says whether clusterctl's client can work for this user, so that one learns it before
-// something is published: whatever it reads, it first makes sure of a folder for configurations.
-func clientReady() error {
-	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
-		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)
-	}
-	return nil
-}
 
 // entryClient returns clusterctl's client for the repository that an entry of its configuration names.
 func entryClient(ctx context.Context, entry providerEntry) (repository.Client, error) {
@@ -75,14 +64,6 @@ func readBackAs(ctx context.Context, client repository.Client, err error, r *rel
 		data, err = client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
 	}
 	return compared(r, file, data, err)
-}
-
-// compared returns nil where a file was read, with its bytes.
-func compared(r *release.Release, file release.File, data []byte, err error) error {
-	if err == nil && bytes.Equal(data, file.Data) {
-		return nil
-	}
-	return &ReadBackError{Release: r, File: file.Name, Err: err}
 }
 
 // readBackByConfig finds a release through the repository's clusterctl.yaml, as its users do.

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/adrg/xdg"
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
@@ -311,6 +314,23 @@ func readBackFile(ctx context.Context, v *store.Version, f release.File, opts Op
 		}
 	}
 	return compared(r, f, data, err)
+}
+
+// compared returns nil where a file was read, with its bytes.
+func compared(r *release.Release, file release.File, data []byte, err error) error {
+	if err == nil && bytes.Equal(data, file.Data) {
+		return nil
+	}
+	return &ReadBackError{Release: r, File: file.Name, Err: err}
+}
+
+// clientReady says whether clusterctl's client can work for this user, so that one learns it before
+// something is published: whatever it reads, it first makes sure of a folder for configurations.
+func clientReady() error {
+	if _, err := xdg.ConfigFile(config.ConfigFolderXDG); err != nil {
+		return fmt.Errorf("clusterctl's client has no folder for its configuration: %w: set HOME or XDG_CONFIG_HOME to a folder that can be written to", err)
+	}
+	return nil
 }
 
 // entryText returns entries of clusterctl's configuration as text for its clusterctl.yaml.

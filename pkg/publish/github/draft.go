@@ -1,11 +1,14 @@
 package github
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 const (
@@ -375,4 +379,108 @@ func (s *repo) commitInto(ctx context.Context, st *staged) error {
 	}
 	s.tidy(ctx, st.is.prepared)
 	return nil
+}
+
+// errGone says that a draft was removed: by a run that has published the version.
+var errGone = fmt.Errorf("%w: the draft is not there any more", store.ErrTaken)
+
+// gone returns errGone where a release is not there any more, and nil otherwise.
+func (s *repo) gone(ctx context.Context, id int64, why error) error {
+	for try := range 3 {
+		if try > 0 && s.opts.Network.Wait(ctx, transport.Pause(try)) != nil {
+			return why
+		}
+		_, resp, err := s.client.Repositories.GetRelease(ctx, s.owner, s.name, id)
+		if err == nil || resp == nil || resp.StatusCode != http.StatusNotFound {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %w", errGone, why)
+}
+
+// assets are the files of one release: a draft of this run, or a release that people made for a version.
+type assets struct {
+	repo *repo
+	id   int64
+	// sums are the digests of assets that had to be downloaded for them, by their ids.
+	sums map[int64]string
+}
+
+// filler returns what puts files into a release. Nobody else changes the drafts of this run.
+func (s *repo) filler(id int64, draft bool) *store.Filler {
+	return &store.Filler{To: &assets{repo: s, id: id, sums: map[int64]string{}}, Client: s.http, Tell: s.opts.Tell, AtOnce: transport.AtOnce, Alone: draft}
+}
+
+// List lists the assets in the order in which they came. A server behind the others may not know of the
+// release yet.
+// Source: GitHub docs, "Upload a release asset": a failure may leave an asset in the state "starter",
+// which is to be removed before the file can be sent again.
+func (a *assets) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
+	listed, err := a.repo.listAssets(ctx, a.id)
+	var files []store.FlatFile
+	for _, one := range listed {
+		sum, ok := a.sums[one.GetID()]
+		if !ok && err == nil {
+			if sum, err = a.repo.assetDigest(ctx, one); sum != "" {
+				a.sums[one.GetID()] = sum
+			}
+		}
+		files = append(files, store.FlatFile{Name: one.GetName(), File: store.File{Size: int64(one.GetSize()), SHA256: sum}, Own: one})
+	}
+	if transport.HasStatus(err, http.StatusNotFound) {
+		return nil, a.repo.gone(ctx, a.id, err)
+	}
+	slices.SortFunc(files, func(x, y store.FlatFile) int { return cmp.Compare(ownAsset(x).GetID(), ownAsset(y).GetID()) })
+	return files, err
+}
+
+func ownAsset(f store.FlatFile) *asset {
+	a, _ := f.Own.(*asset) // List made it
+	return a
+}
+
+// Send does one upload.
+// Source: GitHub docs, "Upload a release asset".
+func (a *assets) Send(ctx context.Context, _ string, f release.File) error {
+	s := a.repo
+	path := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", s.owner, s.name, a.id, url.QueryEscape(f.Name))
+	req, err := s.client.NewUploadRequest(path, bytes.NewReader(f.Data), int64(len(f.Data)), store.MediaType(f.Name))
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(ctx, req, nil)
+	err = s.failure("uploading "+f.Name, resp, err)
+	if transport.HasStatus(err, http.StatusNotFound) {
+		if gone := s.gone(ctx, a.id, err); gone != nil {
+			return gone
+		}
+		return fmt.Errorf("%w: %w", store.ErrExists, err)
+	}
+	if alreadyExists(err, "name") {
+		return fmt.Errorf("%w: %w", store.ErrExists, err)
+	}
+	return err
+}
+
+// Remove removes an asset; that it is not there is no error.
+func (a *assets) Remove(ctx context.Context, _ string, f store.FlatFile) error {
+	resp, err := a.repo.client.Repositories.DeleteReleaseAsset(ctx, a.repo.owner, a.repo.name, ownAsset(f).GetID())
+	if resp != nil && resp.StatusCode == http.StatusNotFound {
+		return nil
+	}
+	return a.repo.failure("removing the half of "+f.Name, resp, err)
+}
+
+// alreadyExists says whether a server refused something as its field has a value that is taken.
+func alreadyExists(err error, field string) bool {
+	var response *github.ErrorResponse
+	if !errors.As(err, &response) || response.Response.StatusCode != http.StatusUnprocessableEntity {
+		return false
+	}
+	for _, e := range response.Errors {
+		if e.Code == "already_exists" && e.Field == field {
+			return true
+		}
+	}
+	return false
 }

@@ -1,8 +1,11 @@
 package github
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,12 +14,15 @@ import (
 	"github.com/google/go-github/v60/github"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
 const (
 	// pageSize is how many entries a page of a list has at most.
 	pageSize = 100
+	// uploadedState is the state of an asset that is there as a whole.
+	uploadedState = "uploaded"
 	// maxTagWarnings is how many tags without a release are named.
 	maxTagWarnings = 5
 )
@@ -219,6 +225,64 @@ func (s *repo) published(ctx context.Context, version string) (*githubRelease, e
 		return nil, nil
 	}
 	return &r, err
+}
+
+// fileOf returns an asset as a snapshot has it; the digest is empty on servers that do not know it.
+func fileOf(a *asset) store.File {
+	return store.File{Size: int64(a.GetSize()), SHA256: strings.TrimPrefix(strings.ToLower(a.Digest), "sha256:")}
+}
+
+// listAssets returns all assets of a release, by their names.
+func (s *repo) listAssets(ctx context.Context, id int64) (map[string]*asset, error) {
+	listed, _, err := pages[*asset](ctx, s, "listing the files of a release", fmt.Sprintf("releases/%d/assets", id))
+	assets := map[string]*asset{}
+	for _, a := range listed {
+		assets[a.GetName()] = a
+	}
+	return assets, err
+}
+
+func (s *repo) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	a, ok := stateOf(there).assets[name]
+	if !ok {
+		return nil, errors.New("it is not listed")
+	}
+	return s.download(ctx, a)
+}
+
+// assetDigest returns the digest of an asset, for which it is downloaded where the server does not say.
+// It is empty for half an upload.
+func (s *repo) assetDigest(ctx context.Context, a *asset) (string, error) {
+	if a.GetState() != uploadedState {
+		return "", nil
+	}
+	if sum := fileOf(a).SHA256; sum != "" {
+		return sum, nil
+	}
+	data, err := s.download(ctx, a)
+	return store.Digest(data), err
+}
+
+// download returns the bytes of an asset.
+func (s *repo) download(ctx context.Context, a *asset) ([]byte, error) {
+	doing := "downloading " + a.GetName()
+	if a.GetSize() > transport.MaxBody {
+		return nil, fmt.Errorf("%s: it has %d MiB, and at most %d are read", doing, a.GetSize()>>20, transport.MaxBody>>20)
+	}
+	req, err := s.client.NewRequest(http.MethodGet, fmt.Sprintf("repos/%s/%s/releases/assets/%d", s.owner, s.name, a.GetID()), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/octet-stream")
+	var data bytes.Buffer
+	resp, err := s.client.Do(ctx, req, io.Writer(&data))
+	if err != nil {
+		return nil, s.failure(doing, resp, err)
+	}
+	if data.Len() != a.GetSize() {
+		return nil, fmt.Errorf("%s: %d bytes came, and it has %d: run this again", doing, data.Len(), a.GetSize())
+	}
+	return data.Bytes(), nil
 }
 
 // highestStable returns the highest version without a pre-release part among the public releases

@@ -15,6 +15,7 @@ package github
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -152,6 +153,35 @@ func (s *repo) failure(doing string, resp *github.Response, err error) error {
 		http.StatusTemporaryRedirect: moved,
 		http.StatusPermanentRedirect: moved,
 	})
+}
+
+// maxAssets is how many assets a release may have.
+// Source: GitHub docs, "About releases", "Storage and bandwidth quotas".
+const maxAssets = 1000
+
+// assetName are the names that GitHub keeps as they are; in others it replaces characters.
+// Source: GitHub docs, "Upload a release asset", the notes.
+var assetName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.+-]*$`)
+
+func (s *repo) Fits(all []*store.Version) error {
+	var problems []error
+	if s.token == "" {
+		problems = append(problems, errors.New("there is no token to publish to GitHub with: set GITHUB_TOKEN (in a workflow: env: {GITHUB_TOKEN: ${{ github.token }}}), or give Options.TokenFile"))
+	}
+	for _, v := range all {
+		for _, f := range v.Files {
+			if !assetName.MatchString(f.Name) || strings.HasSuffix(f.Name, ".") {
+				problems = append(problems, fmt.Errorf("%s: GitHub changes the name %q: use letters, digits, '.', '-', '_' and '+' only, with no '.' first or last", v.Owner(f.Name), f.Name))
+			}
+			if len(f.Data) == 0 {
+				problems = append(problems, fmt.Errorf("%s: %s is empty, and GitHub takes no empty files: take it out of the release", v.Owner(f.Name), f.Name))
+			}
+		}
+		if len(v.Files) >= maxAssets {
+			problems = append(problems, fmt.Errorf("%s has %d files, and a release on GitHub has at most %d", v.Number, len(v.Files), maxAssets))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 func (s *repo) Survey(ctx context.Context, all []*store.Version) ([]string, error) {
