@@ -95,7 +95,7 @@ func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 	return nil
 }
 
-// The states of packages.
+// shown and hidden are the states of packages.
 const shown, hidden = "default", "hidden"
 
 // packages returns the packages of a version in these states; of all versions where it is empty.
