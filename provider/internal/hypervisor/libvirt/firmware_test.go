@@ -69,7 +69,7 @@ func TestFirmwareAndTPM(t *testing.T) {
 			g.Expect(err).ToNot(HaveOccurred())
 			for _, feature := range tc.needs {
 				if !slices.Contains(facts.Features, feature) {
-					libvirtd.Without(t, string(feature))
+					libvirtd.Without(t, feature)
 				}
 			}
 			root := hypervisor.VolumeRef{Pool: "default", Name: uuid + "-root"}
