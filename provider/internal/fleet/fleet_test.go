@@ -284,7 +284,7 @@ func TestFailuresOfASession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := quick
-			options.ListInterval, options.CallLimit = 20*time.Millisecond, 50*time.Millisecond
+			options.ListInterval, options.CallLimit = 20*time.Millisecond, 250*time.Millisecond
 			f := newFixture(t, options, "good", "bad")
 			fault.Times = -1
 			f.hosts["bad"].Inject(fault)

@@ -215,7 +215,7 @@ func TestServersThatFail(t *testing.T) {
 		{name: "an endless disk", is: ErrNotAnImage, message: "its disk has", serve: serving(qcow2Image(func(h []byte) { binary.BigEndian.PutUint64(h[24:], 1<<63) }))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFixture(t, newHosts("one"), Options{MaxBytes: 1 << 20, IdleTimeout: 50 * time.Millisecond})
+			f := newFixture(t, newHosts("one"), Options{MaxBytes: 1 << 20, IdleTimeout: 400 * time.Millisecond})
 			var better atomic.Bool
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if better.Load() {

@@ -12,6 +12,7 @@ import (
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
@@ -107,7 +108,7 @@ func TestCrashLoop(t *testing.T) {
 
 func TestStarts(t *testing.T) {
 	g := NewWithT(t)
-	s := &scope{Reconciler: &Reconciler{}, infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"}}}
+	s := &scope{Reconciler: &Reconciler{Images: &images.Store{}}, infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"}}}
 	now := time.Now()
 	wait := func(after time.Duration) (time.Duration, int) {
 		at, stops := s.nextStart(now.Add(after))
