@@ -73,7 +73,7 @@ func containerOf(ref name.Tag, programs map[string]string, work, tree string) (c
 		}
 		return container{files: files, entrypoint: "/endpoint"}, addLibraries(files, tree, files[keepalived])
 	}
-	return container{}, fmt.Errorf("kubeadm asks for the image %s, and there is no recipe for it", ref)
+	return container{}, fmt.Errorf("there is no recipe for the image %s, which nodes need: add one to containerOf", ref)
 }
 
 // packetFilters are the programs that kube-proxy calls, with their libraries, from a tree with Debian.
@@ -176,13 +176,13 @@ func (b *builder) compilePause(ctx context.Context) error {
 	return err
 }
 
+// compileEndpoint compiles the program that holds the address of the API server.
 func (b *builder) compileEndpoint(ctx context.Context) error {
 	root, err := pinned.FindRoot()
 	if err != nil {
 		return err
 	}
-	_, err = command(ctx, "env", "CGO_ENABLED=0", "go", "-C", root, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", filepath.Join(b.work, endpoint), "./hack/nodeimage/endpoint")
-	return err
+	return program.Program{Package: "./hack/nodeimage/endpoint"}.Compile(ctx, root, program.Platform{OS: "linux", Architecture: "amd64"}, filepath.Join(b.work, endpoint))
 }
 
 // build makes the image: one layer.

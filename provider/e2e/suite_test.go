@@ -47,7 +47,10 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(os.Setenv(outsideVariable, strconv.Itoa(os.Getpid())), testbed.Prepare(), testbed.PrepareNode(settings.Variables[kubernetesVersion]), testbed.PrepareBalancer())
+		if err := errors.Join(os.Setenv(outsideVariable, strconv.Itoa(os.Getpid())), testbed.Prepare(), testbed.PrepareBalancer()); err != nil {
+			return err
+		}
+		return testbed.PrepareNode(settings.Variables[kubernetesVersion]) // the step that takes long comes last
 	}
 	os.Exit(sandbox.Main(prepare, m.Run))
 }
