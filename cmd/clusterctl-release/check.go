@@ -39,11 +39,11 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [RELEASE...]",
 		Short: "Check releases against clusterctl's rules and the provider contracts",
-		Long: `Check holds releases against what clusterctl refuses, what the contracts ask for, and what is known to
-bite users later. A RELEASE is a version folder (<label>/<version>), a folder with several of them, or
-clusterctl's own URL of a provider: your own before it is published, or anybody's after.
+		Long: `Check finds what clusterctl refuses in releases, what breaks the provider contracts, and what is known to
+fail for users later. A RELEASE is the folder of one version (<label>/<version>), a folder that contains such
+folders, or the URL of a provider, as clusterctl's configuration has it. It can be published or not.
 
-With --dump or --live, it holds a namespace of a management cluster against the checks of ownership instead:
+With --dump or --live, it checks the owner references in a namespace of a management cluster instead:
 what ` + "`clusterctl move`" + ` would lose, and why. No contents of Secrets are read of live clusters.
 
 It ends with status 1 where there is a finding of the severity that --fail-on names, or a more severe one.`,

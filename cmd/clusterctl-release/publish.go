@@ -51,8 +51,8 @@ func newPublishCommand() *cobra.Command {
 		Use:   "publish RELEASE... --to PLACE",
 		Short: "Publish releases to a place that clusterctl reads",
 		Long: `Publish puts releases where clusterctl installs them from, and then reads them back through
-clusterctl's own client. A RELEASE is a version folder (<label>/<version>), a folder with several of
-them, or clusterctl's own URL of a provider.
+clusterctl's own client. A RELEASE is the folder of one version (<label>/<version>), a folder that
+contains such folders, or the URL of a provider, as clusterctl's configuration has it.
 
 The releases are checked first, also as upgrades from the release before: that of --previous, of
 --notes-from or, without these, the highest published version below. One with errors is refused.
