@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -60,6 +61,50 @@ func runStep(t *testing.T, step, home string) {
 	}
 }
 
+// commandLines returns the arguments of the tool's command lines in the code of a page: those that begin a line of a
+// block, and those in a sentence.
+func commandLines(page string) [][]string {
+	var found [][]string
+	page = strings.ReplaceAll(page, "\\\n", " ")
+	for _, code := range append(fence.FindAllString(page, -1), inline.FindAllString(fence.ReplaceAllString(page, ""), -1)...) {
+		for line := range strings.Lines(strings.Trim(code, "`")) {
+			line, _, _ = strings.Cut(line, " #")
+			args, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "clusterctl release ")
+			if ok {
+				found = append(found, strings.Fields(strings.NewReplacer("[", "", "]", "").Replace(args)))
+			}
+		}
+	}
+	return found
+}
+
+// TestCommandsOfPages: the tool's command lines in pages have commands and flags that exist, also those that TestTours
+// doesn't run. The pages of the commands are generated from them.
+func TestCommandsOfPages(t *testing.T) {
+	checked := 0
+	for path, text := range pages(t) {
+		if filepath.Base(filepath.Dir(path)) == "commands" {
+			continue
+		}
+		for _, args := range commandLines(text) {
+			checked++
+			command, rest, err := newRootCommand().Find(args)
+			if err == nil {
+				err = command.ParseFlags(rest)
+			}
+			if err == nil && command.HasSubCommands() && command.Flags().NArg() > 0 {
+				err = fmt.Errorf("%s has no command %s", command.CommandPath(), command.Flags().Arg(0))
+			}
+			if err != nil {
+				t.Errorf("%s: clusterctl release %s: %v", path, strings.Join(args, " "), err)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("found %d command lines only", checked)
+	}
+}
+
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
@@ -78,9 +123,10 @@ func slugs(page string) map[string]bool {
 	return found
 }
 
-// TestLinks: links between the pages of this repository lead to files and headings that exist.
-func TestLinks(t *testing.T) {
-	pages := map[string]string{}
+// pages returns the texts of all pages of this repository by their paths.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
 	err := filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -89,13 +135,22 @@ func TestLinks(t *testing.T) {
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".md":
 			text, err := os.ReadFile(path)
-			pages[filepath.Clean(path)] = fence.ReplaceAllString(string(text), "")
+			texts[filepath.Clean(path)] = string(text)
 			return err
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return texts
+}
+
+// TestLinks: links between the pages of this repository lead to files and headings that exist.
+func TestLinks(t *testing.T) {
+	pages := pages(t)
+	for path, text := range pages {
+		pages[path] = fence.ReplaceAllString(text, "")
 	}
 	links := 0
 	for path, text := range pages {
