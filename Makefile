@@ -20,7 +20,7 @@ help: ## Show this list
 generate: ## Make the generated files again: the API's code, CRDs, RBAC, webhooks, the release file's schema, the reference in docs
 	go generate ./pkg/...
 	hack/generate-provider
-	go run ./hack/reference docs/reference
+	go run ./hack/reference docs/reference $(VERSION)
 	rm -rf docs/reference/commands
 	go run ./cmd/clusterctl-release man --markdown docs/reference/commands
 

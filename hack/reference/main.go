@@ -1,5 +1,5 @@
 // Command reference writes the pages of the reference that are made of the provider's sources: go run ./hack/reference
-// FOLDER, at the root of the repository. Other pages of the folder stay.
+// FOLDER VERSION, at the root of the repository, where VERSION is the one to release. Other pages of the folder stay.
 package main
 
 import (
@@ -10,20 +10,21 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: reference FOLDER")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: reference FOLDER VERSION")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := write(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
 		os.Exit(1)
 	}
 }
 
 // write writes the pages to the folder.
-func write(folder string) error {
+func write(folder, version string) error {
 	for name, page := range map[string]func() (string, error){
 		"api.md": apiPage, "conditions.md": conditionsPage, "manager-flags.md": flagsPage, "variables.md": variablesPage,
+		"contract.md": func() (string, error) { return contractPage(version) },
 	} {
 		text, err := page()
 		if err != nil {

@@ -35,7 +35,7 @@ var elsewhere = map[string]string{
 	"InfraCluster: terminal failures":                                    "gone from the contract: the fields must not be there, which `clusterctl-release contract` says",
 	"InfraMachine: terminal failures":                                    "gone from the contract, likewise",
 	"Clusterctl support":                                                 "internal/testbed installs the provider by clusterctl",
-	"Multi tenancy":                                                      "TestNamespacesOfAnIdentity and TestNamespaceAndWatchFilter of provider/",
+	"Multi tenancy":                                                      "TestNamespacesOfAnIdentity and TestNamespaceAndWatchFilter of provider/test/api",
 }
 
 // contractScene is one cluster that all rules are driven in, one after the other.
