@@ -89,7 +89,7 @@ func TestPrometheusRule(t *testing.T) {
 	g := NewWithT(t)
 	operations, err := os.ReadFile("../docs/how-to/operations.md")
 	g.Expect(err).ToNot(HaveOccurred())
-	command := regexp.MustCompile("(?s)```\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(operations))
+	command := regexp.MustCompile("(?s)```sh\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(operations))
 	g.Expect(command).To(HaveLen(2))
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", command[1]+"cat")
 	cmd.Dir = ".."

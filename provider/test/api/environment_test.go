@@ -96,8 +96,9 @@ func startWorld() (_ *world, stop func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the sources of Cluster API: %w", err)
 	}
+	module := strings.TrimSpace(string(clusterAPI))
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{config + "crd/bases", filepath.Join(strings.TrimSpace(string(clusterAPI)), "core/config/crd/bases")},
+		CRDDirectoryPaths:     []string{config + "crd/bases", module + "/core/config/crd/bases", module + "/bootstrap/kubeadm/config/crd/bases"},
 		ErrorIfCRDPathMissing: true,
 		WebhookInstallOptions: envtest.WebhookInstallOptions{Paths: []string{config + "webhook/manifests.yaml"}},
 	}
