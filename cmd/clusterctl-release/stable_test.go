@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/report"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// stableFile has what the stability page promises: commands, flags, exit statuses, formats, checks, and the fields of the
+// JSON schemas and the release file.
+const stableFile = "testdata/stable.txt"
+
+// TestStable: what the newest release has is still there. UPDATE_GOLDEN=1 writes the list again, for a release.
+func TestStable(t *testing.T) {
+	now := map[string]bool{
+		fmt.Sprintf("exit status %d: success", exitFine): true, fmt.Sprintf("exit status %d: findings", exitFindings): true,
+		fmt.Sprintf("exit status %d: wrong usage", exitUsage): true, fmt.Sprintf("exit status %d: other failures", exitFailed): true,
+	}
+	eachCommand(newRootCommand(), func(cmd *cobra.Command) {
+		if cmd.Hidden {
+			return
+		}
+		now[cmd.CommandPath()] = true
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { now[fmt.Sprintf("%s --%s %s", cmd.CommandPath(), f.Name, f.Value.Type())] = true })
+	})
+	for command, formats := range map[string][]string{
+		"check": report.Formats(), "contract": contract.Formats(), "diff": diff.Formats(), "graph": draw.Formats(),
+	} {
+		for _, format := range formats {
+			now[command+" --format "+format] = true
+		}
+	}
+	for command, parse := range map[string]func(string) error{"move-plan": move.ParseFormat, "templates variables": templates.ParseFormat} {
+		for _, format := range []string{"text", "json"} {
+			now[command+" --format "+format] = parse(format) == nil
+		}
+	}
+	for _, check := range checks.All() {
+		now["check "+check.ID] = true
+	}
+	for _, name := range []string{"report", "diff", "graph", "move-plan"} {
+		data, err := os.ReadFile(filepath.Join(repository, "docs", name+".schema.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addFields(t, now, name+".schema.json", data)
+	}
+	addFields(t, now, release.ConfigFile, release.ConfigSchema())
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(stableFile, []byte(strings.Join(slices.Sorted(maps.Keys(now)), "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promised, err := os.ReadFile(stableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(promised)), "\n")
+	if len(lines) < 300 {
+		t.Errorf("%s has %d lines only", stableFile, len(lines))
+	}
+	for _, line := range lines {
+		if !now[line] {
+			t.Errorf("%q is gone, which docs/reference/stability.md promises to keep", line)
+		}
+	}
+}
+
+// addFields adds the fields of a JSON schema, with their types.
+func addFields(t *testing.T, fields map[string]bool, name string, schema []byte) {
+	t.Helper()
+	var document struct {
+		Ref  string                    `json:"$ref"`
+		Defs map[string]map[string]any `json:"$defs"`
+	}
+	if err := json.Unmarshal(schema, &document); err != nil {
+		t.Fatal(err)
+	}
+	var add func(path string, of map[string]any, above []string)
+	add = func(path string, of map[string]any, above []string) {
+		if ref, ok := of["$ref"].(string); ok {
+			if slices.Contains(above, ref) {
+				return // a graph in a graph
+			}
+			add(path, document.Defs[strings.TrimPrefix(ref, "#/$defs/")], append(slices.Clone(above), ref))
+			return
+		}
+		if items, ok := of["items"].(map[string]any); ok {
+			add(path+"[]", items, above)
+			return
+		}
+		properties, ok := of["properties"].(map[string]any)
+		if !ok {
+			kind, ok := of["type"].(string)
+			if !ok {
+				kind = "any"
+			}
+			fields[fmt.Sprintf("%s %s %s", name, path, kind)] = true
+			return
+		}
+		for field, property := range properties {
+			add(strings.TrimPrefix(path+"."+field, "."), property.(map[string]any), above)
+		}
+	}
+	add("", map[string]any{"$ref": document.Ref}, nil)
+}
+
+// TestChangelog runs what `make changelog` runs: the entry of a version is above the others, and is replaced when the
+// target runs again. A release that can't be read changes nothing.
+func TestChangelog(t *testing.T) {
+	planned, err := exec.CommandContext(t.Context(), "make", "-C", repository, "-n", "--no-print-directory", "changelog", "PREVIOUS=before", "VERSION=v0.2.0").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const command = `hack/changelog bin/clusterctl-release "before" out/release/infrastructure-libvirt/v0.2.0 docs/reference/changelog.md`
+	if !strings.HasSuffix(strings.TrimSpace(string(planned)), command) {
+		t.Errorf("make changelog runs\n%s\nwant at its end\n%s", planned, command)
+	}
+	script, err := filepath.Abs(filepath.Join(repository, "hack", "changelog"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := inDemo(t)
+	succeed(t, "build", "--version", "v0.1.0")
+	succeed(t, "metadata", "add", "--version", "v0.2.0", "--contract", "v1beta2")
+	succeed(t, "build", "--version", "v0.2.0")
+	const first = "## v0.1.0\n\nThe first release.\n"
+	treetest.Write(t, dir, map[string]string{"changelog.md": "# Changelog\n\nThe newest first.\n\n" + first})
+	write := func(old string) (string, error) {
+		t.Helper()
+		//nolint:gosec // the repository's own script
+		out, err := exec.CommandContext(t.Context(), script, filepath.Join(buildProgram(t), "clusterctl-release"),
+			old, "out/release/infrastructure-demo/v0.2.0", "changelog.md").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		text, readErr := os.ReadFile("changelog.md")
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		return string(text), err
+	}
+	entry := strings.TrimSpace(succeed(t, "diff", "out/release/infrastructure-demo/v0.1.0", "out/release/infrastructure-demo/v0.2.0", "--format", "markdown"))
+	want := "# Changelog\n\nThe newest first.\n\n" + entry + "\n\n" + first
+	for range 2 {
+		if got, err := write("out/release/infrastructure-demo/v0.1.0"); err != nil || got != want {
+			t.Errorf("%v: the changelog is\n%s\nwant\n%s", err, got, want)
+		}
+	}
+	if got, err := write("out/release/infrastructure-demo/v0.0.9"); err == nil || got != want {
+		t.Errorf("a release that doesn't exist: %v, and the changelog is\n%s", err, got)
+	}
+}
