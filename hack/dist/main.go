@@ -46,6 +46,7 @@ func (d *distribution) compile(ctx context.Context, platform program.Platform) (
 	if file, done := d.compiled[platform]; done {
 		return file, nil
 	}
+	fmt.Fprintf(os.Stderr, "compiling the tool for %s\n", platform)
 	file := filepath.Join(d.work, platform.OS+"-"+platform.Architecture)
 	if err := program.Tool(d.version).Compile(ctx, d.root, platform, file); err != nil {
 		return "", err

@@ -65,6 +65,7 @@ func build(ctx context.Context, folder, name, version, platforms string) error {
 			}
 			list = append(list, platform)
 		}
+		fmt.Fprintf(os.Stderr, "building the image %s: compiling the program for %s\n", name, strings.ReplaceAll(platforms, ",", ", "))
 		index, err := img.Build(ctx, ".", list)
 		if err != nil {
 			return err
