@@ -83,7 +83,10 @@ func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 		if m.Spec.CPU.Architecture != infrav1.ArchitectureAmd64 && m.Spec.CPU.Architecture != infrav1.ArchitectureArm64 {
 			return fmt.Errorf("bootstrapFormat ignition needs a firmware configuration device, which cpu.architecture %s doesn't have", m.Spec.CPU.Architecture)
 		}
-		entries := []libvirtxml.DomainSysInfoEntry{{Name: hypervisor.IgnitionEntry, File: m.IgnitionPath}}
+		var entries []libvirtxml.DomainSysInfoEntry
+		for _, name := range hypervisor.IgnitionEntries {
+			entries = append(entries, libvirtxml.DomainSysInfoEntry{Name: name, File: m.IgnitionPath})
+		}
 		for _, entry := range []libvirtxml.DomainSysInfoEntry{{Name: zoneEntry, Value: m.AvailabilityZone}, {Name: hostEntry, Value: m.Host}} {
 			if entry.Value != "" {
 				entries = append(entries, entry)

@@ -8,16 +8,27 @@ import (
 	"strings"
 )
 
-// IgnitionEntry is the name of the entry of the firmware configuration device that has an Ignition configuration
-// (https://coreos.github.io/ignition/supported-platforms/).
-const IgnitionEntry = "opt/com.coreos/config"
+// IgnitionEntries are the names of the entries of the firmware configuration device that have an Ignition configuration:
+// Ignition's own (https://coreos.github.io/ignition/supported-platforms/), and that of Flatcar's Ignition.
+var IgnitionEntries = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
 // RemoveIgnitionXML takes the Ignition configuration from a domain in libvirt's format, and leaves everything else as
 // it is, byte for byte: see ResizeDomainXML. A domain without one stays as it is.
 func RemoveIgnitionXML(text string) (string, error) {
+	for _, name := range IgnitionEntries {
+		var err error
+		if text, err = removeEntryXML(text, name); err != nil {
+			return "", err
+		}
+	}
+	return text, nil
+}
+
+// removeEntryXML removes an entry of the firmware configuration device, and the device's element if it has no other.
+func removeEntryXML(text, name string) (string, error) {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	var path []string
-	var system, entry, cut piece // the sysinfo element that is being read, our entry in it, and what goes
+	var system, entry, cut piece // the sysinfo element that is being read, the entry in it, and what is removed
 	entries := 0
 	for {
 		from := decoder.InputOffset()
@@ -36,7 +47,7 @@ func RemoveIgnitionXML(text string) (string, error) {
 				system, entry, entries = piece{from: from}, piece{}, 0
 			case "domain/sysinfo/entry":
 				entries++
-				if hasName(token, IgnitionEntry) {
+				if hasName(token, name) {
 					entry = piece{from: from, start: token.Copy()}
 				}
 			}

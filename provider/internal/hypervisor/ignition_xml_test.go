@@ -10,6 +10,7 @@ import (
 
 func TestRemoveIgnitionXML(t *testing.T) {
 	const ours = `<entry name='opt/com.coreos/config' file='/var/lib/libvirt/images/x-seed'/>`
+	const flatcars = `<entry name='opt/org.flatcar-linux/config' file='/var/lib/libvirt/images/x-seed'/>`
 	for name, tc := range map[string]struct{ xml, want string }{
 		"the only entry": {
 			xml:  "<domain type='kvm'>\n  <sysinfo type='fwcfg'>\n    " + ours + "\n  </sysinfo>\n  <os><type machine='pc-q35-6.2'>hvm</type></os>\n</domain>",
@@ -20,6 +21,10 @@ func TestRemoveIgnitionXML(t *testing.T) {
 				"<entry name='opt/x'>1</entry>" + ours + "</sysinfo></domain>",
 			want: "<domain><sysinfo type='smbios'><system><entry name='serial'>1</entry></system></sysinfo><sysinfo type='fwcfg'>" +
 				"<entry name='opt/x'>1</entry></sysinfo></domain>",
+		},
+		"both of ours": {
+			xml:  "<domain><sysinfo type='fwcfg'>" + ours + flatcars + "</sysinfo></domain>",
+			want: "<domain></domain>",
 		},
 		"without one": {
 			xml:  "<domain><metadata><sysinfo>" + ours + "</sysinfo></metadata></domain>",

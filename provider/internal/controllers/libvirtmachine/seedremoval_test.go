@@ -19,7 +19,9 @@ func TestHardwareStaysWithoutIgnition(t *testing.T) {
 	connection, err := w.hosts["a"].Connect(t.Context())
 	w.Expect(err).ToNot(HaveOccurred())
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
-	w.Expect(xml).To(ContainSubstring(hypervisor.IgnitionEntry))
+	for _, name := range hypervisor.IgnitionEntries {
+		w.Expect(xml).To(ContainSubstring(name))
+	}
 	domain, err := connection.Domain(t.Context(), w.uuid())
 	w.Expect(err).ToNot(HaveOccurred())
 	xml = strings.Replace(xml, `machine="q35"`, `machine="pc-q35-6.2"`, 1)
@@ -30,7 +32,9 @@ func TestHardwareStaysWithoutIgnition(t *testing.T) {
 	w.joinNode()
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 	now, _ := w.hosts["a"].DomainXML(w.uuid())
-	w.Expect(now).ToNot(ContainSubstring(hypervisor.IgnitionEntry))
+	for _, name := range hypervisor.IgnitionEntries {
+		w.Expect(now).ToNot(ContainSubstring(name))
+	}
 	w.Expect(now).To(ContainSubstring(`machine="pc-q35-6.2"`))
 	want, err := hypervisor.RemoveIgnitionXML(xml)
 	w.Expect(err).ToNot(HaveOccurred())
