@@ -19,15 +19,17 @@ import (
 
 // docs are the pages about the provider.
 var docs = []string{
-	"explanation/machine-pools.md", "how-to/addresses.md", "how-to/hosts.md", "how-to/images-and-hardware.md", "how-to/in-place-updates.md",
-	"how-to/load-balancers.md", "how-to/operations.md", "how-to/troubleshooting.md", "reference/metrics.md",
+	"explanation/machine-pools.md", "how-to/addresses.md", "how-to/autoscaling.md", "how-to/backup.md", "how-to/flatcar-talos.md", "how-to/gpus.md",
+	"how-to/hardening.md", "how-to/hosts.md", "how-to/images-and-hardware.md", "how-to/in-place-updates.md", "how-to/load-balancers.md",
+	"how-to/maintenance.md", "how-to/monitoring.md", "how-to/operations.md", "how-to/orphans.md", "how-to/tenants.md", "how-to/troubleshooting.md",
+	"how-to/upgrading.md", "how-to/zones.md", "reference/metrics.md",
 }
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
 var ofOthers = []string{
 	"ExternalIP", "HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
 	"AllowStreamLocalForwarding", "MaxSessions", "MaxStartups",
-	"--cascade",
+	"--cascade", "--cloud-provider",
 }
 
 var (
@@ -104,37 +106,53 @@ func TestDocsListTheMetrics(t *testing.T) {
 func words(g *WithT) map[string]bool {
 	known := map[string]bool{}
 	for _, folder := range []string{"api", "feature", "internal/controllers", "internal/metrics"} {
-		g.Expect(filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-				return err
-			}
-			content, err := os.ReadFile(file)
-			for _, found := range word.FindAllStringSubmatch(string(content), -1) {
-				known[found[1]+found[2]] = true
-			}
-			return err
-		})).To(Succeed())
+		for _, found := range word.FindAllStringSubmatch(sources(g, folder), -1) {
+			known[found[1]+found[2]] = true
+		}
 	}
 	return known
 }
 
-// TestTroubleshooting: docs/how-to/troubleshooting.md has all reasons of conditions, and quotes clusterctl as its code has it.
+// TestTroubleshooting: docs/how-to/troubleshooting.md has a row for each reason of a condition, unless it says that all
+// is well, and quotes messages as the code of the provider or of clusterctl has them, with ... for what differs.
 func TestTroubleshooting(t *testing.T) {
 	g := NewWithT(t)
-	page, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "troubleshooting.md"))
+	content, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "troubleshooting.md"))
 	g.Expect(err).ToNot(HaveOccurred())
+	page := string(content)
 	conditions, err := os.ReadFile(filepath.Join("api", "v1alpha1", "conditions.go"))
 	g.Expect(err).ToNot(HaveOccurred())
 	reasons := regexp.MustCompile(`Reason\s+= (?:"(\w+)"|clusterv1\.(\w+)Reason)`).FindAllStringSubmatch(string(conditions), -1)
 	g.Expect(len(reasons)).To(BeNumerically(">", 70))
+	wells := regexp.MustCompile("(?m)^These reasons say that all is well: .*$").FindString(page)
+	g.Expect(wells).ToNot(BeEmpty())
 	for _, reason := range reasons {
-		g.Expect(string(page)).To(ContainSubstring("`%s`", reason[1]+reason[2]))
+		name := regexp.QuoteMeta("`" + reason[1] + reason[2] + "`")
+		// A row: the conditions, the reason or several, the cause, and what to do.
+		row := regexp.MustCompile(`(?m)^\| [^|]+ \| [^|]*` + name + `[^|]* \| [^|]{4,} \| [^|]{4,} \|$`)
+		g.Expect(row.MatchString(page)).ToNot(Equal(strings.Contains(wells, "`"+reason[1]+reason[2]+"`")),
+			"%s needs a row, or says that all is well, and not both", reason[1]+reason[2])
 	}
 
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	g.Expect(err).ToNot(HaveOccurred())
 	var code strings.Builder
-	g.Expect(filepath.WalkDir(filepath.Join(strings.TrimSpace(string(folder)), "cmd", "clusterctl", "client"), func(path string, entry fs.DirEntry, err error) error {
+	for _, folder := range []string{filepath.Join(strings.TrimSpace(string(folder)), "cmd", "clusterctl", "client"), "api", "internal"} {
+		code.WriteString(sources(g, folder))
+	}
+	messages := regexp.MustCompile(`(?m)^\| "([^"]+)" \|`).FindAllStringSubmatch(page, -1)
+	g.Expect(len(messages)).To(BeNumerically(">", 25))
+	for _, message := range messages {
+		for part := range strings.SplitSeq(message[1], "...") {
+			g.Expect(strings.Contains(code.String(), strings.TrimSpace(part))).To(BeTrue(), "nothing says %q", part)
+		}
+	}
+}
+
+// sources are the Go files of a folder, without tests.
+func sources(g *WithT, folder string) string {
+	var code strings.Builder
+	g.Expect(filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -142,9 +160,5 @@ func TestTroubleshooting(t *testing.T) {
 		code.Write(content)
 		return err
 	})).To(Succeed())
-	messages := regexp.MustCompile(`(?m)^\| "([^"]+)" \|`).FindAllStringSubmatch(string(page), -1)
-	g.Expect(len(messages)).To(BeNumerically(">", 5))
-	for _, message := range messages {
-		g.Expect(strings.Contains(code.String(), message[1])).To(BeTrue(), "clusterctl says %q", message[1])
-	}
+	return code.String()
 }

@@ -5,8 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -99,5 +101,26 @@ func TestHostsPageObjects(t *testing.T) {
 	g.Expect(secrets).To(HaveLen(2))
 	for _, secret := range secrets {
 		g.Expect(secret[1]).To(Equal(identity.Spec.SecretRef.Name))
+	}
+}
+
+// TestHostsPageMessages: a connection fails with the messages that the page explains.
+func TestHostsPageMessages(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile(hostsPage)
+	g.Expect(err).ToNot(HaveOccurred())
+	code := sources(g, filepath.Join("internal", "hypervisor", "libvirt")) + sources(g, filepath.Join(runtime.GOROOT(), "src", "crypto", "x509")) + syscall.ECONNREFUSED.Error()
+	ssh, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "golang.org/x/crypto/ssh").Output()
+	g.Expect(err).ToNot(HaveOccurred())
+	code += sources(g, strings.TrimSpace(string(ssh)))
+	_, section, _ := strings.Cut(string(page), "## When the host is not Ready\n")
+	rows := regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(section, -1)
+	g.Expect(len(rows)).To(BeNumerically(">=", 6))
+	for _, row := range rows {
+		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			for part := range strings.SplitSeq(message[1], "...") {
+				g.Expect(strings.Contains(code, strings.Trim(part, ", "))).To(BeTrue(), "nothing says %q", part)
+			}
+		}
 	}
 }

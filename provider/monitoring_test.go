@@ -39,9 +39,9 @@ func alertRules(g *WithT) []alertRule {
 // nothing fires in a fleet that works.
 func TestAlerts(t *testing.T) {
 	g := NewWithT(t)
-	operations, err := os.ReadFile("../docs/how-to/operations.md")
+	page, err := os.ReadFile("../docs/how-to/monitoring.md")
 	g.Expect(err).ToNot(HaveOccurred())
-	_, scraping, _ := strings.Cut(string(operations), "```yaml\nscrape_configs:")
+	_, scraping, _ := strings.Cut(string(page), "```yaml\nscrape_configs:")
 	scraping, _, _ = strings.Cut(scraping, "```")
 	config := filepath.Join(t.TempDir(), "prometheus.yml")
 	g.Expect(os.WriteFile(config, []byte("scrape_configs:"+scraping), 0o600)).To(Succeed())
@@ -62,7 +62,7 @@ func TestAlerts(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	for _, rule := range alertRules(g) {
 		g.Expect(string(tests)).To(ContainSubstring(`alertname="%s"`, rule.Alert), "the alert has no test in which it fires")
-		g.Expect(string(operations)).To(ContainSubstring("| `%s` | %s |", rule.Alert, rule.Labels["severity"]), "the table of alerts")
+		g.Expect(string(page)).To(ContainSubstring("| `%s` | %s |", rule.Alert, rule.Labels["severity"]), "the table of alerts")
 	}
 }
 
@@ -84,12 +84,12 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestPrometheusRule: the command in docs/how-to/operations.md makes a PrometheusRule of the alerts.
+// TestPrometheusRule: the command in docs/how-to/monitoring.md makes a PrometheusRule of the alerts.
 func TestPrometheusRule(t *testing.T) {
 	g := NewWithT(t)
-	operations, err := os.ReadFile("../docs/how-to/operations.md")
+	page, err := os.ReadFile("../docs/how-to/monitoring.md")
 	g.Expect(err).ToNot(HaveOccurred())
-	command := regexp.MustCompile("(?s)```sh\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(operations))
+	command := regexp.MustCompile("(?s)```sh\n(\\{\n.*?\\} \\| )kubectl apply -f -\n```").FindStringSubmatch(string(page))
 	g.Expect(command).To(HaveLen(2))
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", command[1]+"cat")
 	cmd.Dir = ".."
