@@ -166,6 +166,70 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	}
 }
 
+// dashboardPanel is what Grafana needs of a panel.
+type dashboardPanel struct {
+	ID                       int
+	Type, Title, Description string
+	Datasource               struct{ Type, UID string }
+	GridPos                  struct{ X, Y, W, H int }
+	FieldConfig              struct{ Defaults struct{ Unit string } }
+	Targets                  []struct{ RefID string }
+}
+
+// TestDashboard: the dashboard has what Grafana needs to show it: IDs of their own, panels that fit on the grid of 24
+// columns and don't cover each other, and types, units and variables that exist.
+func TestDashboard(t *testing.T) {
+	g := NewWithT(t)
+	var dashboard struct {
+		UID, Title    string
+		SchemaVersion int
+		Panels        []dashboardPanel
+		Templating    struct{ List []struct{ Name, Type string } }
+	}
+	content, err := os.ReadFile("../docs/monitoring/dashboard.json")
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(json.Unmarshal(content, &dashboard)).To(Succeed())
+	g.Expect(dashboard.UID).To(MatchRegexp("^[a-zA-Z0-9_-]{1,40}$"))
+	g.Expect(dashboard.Title).ToNot(BeEmpty())
+	g.Expect(dashboard.SchemaVersion).To(BeNumerically(">=", 36), "older ones name data sources by their names")
+
+	variables := []string{"$__rate_interval"}
+	for _, variable := range dashboard.Templating.List {
+		variables = append(variables, "$"+variable.Name, "${"+variable.Name+"}")
+	}
+	used := regexp.MustCompile(`\$(\w+|\{\w+\})`).FindAllString(string(content), -1)
+	g.Expect(used).ToNot(BeEmpty())
+	for _, name := range used {
+		g.Expect(variables).To(ContainElement(name), "a variable that the dashboard doesn't have")
+	}
+
+	ids, covered := map[int]string{}, map[[2]int]string{}
+	for _, panel := range dashboard.Panels {
+		g.Expect(ids).ToNot(HaveKey(panel.ID), panel.Title)
+		ids[panel.ID] = panel.Title
+		g.Expect(panel.ID).To(BeNumerically(">", 0), panel.Title)
+		g.Expect(panel.Title).ToNot(BeEmpty())
+		g.Expect(panel.Description).ToNot(BeEmpty(), panel.Title)
+		g.Expect([]string{"stat", "state-timeline", "timeseries"}).To(ContainElement(panel.Type), panel.Title)
+		g.Expect([]string{"short", "ops", "s", "Bps", "bytes", "percentunit"}).To(ContainElement(panel.FieldConfig.Defaults.Unit), panel.Title)
+		g.Expect(panel.Datasource.UID).To(Equal("${datasource}"), panel.Title)
+		refs := map[string]bool{}
+		for _, target := range panel.Targets {
+			g.Expect(target.RefID).ToNot(BeEmpty(), panel.Title)
+			g.Expect(refs).ToNot(HaveKey(target.RefID), panel.Title)
+			refs[target.RefID] = true
+		}
+		at := panel.GridPos
+		g.Expect(at.W > 0 && at.H > 0 && at.X >= 0 && at.Y >= 0 && at.X+at.W <= 24).To(BeTrue(), "%s is outside of the grid: %+v", panel.Title, at)
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				g.Expect(covered).ToNot(HaveKey([2]int{x, y}), "%s covers another panel", panel.Title)
+				covered[[2]int{x, y}] = panel.Title
+			}
+		}
+	}
+}
+
 // registeredMetrics are the metrics of the manager, with their labels.
 func registeredMetrics(g *WithT) map[string][]string {
 	descriptions := make(chan *prometheus.Desc)

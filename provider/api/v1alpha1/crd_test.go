@@ -99,21 +99,49 @@ func TestCRDsFollowTheContract(t *testing.T) {
 	}
 }
 
+// TestCRDsHavePrintColumns: kubectl shows the age of all kinds, whether they are ready and paused, and what is in the
+// way. A column shows a field that exists.
 func TestCRDsHavePrintColumns(t *testing.T) {
+	const condition = `.status.conditions[?(@.type=="%s")].%s`
 	for kind, crd := range readCRDs(t) {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 
+			shown, wide := map[string]string{}, map[string]string{}
 			columns := crd.Spec.Versions[0].AdditionalPrinterColumns
-			wide := slices.ContainsFunc(columns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Priority > 0 })
-			age := slices.ContainsFunc(columns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == "Age" })
-			g.Expect(wide).To(BeTrue(), "no column for -o wide")
-			g.Expect(age).To(BeTrue(), "no column for the age")
 			for _, column := range columns {
 				g.Expect(column.Description).ToNot(BeEmpty(), column.Name)
+				if column.Priority > 0 {
+					wide[column.Name] = column.JSONPath
+				} else {
+					shown[column.Name] = column.JSONPath
+				}
+				g.Expect(fieldAt(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, column.JSONPath)).To(BeTrue(), "%s shows %s", column.Name, column.JSONPath)
 			}
+			g.Expect(wide).ToNot(BeEmpty(), "no column for -o wide")
+			g.Expect(shown).To(HaveKeyWithValue("Age", ".metadata.creationTimestamp"))
+			if !fieldAt(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, ".status.conditions") {
+				return
+			}
+			g.Expect(shown).To(HaveKeyWithValue("Ready", fmt.Sprintf(condition, "Ready", "status")))
+			g.Expect(wide).To(HaveKeyWithValue("Paused", fmt.Sprintf(condition, "Paused", "status")))
+			g.Expect(wide).To(HaveKeyWithValue("Message", fmt.Sprintf(condition, "Ready", "message")))
+			g.Expect(columns[len(columns)-1].Name).To(Equal("Message"), "the longest column is the last")
 		})
 	}
+}
+
+// fieldAt says whether a schema has the field of a column, as far as the path names fields of objects.
+func fieldAt(schema *apiextensionsv1.JSONSchemaProps, path string) bool {
+	path, _, _ = strings.Cut(path, "[")
+	for _, name := range strings.Split(strings.TrimPrefix(path, "."), ".") {
+		field, ok := schema.Properties[name]
+		if !ok {
+			return schema.Type == "object" && len(schema.Properties) == 0 // metadata has no schema
+		}
+		schema = &field
+	}
+	return true
 }
 
 func TestTemplatesHaveNoImmutabilityRules(t *testing.T) {

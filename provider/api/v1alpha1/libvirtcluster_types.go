@@ -148,6 +148,7 @@ type LibvirtClusterStatus struct {
 // +kubebuilder:printcolumn:name="Port",type="integer",JSONPath=".spec.controlPlaneEndpoint.port",description="Port of the control plane endpoint",priority=1
 // +kubebuilder:printcolumn:name="Load Balancer",type="string",JSONPath=".spec.controlPlaneLoadBalancer.type",description="What stands in front of the control plane",priority=1
 // +kubebuilder:printcolumn:name="Failure Domains",type="string",JSONPath=".status.failureDomainNames",description="Failure domains that machines may be placed in",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description="What is in the way while it is not ready",priority=1
 
 // LibvirtCluster is the infrastructure of a cluster, without its machines: the InfraCluster of this provider.
 type LibvirtCluster struct {

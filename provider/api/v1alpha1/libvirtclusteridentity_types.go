@@ -102,8 +102,10 @@ type LibvirtClusterIdentityStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description="Whether the credentials can be used"
 // +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretRef.name",description="Secret with the credentials"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since the identity was created"
+// +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type==\"Paused\")].status",description="Whether reconciliation is paused",priority=1
 // +kubebuilder:printcolumn:name="Secret Namespace",type="string",JSONPath=".spec.secretRef.namespace",description="Namespace of the Secret",priority=1
 // +kubebuilder:printcolumn:name="Allowed",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces that are allowed by name",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description="What is in the way while it is not ready",priority=1
 
 // LibvirtClusterIdentity has credentials for libvirt hosts, and the namespaces that may use them.
 type LibvirtClusterIdentity struct {

@@ -520,8 +520,11 @@ type EvacuatedMachine struct {
 // +kubebuilder:printcolumn:name="Arch",type="string",JSONPath=".status.arch",description="Architecture of the host",priority=1
 // +kubebuilder:printcolumn:name="CPUs",type="integer",JSONPath=".status.capacity.cpus",description="Number of CPUs of the host",priority=1
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory of the host",priority=1
+// +kubebuilder:printcolumn:name="Used CPUs",type="integer",JSONPath=".status.allocated.cpus",description="Virtual CPUs of machines and of foreign domains",priority=1
+// +kubebuilder:printcolumn:name="Used Memory",type="string",JSONPath=".status.allocated.memory",description="Memory of machines and of foreign domains",priority=1
 // +kubebuilder:printcolumn:name="Libvirt",type="string",JSONPath=".status.libvirtVersion",description="Version of the libvirt daemon",priority=1
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type==\"Paused\")].status",description="Whether reconciliation is paused",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description="What is in the way while it is not ready",priority=1
 
 // LibvirtHost is a hypervisor for machines. Clusters share hosts.
 type LibvirtHost struct {

@@ -217,6 +217,7 @@ type LibvirtMachineStatus struct {
 // +kubebuilder:printcolumn:name="CPUs",type="integer",JSONPath=".spec.cpus",description="Number of virtual CPUs",priority=1
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".spec.memory",description="Memory of the machine",priority=1
 // +kubebuilder:printcolumn:name="Provider ID",type="string",JSONPath=".spec.providerID",description="Provider ID of the machine",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description="What is in the way while it is not ready",priority=1
 
 // LibvirtMachine is a virtual machine on a libvirt host: the InfraMachine of this provider.
 type LibvirtMachine struct {

@@ -147,6 +147,7 @@ type LibvirtMachinePoolStatus struct {
 // +kubebuilder:printcolumn:name="Up-To-Date",type="string",JSONPath=".status.conditions[?(@.type==\"UpToDate\")].status",description="Whether all machines are made from the template as it is now",priority=1
 // +kubebuilder:printcolumn:name="CPUs",type="integer",JSONPath=".spec.template.spec.cpus",description="Number of virtual CPUs",priority=1
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".spec.template.spec.memory",description="Memory of a machine",priority=1
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",description="What is in the way while it is not ready",priority=1
 
 // LibvirtMachinePool is a pool of machines on libvirt hosts: the InfraMachinePool of this provider.
 type LibvirtMachinePool struct {

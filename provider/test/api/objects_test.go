@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,21 +106,28 @@ func TestPortOfTheEndpointIsDefaulted(t *testing.T) {
 	g.Expect(port).To(BeEquivalentTo(6443))
 }
 
-// TestColumnOfFailureDomains: kubectl shows all of them.
-func TestColumnOfFailureDomains(t *testing.T) {
+// TestColumns: kubectl shows all failure domains, and what is in the way of a cluster.
+func TestColumns(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
 	cluster := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: unique("column")}}
 	g.Expect(w.client.Create(t.Context(), cluster)).To(Succeed())
 	cluster.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "rack-a"}, {Name: "rack-b"}}
 	cluster.Status.FailureDomainNames = "rack-a, rack-b"
+	cluster.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotReadyReason,
+		Message: "* HostsAvailable: no host is Ready", LastTransitionTime: metav1.Now()}}
 	g.Expect(w.client.Status().Update(t.Context(), cluster)).To(Succeed())
 	table, err := w.clientset.RESTClient().Get().AbsPath("/apis", infrav1.GroupVersion.String(), "namespaces/default/libvirtclusters", cluster.Name).
 		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(t.Context()).Raw()
 	g.Expect(err).ToNot(HaveOccurred())
 	var got metav1.Table
 	g.Expect(json.Unmarshal(table, &got)).To(Succeed())
-	column := slices.IndexFunc(got.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "Failure Domains" })
-	g.Expect(got.Rows[0].Cells[column]).To(Equal("rack-a, rack-b"))
+	cells := map[string]any{}
+	for i, column := range got.ColumnDefinitions {
+		cells[column.Name] = got.Rows[0].Cells[i]
+	}
+	g.Expect(cells).To(HaveKeyWithValue("Failure Domains", "rack-a, rack-b"))
+	g.Expect(cells).To(HaveKeyWithValue("Ready", "False"))
+	g.Expect(cells).To(HaveKeyWithValue("Message", "* HostsAvailable: no host is Ready"))
 }
 
 func TestSchemasRefuse(t *testing.T) {
