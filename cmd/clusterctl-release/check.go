@@ -76,6 +76,9 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
 }
 
 func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
+	if flags.format == textFormat || flags.list || flags.explain != "" {
+		foldText(cmd)
+	}
 	switch {
 	case flags.list:
 		return listChecks(cmd.OutOrStdout())
@@ -131,10 +134,6 @@ func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Repo
 
 // listChecks prints a line for each check.
 func listChecks(w io.Writer) error {
-	width := 0
-	for _, c := range checks.All() {
-		width = max(width, len(c.ID))
-	}
 	group := checks.Group("")
 	for _, c := range checks.All() {
 		if c.Group != group {
@@ -143,7 +142,7 @@ func listChecks(w io.Writer) error {
 				return err
 			}
 		}
-		if _, err := fmt.Fprintf(w, "  %-*s  %-7s  %s\n", width, c.ID, c.Severity, c.Title); err != nil {
+		if _, err := fmt.Fprintf(w, "  %-7s  %s: %s\n", c.Severity, c.ID, c.Title); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func TestTemplatesCommand(t *testing.T) {
 func TestListNamesEveryCheck(t *testing.T) {
 	list := succeed(t, "check", "--list")
 	for _, c := range checks.All() {
-		if !strings.Contains(list, "  "+c.ID+" ") {
+		if !strings.Contains(list, "  "+c.ID+": ") {
 			t.Errorf("the list lacks %s", c.ID)
 		}
 	}

@@ -36,6 +36,9 @@ schema can show, such as pausing, say so.`,
 				}
 				tables = append(tables, more...)
 			}
+			if format == textFormat {
+				foldText(cmd)
+			}
 			return contract.Write(format, tables, cmd.OutOrStdout())
 		},
 	}

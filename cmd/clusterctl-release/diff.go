@@ -16,9 +16,12 @@ func newDiffCommand() *cobra.Command {
 		Short: "Show what changed between two releases",
 		Long: `Diff shows what changed from one release of a provider to another: kinds with their schemas field by
 field, variables, flavors and ClusterClasses, permissions, flags, images and webhooks, the contract and
-the release series. Changes that break users come first, marked "Breaking" or, where only users can
-tell, "May break"; the JSON report marks them too. Versions that are now deprecated follow them, and then
-new limits of values. A version of a kind that is new is compared with the one that was stored, and a
+the release series.
+
+Changes that break users come first, marked "Breaking" or, where only users can tell, "May break"; the
+JSON report marks them too. Versions that are now deprecated follow them, and then new limits of values.
+
+A version of a kind that is new is compared with the one that was stored, and a
 field whose schema says that it was called otherwise, or was elsewhere, is renamed or moved. Whether the
 upgrade itself is refused is a matter of check --previous.
 
@@ -62,6 +65,9 @@ It ends with status 0 whether there are differences or not; the JSON report says
 			}
 			if len(differences.Differences) == 0 {
 				return &usageError{err: fmt.Errorf("%s and %s have no provider in common: there is nothing to compare", args[0], args[1])}
+			}
+			if format == textFormat {
+				foldText(cmd)
 			}
 			return differences.Write(format, cmd.OutOrStdout())
 		},

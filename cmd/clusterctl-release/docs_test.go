@@ -176,6 +176,70 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// longParagraphs are pages that still have paragraphs of more than four lines, and how many. Lower a number where a page
+// has fewer.
+var longParagraphs = map[string]int{
+	"docs/how-to/addresses.md":           4,
+	"docs/how-to/images-and-hardware.md": 4,
+	"docs/how-to/in-place-updates.md":    1,
+	"docs/how-to/load-balancers.md":      2,
+	"docs/how-to/node-image.md":          1,
+	"docs/how-to/operations.md":          15,
+	"docs/how-to/publish.md":             6,
+}
+
+var (
+	// structure is a line of a table, a heading or HTML.
+	structure = regexp.MustCompile(`^\s*(\||#|<|$)`)
+	item      = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
+)
+
+// TestShortParagraphs: no paragraph and no item of a list is longer than four lines of 120 columns, in README.md, docs
+// and the pages of the checks.
+func TestShortParagraphs(t *testing.T) {
+	const columns, most = 120, 4
+	checked := 0
+	for path, text := range pages(t) {
+		page := strings.TrimPrefix(filepath.ToSlash(path), repository+"/")
+		if page != "README.md" && !strings.HasPrefix(page, "docs/") && !strings.HasPrefix(page, "pkg/checks/pages/") {
+			continue
+		}
+		checked++
+		var long []string
+		for _, paragraph := range paragraphs(fence.ReplaceAllString(text, "\n")) {
+			shown := link.ReplaceAllString(paragraph, "]")
+			if lines := strings.Count(fold(shown, columns), "\n") + 1; lines > most {
+				long = append(long, fmt.Sprintf("%d lines: %.60s...", lines, shown))
+			}
+		}
+		if len(long) > longParagraphs[page] {
+			t.Errorf("%s has %d paragraphs of more than %d lines, and may have %d:\n%s", page, len(long), most, longParagraphs[page], strings.Join(long, "\n"))
+		}
+	}
+	if checked < 150 {
+		t.Errorf("checked %d pages only", checked)
+	}
+}
+
+// paragraphs returns the paragraphs and the items of lists of a page, each as one line.
+func paragraphs(page string) []string {
+	found := []string{""}
+	for line := range strings.Lines(page) {
+		line = strings.TrimRight(line, "\n")
+		last := &found[len(found)-1]
+		switch {
+		case structure.MatchString(line):
+			found = append(found, "")
+		case *last == "" && strings.HasPrefix(line, "    "): // code
+		case item.MatchString(line):
+			found = append(found, strings.TrimSpace(line))
+		default:
+			*last = strings.TrimSpace(*last + " " + strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
 // TestMap: the folders in the map of CONTRIBUTING.md exist, and it has every package of pkg.
 func TestMap(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, "CONTRIBUTING.md"))

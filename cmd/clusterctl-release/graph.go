@@ -70,6 +70,9 @@ func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format strin
 	plan := graph.Plan()
 	p := draw.Of(graph, plan)
 	p.Collapse, p.Color = collapse, wantsColor(cmd.OutOrStdout())
+	if format == textFormat {
+		foldText(cmd)
+	}
 	if err := p.Write(format, cmd.OutOrStdout()); err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ func runInit(cmd *cobra.Command, root, output string, force bool) error {
 	if err := publish.WriteFile(output, data); err != nil {
 		return err
 	}
+	foldText(cmd)
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n%s", output, found.Summary())
 	return nil
 }

@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	out.flush()
 	var findings *findingsError
 	if out.err != nil && (err == nil || errors.Is(err, out.err) || errors.As(err, &findings)) {
 		err = fmt.Errorf("writing the output: %w", out.err)
@@ -107,6 +108,14 @@ Exit status: 0 fine, 1 findings, 2 wrong usage, 3 could not do it.`,
 		newManCommand(),
 	)
 	markUsageErrors(root)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		foldText(cmd)
+		if isTerminal(cmd.OutOrStdout()) {
+			cmd.Long = brokenLine.ReplaceAllString(cmd.Long, "$1 $2")
+		}
+		help(cmd, args)
+	})
 	return root
 }
 

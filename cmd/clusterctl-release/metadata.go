@@ -200,6 +200,7 @@ func printProblems(cmd *cobra.Command, path string, problems []metadata.Problem)
 		if problem.Line > 0 {
 			place = fmt.Sprintf("%s:%d", path, problem.Line)
 		}
+		foldText(cmd)
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s [%s]\n", place, problem.Severity, problem, problem.ID)
 		failed = failed || problem.Severity == metadata.SeverityError
 	}

@@ -53,6 +53,9 @@ func runMovePlan(cmd *cobra.Command, args []string, flags sourceFlags, format st
 		return err
 	}
 	plan := move.Discover(cmd.Context(), world, namespace).Plan()
+	if format == textFormat {
+		foldText(cmd)
+	}
 	if err := plan.Write(format, cmd.OutOrStdout()); err != nil {
 		return err
 	}

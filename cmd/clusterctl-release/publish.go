@@ -65,18 +65,23 @@ A version is visible as a whole or not at all. Publishing the same bytes again d
 version that is published with other bytes is refused.
 
 PLACE is one of
-  DIR or file:///DIR            a local repository, with a clusterctl.yaml at its root
-  overrides                     clusterctl's overrides folder
-  https://github.com/OWNER/REPO the releases of a repository on GitHub; the token is read from
-                                GITHUB_TOKEN or --token-file, and needs contents: write
-  https://HOST/api/v4/projects/ID/packages/generic/NAME
-                                a generic package on GitLab; the token is read from --token-file,
-                                GITLAB_TOKEN or, in a job, CI_JOB_TOKEN
-  https://HOST/api/packages/OWNER/generic/NAME
-                                a generic package on Gitea or Forgejo; the token is read from
-                                GITEA_TOKEN or --token-file
-  oci://HOST/REPOSITORY         an OCI registry, for the Cluster API operator; credentials are read
-                                from OCI_USERNAME and OCI_PASSWORD, or what docker login stored`,
+
+    DIR or file:///DIR
+        a local repository, with a clusterctl.yaml at its root
+    overrides
+        clusterctl's overrides folder
+    https://github.com/OWNER/REPO
+        the releases of a repository on GitHub; the token is read from
+        GITHUB_TOKEN or --token-file, and needs contents: write
+    https://HOST/api/v4/projects/ID/packages/generic/NAME
+        a generic package on GitLab; the token is read from --token-file,
+        GITLAB_TOKEN or, in a job, CI_JOB_TOKEN
+    https://HOST/api/packages/OWNER/generic/NAME
+        a generic package on Gitea or Forgejo; the token is read from
+        GITEA_TOKEN or --token-file
+    oci://HOST/REPOSITORY
+        an OCI registry, for the Cluster API operator; credentials are read
+        from OCI_USERNAME and OCI_PASSWORD, or what docker login stored`,
 		Example: `  # A local repository of what was built
   clusterctl release publish out/release --to out/repository
 

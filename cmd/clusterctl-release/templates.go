@@ -40,6 +40,9 @@ func newTemplatesVariablesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if format == textFormat {
+				foldText(cmd)
+			}
 			return templates.WriteVariables(format, files, cmd.OutOrStdout())
 		},
 	}

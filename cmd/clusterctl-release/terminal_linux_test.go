@@ -8,8 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
 
 // onTerminal calls f with a pseudo terminal and returns what was written to it.
@@ -42,6 +46,80 @@ func onTerminal(t *testing.T, f func(terminal *os.File)) string {
 		t.Fatal(err)
 	}
 	return <-written
+}
+
+// TestFoldedForATerminal: a terminal of 80 columns gets no longer line, but for lines that are copied. A pipe gets the
+// same words in lines as they are.
+func TestFoldedForATerminal(t *testing.T) {
+	const columns = 80
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	dir := inDemo(t)
+	treetest.Write(t, dir, map[string]string{"dump.yaml": "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: demo, namespace: demo, uid: demo}\n"})
+	succeed(t, "build", "--version", "v0.1.0")
+	long := 0
+	for _, line := range []string{
+		"help", "check --help", "move-plan --help", "init --force",
+		"check out/release --fail-on note", "check --list", "check --explain image-canonical", "verify out/release/infrastructure-demo/v0.1.0",
+		"contract out/release", "diff out/release out/release", "graph dump.yaml", "move-plan dump.yaml", "metadata check",
+		"templates variables out/release/infrastructure-demo/v0.1.0",
+		// YAML stays as it is.
+		"templates render out/release/infrastructure-demo/v0.1.0 --flavor topology --set CLUSTER_NAME=demo --set KUBERNETES_VERSION=v1.36.3",
+	} {
+		t.Run(line, func(t *testing.T) {
+			piped := execute(t, strings.Fields(line)...)
+			got := onTerminal(t, func(terminal *os.File) {
+				size := &unix.Winsize{Row: 24, Col: columns}
+				if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, size); err != nil {
+					t.Fatal(err)
+				}
+				var stderr bytes.Buffer
+				if status := run(t.Context(), strings.Fields(line), terminal, &stderr); status != piped.status {
+					t.Errorf("status %d, want %d: %s", status, piped.status, stderr.String())
+				}
+			})
+			text := escape.ReplaceAllString(strings.ReplaceAll(got, "\r", ""), "")
+			if diff := cmp.Diff(strings.Fields(piped.stdout), strings.Fields(text)); diff != "" {
+				t.Errorf("a terminal gets other words (-pipe +terminal):\n%s", diff)
+			}
+			if strings.HasPrefix(line, "templates render") {
+				if text != piped.stdout {
+					t.Errorf("the YAML is folded:\n%s", text)
+				}
+				return
+			}
+			for one := range strings.Lines(text) {
+				if one = strings.TrimRight(one, "\n"); utf8.RuneCountInString(one) > columns && !kept.MatchString(one) {
+					t.Errorf("%d columns: %s", utf8.RuneCountInString(one), one)
+				}
+			}
+			for one := range strings.Lines(piped.stdout) {
+				if utf8.RuneCountInString(one) > columns+1 {
+					long++
+				}
+			}
+		})
+	}
+	if long < 20 {
+		t.Errorf("only %d lines were to be folded", long)
+	}
+}
+
+func TestFold(t *testing.T) {
+	for _, tc := range []struct{ name, line, want string }{
+		{"short", "  one two", "  one two"},
+		{"between words", "  one two three four", "  one two three\n    four"},
+		{"at a column", "  no  there  one two three", "  no  there  one\n      two three"},
+		{"code", "add `one two three` to it", "add\n`one two three` to\nit"},
+		{"a long word", "at /a/path/longer/than/that now", "at\n/a/path/longer/than/that\nnow"},
+		{"colour", "\x1b[31mone\x1b[0m two three four five", "\x1b[31mone\x1b[0m two three four\nfive"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := fold(tc.line, 18); got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestColour(t *testing.T) {

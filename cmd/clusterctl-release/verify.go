@@ -17,7 +17,9 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Verify what is published: read it as clusterctl does, and check all of it",
 		Long: `Verify reads a published release, reads every file of it again through clusterctl's own client, holds
 the files against the checksums and the provenance published with them, and runs all checks. A RELEASE is
-what fetch takes, such as clusterctl's own URL of a provider. With --key the provenance has to be
+what fetch takes, such as clusterctl's own URL of a provider.
+
+With --key the provenance has to be
 signed by the private key that belongs to it; without it nobody's signature is looked at. A folder with
 a clusterctl.yaml is also read by what that says, as its users do.
 
@@ -64,6 +66,7 @@ func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
 	if err != nil {
 		return err
 	}
+	foldText(cmd)
 	out := cmd.OutOrStdout()
 	for _, note := range v.Notes {
 		fmt.Fprintf(out, "note: %s\n", note)

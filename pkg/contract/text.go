@@ -28,34 +28,23 @@ func writeText(tables []Table, w io.Writer) error {
 	return err
 }
 
-// textRows aligns the rows of a table.
+// textRows writes the rows of a table. Names of rules are long, so they come last, with what there is to say below them.
 func textRows(t *Table, w io.Writer) error {
-	var b strings.Builder
-	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "  RULE\tMANDATORY\tSTATE\tWHAT")
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "  MANDATORY\tSTATE\tRULE")
 	for _, r := range t.Rows {
 		remarks := r.Remarks()
-		if len(remarks) == 0 {
-			remarks = []string{""}
-		}
 		if r.State == Missing && r.Note != "" {
-			remarks[0] = strings.TrimPrefix(remarks[0]+"; "+strings.ToLower(r.Note[:1])+r.Note[1:], "; ")
+			note := strings.ToLower(r.Note[:1]) + r.Note[1:]
+			remarks = []string{strings.Join(append(remarks, note), "; ")}
 		}
-		name := strings.ReplaceAll(r.Text(), "`", "")
-		fmt.Fprintf(columns, "  %s\t%s\t%s\t%s\n", name, r.yesNo(), r.State, printable(remarks[0]))
-		for _, more := range remarks[1:] {
-			fmt.Fprintf(columns, "  \t\t\t%s\n", printable(more))
-		}
-	}
-	if err := columns.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(b.String()) { // rows without a remark end in the column's spaces
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
+		state := strings.TrimSuffix(string(r.State), " in a release")
+		fmt.Fprintf(columns, "  %s\t%s\t%s\n", strings.ToLower(r.yesNo()), state, strings.ReplaceAll(r.Text(), "`", ""))
+		for _, remark := range remarks {
+			fmt.Fprintf(columns, "  \t\t  %s\n", printable(remark))
 		}
 	}
-	return nil
+	return columns.Flush()
 }
 
 // printable keeps what a release's author wrote from moving a terminal's cursor or a table's columns.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// textFormat is the value of --format for what people read.
+const textFormat = "text"
+
+// foldText folds what a command prints, where a terminal shows it, at the terminal's width. A file, a pipe and the log of
+// a pipeline get one line for each message, as programs such as grep want it. Call it for text only.
+func foldText(cmd *cobra.Command) {
+	o, ok := cmd.OutOrStdout().(*output)
+	if !ok {
+		return
+	}
+	if f, ok := o.w.(*os.File); ok && isTerminal(f) {
+		o.columns, _, _ = term.GetSize(int(f.Fd())) // without a size nothing is folded
+	}
+}
+
+var (
+	// escape is a change of the colour.
+	escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	// piece is a word with the spaces before it. Code between backquotes is one word.
+	piece = regexp.MustCompile("( *)((?:`[^`]*`|[^ ])+)")
+	// column is the start of a column in a line.
+	column = regexp.MustCompile(`\S {2,}(?:\S)`)
+	// brokenLine is the end of a line inside of a paragraph.
+	brokenLine = regexp.MustCompile(`(\S)\n(\S)`)
+	// kept begins a line that is copied or points at a column, and so is not folded.
+	kept = regexp.MustCompile(`^ *(clusterctl |\| )`)
+)
+
+// fold breaks a line between words, so that no more than the number of columns is used. The lines that follow begin at the
+// last column of a table, or two columns to the right of a line that is indented.
+func fold(line string, columns int) string {
+	plain := escape.ReplaceAllString(line, "")
+	if columns <= 0 || utf8.RuneCountInString(plain) <= columns {
+		return line
+	}
+	hang := len(plain) - len(strings.TrimLeft(plain, " "))
+	if hang > 0 {
+		hang += 2
+	}
+	for _, at := range column.FindAllStringIndex(plain, -1) {
+		if start := utf8.RuneCountInString(plain[:at[1]]) - 1; start <= columns/2 {
+			hang = start
+		}
+	}
+	var b strings.Builder
+	used, begun := 0, false
+	for _, found := range piece.FindAllStringSubmatch(line, -1) {
+		spaces, word := found[1], found[2]
+		width := utf8.RuneCountInString(escape.ReplaceAllString(word, ""))
+		if begun && used+len(spaces)+width > columns {
+			b.WriteString("\n")
+			spaces, used = strings.Repeat(" ", hang), 0
+		}
+		b.WriteString(spaces + word)
+		used, begun = used+len(spaces)+width, true
+	}
+	return b.String()
+}
