@@ -29,7 +29,7 @@ var docs = []string{
 var ofOthers = []string{
 	"ExternalIP", "HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
 	"AllowStreamLocalForwarding", "MaxSessions", "MaxStartups",
-	"--cascade", "--cloud-provider",
+	"--cascade", "--cloud-provider", "--fail-on", "--help",
 }
 
 var (
