@@ -111,7 +111,9 @@ func runBuild(cmd *cobra.Command, flags buildFlags) error {
 	}
 	previous, err := flags.gate.readPrevious(cmd, func() ([]*release.Release, error) {
 		if flags.gate.previous != "" {
-			return publish.PreviousAt(cmd.Context(), flags.gate.previous, result.Releases, publish.Options{})
+			options, done := watched(cmd, publish.Options{})
+			defer done()
+			return publish.PreviousAt(cmd.Context(), flags.gate.previous, result.Releases, options)
 		}
 		return publish.PreviousInFolder(cmd.Context(), flags.output, result.Releases)
 	})

@@ -159,6 +159,8 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	if err != nil {
 		return nil, nil, err
 	}
+	options, done := watched(cmd, options)
+	defer done()
 	sources := newSources(cmd.Context(), config)
 	with, err := readReleasesWith(cmd, flags.with, options)
 	if err != nil {
@@ -167,6 +169,7 @@ func readSubjects(cmd *cobra.Command, args []string, flags checkFlags) ([]*check
 	var releases []*release.Release
 	var folders []string
 	for _, arg := range args {
+		options.Progress("reading " + arg)
 		there, err := publish.Read(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
@@ -18,6 +19,7 @@ import (
 var programFolder string
 
 func TestMain(m *testing.M) {
+	logPatience = time.Hour // a busy machine writes no lines that tests don't expect
 	var err error
 	// Not below a folder that is for one user only: a test runs the program as another.
 	if programFolder, err = os.MkdirTemp("", "clusterctl-release-test-"); err == nil {

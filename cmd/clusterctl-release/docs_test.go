@@ -184,7 +184,6 @@ var longParagraphs = map[string]int{
 	"docs/how-to/in-place-updates.md":    1,
 	"docs/how-to/load-balancers.md":      2,
 	"docs/how-to/node-image.md":          1,
-	"docs/how-to/operations.md":          15,
 	"docs/how-to/publish.md":             6,
 }
 

@@ -143,7 +143,7 @@ func publishTo(cmd *cobra.Command, args []string, flags publishFlags, progress *
 	if err != nil {
 		return "", &usageError{err: err}
 	}
-	releases, err := readReleases(cmd, args)
+	releases, err := readReleasesWith(cmd, args, publish.Options{Progress: options.Progress, Report: options.Report})
 	if err != nil {
 		return "", err
 	}
@@ -206,8 +206,11 @@ func readReleases(cmd *cobra.Command, args []string) ([]*release.Release, error)
 
 // readReleasesWith is readReleases with options, such as the file with the token.
 func readReleasesWith(cmd *cobra.Command, args []string, options publish.Options) ([]*release.Release, error) {
+	options, done := watched(cmd, options)
+	defer done()
 	var releases []*release.Release
 	for _, arg := range args {
+		options.Progress("reading " + arg)
 		found, err := publish.Read(cmd.Context(), arg, options)
 		if err != nil {
 			return nil, err
@@ -223,4 +226,14 @@ func readReleasesWith(cmd *cobra.Command, args []string, options publish.Options
 		}
 	}
 	return releases, nil
+}
+
+// watched returns options that show what is read, unless these do, and what ends that.
+func watched(cmd *cobra.Command, options publish.Options) (publish.Options, func()) {
+	if options.Progress != nil {
+		return options, func() {}
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	options.Progress, options.Report = progress.show, progress.report
+	return options, progress.close
 }

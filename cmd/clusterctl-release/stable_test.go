@@ -147,7 +147,6 @@ func TestChangelog(t *testing.T) {
 	treetest.Write(t, dir, map[string]string{"changelog.md": "# Changelog\n\nThe newest first.\n\n" + first})
 	write := func(old string) (string, error) {
 		t.Helper()
-		//nolint:gosec // the repository's own script
 		out, err := exec.CommandContext(t.Context(), script, filepath.Join(buildProgram(t), "clusterctl-release"),
 			old, "out/release/infrastructure-demo/v0.2.0", "changelog.md").CombinedOutput()
 		if err != nil {

@@ -39,19 +39,25 @@ func errorPrefix(w io.Writer) string {
 	return red.Sprint(prefix)
 }
 
-// patience is how long a step may take before its progress is shown; tests have less.
-var patience = time.Second
+// patience is how long a step may take before its progress is shown on a terminal, and logPatience in a log; tests have
+// less.
+var (
+	patience    = time.Second
+	logPatience = 5 * time.Second
+)
 
 // progress shows what is being done once it takes longer than patience. On anything but a terminal
-// it says only what is waited for.
+// it says what is waited for, and writes a line for each step that takes longer than logPatience.
 type progress struct {
 	// out is where lines are written that nobody may miss; nil where the bar shows them.
 	out   io.Writer
 	mu    sync.Mutex
 	doing string
-	bar   *progressbar.ProgressBar
-	stop  chan struct{}
-	done  sync.WaitGroup
+	// late writes the line of the step in a log.
+	late *time.Timer
+	bar  *progressbar.ProgressBar
+	stop chan struct{}
+	done sync.WaitGroup
 }
 
 // newProgress returns a progress that shows itself on w. Call close before anything else is written there.
@@ -72,6 +78,24 @@ func (p *progress) show(doing string) {
 	p.doing = doing
 	if p.bar != nil {
 		p.bar.Describe(doing)
+	}
+	if p.out == nil {
+		return
+	}
+	p.stopLate()
+	p.late = time.AfterFunc(logPatience, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.doing == doing {
+			fmt.Fprintln(p.out, doing)
+		}
+	})
+}
+
+// stopLate keeps the line of a step that has ended from being written.
+func (p *progress) stopLate() {
+	if p.late != nil {
+		p.late.Stop()
 	}
 }
 
@@ -115,6 +139,10 @@ func (p *progress) run(w io.Writer) {
 
 // close takes the progress off the screen.
 func (p *progress) close() {
+	p.mu.Lock()
+	p.doing = ""
+	p.stopLate()
+	p.mu.Unlock()
 	close(p.stop)
 	p.done.Wait()
 }

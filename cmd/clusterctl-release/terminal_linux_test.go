@@ -156,8 +156,8 @@ func TestColour(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	before := patience
-	defer func() { patience = before }()
+	before := []time.Duration{patience, logPatience}
+	defer func() { patience, logPatience = before[0], before[1] }()
 	show := func(w io.Writer, takes time.Duration) {
 		p := newProgress(w)
 		p.show("building demo")
@@ -183,5 +183,12 @@ func TestProgress(t *testing.T) {
 	show(&pipe, 50*time.Millisecond)
 	if pipe.Len() > 0 {
 		t.Errorf("a pipe got %q", pipe.String())
+	}
+
+	// The log of a pipeline gets a line for a step that takes long.
+	logPatience = 10 * time.Millisecond
+	show(&pipe, 500*time.Millisecond)
+	if got := pipe.String(); !strings.HasPrefix(got, "building demo\n") {
+		t.Errorf("a log got %q", got)
 	}
 }
