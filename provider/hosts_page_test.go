@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -109,10 +108,11 @@ func TestHostsPageMessages(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile(hostsPage)
 	g.Expect(err).ToNot(HaveOccurred())
-	code := sources(g, filepath.Join("internal", "hypervisor", "libvirt")) + sources(g, filepath.Join(runtime.GOROOT(), "src", "crypto", "x509")) + syscall.ECONNREFUSED.Error()
-	ssh, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "golang.org/x/crypto/ssh").Output()
+	folders, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "crypto/x509", "golang.org/x/crypto/ssh").Output()
 	g.Expect(err).ToNot(HaveOccurred())
-	code += sources(g, strings.TrimSpace(string(ssh)))
+	x509, ssh, _ := strings.Cut(strings.TrimSpace(string(folders)), "\n")
+	code := sources(g, filepath.Join("internal", "hypervisor", "libvirt")) + sources(g, filepath.Join(x509, "verify.go")) +
+		sources(g, filepath.Join(ssh, "client_auth.go")) + syscall.ECONNREFUSED.Error()
 	_, section, _ := strings.Cut(string(page), "## When the host is not Ready\n")
 	rows := regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(section, -1)
 	g.Expect(len(rows)).To(BeNumerically(">=", 6))
