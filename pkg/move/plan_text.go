@@ -33,7 +33,7 @@ func writePlanText(plan *Plan, w io.Writer) error {
 			fmt.Fprintf(&b, "  %s\n", p)
 		}
 	}
-	writeList(&b, "Taken for granted", plan.Assumptions)
+	writeList(&b, "Assumptions", plan.Assumptions)
 	var stops []string
 	for _, s := range plan.Stops {
 		stops = append(stops, fmt.Sprintf("%s: %s", s.Object, s.Why))
@@ -72,7 +72,7 @@ func writePlanText(plan *Plan, w io.Writer) error {
 		fmt.Fprintf(&b, "\nNothing is left behind\n")
 	}
 	if n := len(plan.Apart); n > 0 {
-		fmt.Fprintf(&b, "\nRead besides, and not linked to what is moved: %s (--format json lists them)\n", kindsText(plan.Apart))
+		fmt.Fprintf(&b, "\nAlso read, and not linked to what is moved: %s (--format json lists them)\n", kindsText(plan.Apart))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -80,7 +80,7 @@ func writePlanText(plan *Plan, w io.Writer) error {
 
 // writeGroups lists the objects that are created, group by group.
 func writeGroups(b *strings.Builder, plan *Plan) {
-	fmt.Fprintf(b, "\nCreated: %d, in %d groups, one after the other; updated where the target has them\n", plan.Created(), len(plan.Groups))
+	fmt.Fprintf(b, "\nCreated: %d, those with the same number together; updated where the target has them\n", plan.Created())
 	width := 0
 	for _, group := range plan.Groups {
 		for _, m := range group {
