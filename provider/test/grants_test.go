@@ -15,6 +15,7 @@ import (
 var unusedGrants = map[string]string{
 	"create tokenreviews.authentication.k8s.io":                             "it asks who scrapes its metrics, and nobody does in a scene",
 	"create subjectaccessreviews.authorization.k8s.io":                      "it asks whether they may, and nobody scrapes its metrics in a scene",
+	"patch ipaddressclaims.ipam.cluster.x-k8s.io":                           "the owner reference of a claim comes back when somebody has removed it, which no scene does",
 	"patch events.events.k8s.io":                                            "an event that happens again minutes later is counted",
 	"patch events in caplv-system":                                          "an event of elections that happens again is counted",
 	"patch machines.cluster.x-k8s.io/status":                                "a machine of a pool that is healthy again before it is replaced loses a condition, which no scene waits for",

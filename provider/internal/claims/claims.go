@@ -128,8 +128,24 @@ func waitingFor(name string, pool ipamv1.IPPoolReference) *NotGivenError {
 	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to allocate an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
 }
 
+// adopt sets the owner of a claim of the cluster whose owner reference somebody has removed.
+func (c Claimer) adopt(ctx context.Context, claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) error {
+	if metav1.GetControllerOf(claim) != nil || claim.Labels[clusterv1.ClusterNameLabel] != c.Cluster || claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	before := claim.DeepCopy()
+	err := controllerutil.SetControllerReference(c.Owner, claim, c.Client.Scheme())
+	if err == nil {
+		err = c.Client.Patch(ctx, claim, outcome.Over(before))
+	}
+	return outcome.Wrap(err, "setting the owner of IPAddressClaim "+claim.Name)
+}
+
 // given returns the address of a claim.
 func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) (Address, error) {
+	if err := c.adopt(ctx, claim, pool); err != nil {
+		return Address{}, err
+	}
 	failed := func(cause string, values ...any) (Address, error) {
 		return Address{}, &NotGivenError{Claim: claim.Name, Failed: true, Cause: fmt.Sprintf(cause, values...)}
 	}

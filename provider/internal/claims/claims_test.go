@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
@@ -64,6 +65,22 @@ func TestEnsureLooksClosely(t *testing.T) {
 			g.Expect(err).To(MatchError(And(HavePrefix("IPAddressClaim c: "), ContainSubstring(tc.message))))
 		})
 	}
+}
+
+// TestClaimWithoutOwner: the owner reference of a claim comes back, and the claim keeps its address.
+func TestClaimWithoutOwner(t *testing.T) {
+	g := NewWithT(t)
+	claim := claimOf(func(c *ipamv1.IPAddressClaim) {
+		c.OwnerReferences, c.Labels, c.Status.AddressRef.Name = nil, map[string]string{clusterv1.ClusterNameLabel: "blue"}, "x"
+	})
+	address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "x"}, Spec: ipamv1.IPAddressSpec{
+		ClaimRef: ipamv1.IPAddressClaimReference{Name: "c"}, PoolRef: pool, Address: "192.0.2.7", Prefix: ptr.To[int32](24)}}
+	c := newClient(g, claim, address)
+	given, err := claims.Claimer{Client: c, APIReader: c, Owner: owner, Cluster: "blue"}.Ensure(t.Context(), "c", pool)
+	g.Expect(err).ToNot(HaveOccurred())
+	g.Expect(given.Addr().String()).To(Equal("192.0.2.7"))
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)).To(Succeed())
+	g.Expect(metav1.IsControlledBy(claim, owner)).To(BeTrue())
 }
 
 // TestToOwner maps claims and addresses to who claims, and nothing else.

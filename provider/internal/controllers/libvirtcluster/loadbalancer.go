@@ -48,10 +48,15 @@ func balancerName(infra *infrav1.LibvirtCluster) string {
 	return strings.TrimRight(name[:min(len(name), maxBalancerName-len(tail))], "-") + tail
 }
 
-// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster.
+// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster. It still is when somebody has removed
+// its owner reference: the name, the label and the annotation are those that makeBalancer gives.
 func isBalancerOf(machine *infrav1.LibvirtMachine, infra *infrav1.LibvirtCluster) bool {
-	_, labelled := machine.Labels[infrav1.LoadBalancerLabel]
-	return labelled && metav1.IsControlledBy(machine, infra)
+	label, labelled := machine.Labels[infrav1.LoadBalancerLabel]
+	if metav1.GetControllerOf(machine) != nil {
+		return labelled && metav1.IsControlledBy(machine, infra)
+	}
+	_, configured := machine.Annotations[infrav1.LoadBalancerConfigurationAnnotation]
+	return machine.Name == balancerName(infra) && label == format.MustFormatValue(infra.Name) && configured
 }
 
 // readBalancer returns the machine of the load balancer's name, or nil when there is none.
@@ -138,6 +143,15 @@ func (s *scope) noBalancer(reason, message string, values ...any) {
 
 // keepBalancer reconciles an existing load balancer.
 func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) error {
+	if !metav1.IsControlledBy(machine, s.infra) {
+		before := machine.DeepCopy()
+		if err := controllerutil.SetControllerReference(s.infra, machine, r.Client.Scheme()); err != nil {
+			return fmt.Errorf("setting the owner of the load balancer: %w", err)
+		}
+		if err := r.Client.Patch(ctx, machine, outcome.Over(before)); err != nil {
+			return fmt.Errorf("setting the owner of the load balancer: %w", err)
+		}
+	}
 	why, err := r.whyReplace(ctx, s, machine)
 	if err != nil {
 		return err

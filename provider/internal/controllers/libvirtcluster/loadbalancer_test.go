@@ -347,6 +347,29 @@ func TestLoadBalancerIsReplaced(t *testing.T) {
 	}
 }
 
+// TestLoadBalancerWithoutOwner: the owner reference of the load balancer comes back, and the load balancer is deleted with
+// its LibvirtCluster also before that.
+func TestLoadBalancerWithoutOwner(t *testing.T) {
+	b := newBalanced(t, "192.0.2.9", nil)
+	b.reconcile()
+	owned := b.balancer()
+	b.Expect(owned.OwnerReferences).To(HaveLen(1))
+	disown := func() {
+		machine := b.balancer()
+		machine.OwnerReferences = nil
+		b.Expect(b.Update(t.Context(), machine)).To(Succeed())
+	}
+	disown()
+	b.reconcile()
+	b.Expect(b.balancer().OwnerReferences).To(Equal(owned.OwnerReferences))
+	b.Expect(b.balancer().UID).To(Equal(owned.UID))
+
+	disown()
+	b.Expect(b.Delete(t.Context(), get(b.WithT, b))).To(Succeed())
+	b.reconcile()
+	b.Expect(b.balancer()).To(BeNil())
+}
+
 // TestLoadBalancerNameIsTaken: what isn't ours is left alone, also in the end.
 func TestLoadBalancerNameIsTaken(t *testing.T) {
 	b := newBalanced(t, "192.0.2.9", nil)

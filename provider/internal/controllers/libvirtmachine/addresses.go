@@ -282,7 +282,7 @@ func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.Mac
 	return addresses
 }
 
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 
 // claimName returns the name of the IPAddressClaim for a pool of an interface, both counted from 0. It is unique in

@@ -92,7 +92,7 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 	found := &members{}
 	for i := range list.Items {
 		infra := &list.Items[i]
-		if !s.owns(infra) {
+		if !s.owns(infra, owners[infra.Name]) {
 			continue
 		}
 		found.all = append(found.all, member{infra: infra, machine: owners[infra.Name], outdated: s.owner != nil && !s.isUpToDate(infra)})
@@ -106,15 +106,16 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 	return found, nil
 }
 
-// owns reports whether a LibvirtMachine with the pool's label is the pool's: labels can be changed. The name counts,
-// for the UID is another one after a move.
-func (s *scope) owns(infra *infrav1.LibvirtMachine) bool {
+// owns reports whether a LibvirtMachine with the pool's label is the pool's: labels can be changed. The owner's name
+// counts, because its UID is another one after a move. Without an owner of that kind, because the reference was removed,
+// the LibvirtMachine is the pool's if one of the pool's Machines refers to it, or if it has no owner.
+func (s *scope) owns(infra *infrav1.LibvirtMachine, machine *clusterv1.Machine) bool {
 	for _, owner := range infra.OwnerReferences {
-		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") && owner.Name == s.infra.Name {
-			return true
+		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") {
+			return owner.Name == s.infra.Name
 		}
 	}
-	return false
+	return machine != nil || len(infra.OwnerReferences) == 0
 }
 
 func isKind(apiVersion, kind, wantedGroup, wantedKind string) bool {
