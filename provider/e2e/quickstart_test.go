@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -47,7 +48,7 @@ func resilient(ctx context.Context, proxy framework.ClusterProxy, namespace, clu
 	filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
 	owners := []map[string]func(types.NamespacedName, []metav1.OwnerReference) error{
 		framework.CoreOwnerReferenceAssertion, framework.ExpOwnerReferenceAssertions, libvirtOwners(topology),
-		framework.KubeadmBootstrapOwnerReferenceAssertions, framework.KubeadmControlPlaneOwnerReferenceAssertions(topology),
+		bootstrapOwners(topology), framework.KubeadmControlPlaneOwnerReferenceAssertions(topology),
 		framework.KubernetesReferenceAssertions,
 	}
 	By("Checking that owner references are resilient")
@@ -70,6 +71,24 @@ func resilient(ctx context.Context, proxy framework.ClusterProxy, namespace, clu
 	})
 }
 
+// bootstrapOwners are Cluster API's assertions of the owners of bootstrap objects. Those are for pools of a ClusterClass:
+// without one the KubeadmConfig of a pool has no Cluster as an owner.
+func bootstrapOwners(topology bool) map[string]func(types.NamespacedName, []metav1.OwnerReference) error {
+	assertions := maps.Clone(framework.KubeadmBootstrapOwnerReferenceAssertions)
+	if !topology {
+		const kind = "KubeadmConfig"
+		ofClass := assertions[kind]
+		assertions[kind] = func(name types.NamespacedName, owners []metav1.OwnerReference) error {
+			ofPool := metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachinePool", Controller: ptr.To(true)}
+			if framework.HasExactOwners(owners, ofPool) == nil {
+				return nil
+			}
+			return ofClass(name, owners)
+		}
+	}
+	return assertions
+}
+
 // libvirtOwners are the owners that the provider's objects should have.
 func libvirtOwners(topology bool) map[string]func(types.NamespacedName, []metav1.OwnerReference) error {
 	owner := func(kind string, controller bool) metav1.OwnerReference {
@@ -80,7 +99,7 @@ func libvirtOwners(topology bool) map[string]func(types.NamespacedName, []metav1
 		return reference
 	}
 	cluster, class := owner("Cluster", false), owner("ClusterClass", false)
-	pool := metav1.OwnerReference{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachinePool", Controller: ptr.To(true)}
+	pool := metav1.OwnerReference{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachinePool"}
 	balanced := metav1.OwnerReference{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtCluster", Controller: ptr.To(true)}
 	one := func(any ...[]metav1.OwnerReference) func(types.NamespacedName, []metav1.OwnerReference) error {
 		return func(_ types.NamespacedName, owners []metav1.OwnerReference) error {
@@ -90,11 +109,12 @@ func libvirtOwners(topology bool) map[string]func(types.NamespacedName, []metav1
 	type refs = []metav1.OwnerReference
 	return map[string]func(types.NamespacedName, []metav1.OwnerReference) error{
 		// The last are load balancers.
-		"LibvirtMachine":             one(refs{owner("Machine", true)}, refs{owner("Machine", true), pool}, refs{balanced}),
-		"LibvirtMachineTemplate":     one(refs{cluster}, refs{class}),
-		"LibvirtCluster":             one(refs{owner("Cluster", topology)}),
-		"LibvirtClusterTemplate":     one(refs{class}),
-		"LibvirtMachinePool":         one(refs{owner("MachinePool", true), cluster}),
+		"LibvirtMachine":         one(refs{owner("Machine", true)}, refs{owner("Machine", true), pool}, refs{balanced}),
+		"LibvirtMachineTemplate": one(refs{cluster}, refs{class}),
+		"LibvirtCluster":         one(refs{owner("Cluster", topology)}),
+		"LibvirtClusterTemplate": one(refs{class}),
+		// The topology controller adds the Cluster.
+		"LibvirtMachinePool":         one(refs{owner("MachinePool", true)}, refs{owner("MachinePool", true), cluster}),
 		"LibvirtMachinePoolTemplate": one(refs{class}),
 	}
 }

@@ -92,6 +92,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	release, err := bed.ReleaseFolder()
 	Expect(err).ToNot(HaveOccurred())
 	raiseTimeouts(release)
+	addHealthCheckFlavor(release)
 	By("Installing Cluster API and the provider by clusterctl")
 	Expect(bed.Init(ctx)).To(Succeed())
 	By("Starting a libvirt host")

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	capie2e "sigs.k8s.io/cluster-api/test/e2e"
+)
+
+// folderOf returns the folder for what a spec leaves.
+func folderOf(spec string) string { return filepath.Join(*artifacts, spec) }
+
+var _ = Describe("Workers are scaled", Label("md-scale"), func() {
+	capie2e.MachineDeploymentScaleSpec(context.Background(), func() capie2e.MachineDeploymentScaleSpecInput {
+		return capie2e.MachineDeploymentScaleSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("md-scale"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+		}
+	})
+})
+
+var _ = Describe("An unhealthy worker is replaced", Label("md-remediation"), func() {
+	capie2e.MachineDeploymentRemediationSpec(context.Background(), func() capie2e.MachineDeploymentRemediationSpecInput {
+		return capie2e.MachineDeploymentRemediationSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("md-remediation"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: ptr.To(healthCheckFlavor),
+		}
+	})
+})
+
+var _ = Describe("A cluster is deleted in phases", Label("cluster-deletion"), func() {
+	capie2e.ClusterDeletionSpec(context.Background(), func() capie2e.ClusterDeletionSpecInput {
+		return capie2e.ClusterDeletionSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("cluster-deletion"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: ptr.To("topology"),
+			ClusterDeletionPhases: []capie2e.ClusterDeletionPhase{
+				deletedWith("Machine", "MachineDeployment", "MachineSet"),
+				deletedWith("Machine", "KubeadmControlPlane"),
+				deletedWith("LibvirtCluster"),
+			},
+		}
+	})
+})
+
+// deletedWith returns a phase of a cluster's deletion: objects of the owner kinds, and those objects of the kind that
+// they own, go in it together. The objects of the kind have to be gone before the next phase begins.
+func deletedWith(kind string, owners ...string) capie2e.ClusterDeletionPhase {
+	return capie2e.ClusterDeletionPhase{
+		ObjectFilter: func(object corev1.ObjectReference, references []metav1.OwnerReference) bool {
+			owned := len(owners) == 0 || slices.ContainsFunc(references, func(reference metav1.OwnerReference) bool {
+				return slices.Contains(owners, reference.Kind)
+			})
+			return object.Kind == kind && owned || slices.Contains(owners, object.Kind)
+		},
+		BlockingObjectFilter: func(object corev1.ObjectReference, _ []metav1.OwnerReference) bool { return object.Kind == kind },
+	}
+}
