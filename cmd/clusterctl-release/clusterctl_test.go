@@ -19,7 +19,10 @@ import (
 var programFolder string
 
 func TestMain(m *testing.M) {
-	logPatience = time.Hour // a busy machine writes no lines that tests don't expect
+	logPatience = time.Hour                                // a busy machine writes no lines that tests don't expect
+	if filepath.Base(os.Args[0]) == "clusterctl-release" { // a command of a page, see guide.environ
+		main()
+	}
 	var err error
 	// Not below a folder that is for one user only: a test runs the program as another.
 	if programFolder, err = os.MkdirTemp("", "clusterctl-release-test-"); err == nil {

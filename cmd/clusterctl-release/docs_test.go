@@ -14,53 +14,6 @@ import (
 // repository is the root of this repository from here.
 const repository = "../.."
 
-// TestTours runs the commands of pages, one after the other in the demo provider's tree, and compares what they print with
-// what stands there. Long lines are folded there, and "..." stands for any text.
-func TestTours(t *testing.T) {
-	for _, page := range []struct {
-		path  string
-		steps int
-	}{{"README.md", 6}, {"docs/tutorials/release.md", 10}} {
-		t.Run(page.path, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(repository, page.path))
-			if err != nil {
-				t.Fatal(err)
-			}
-			dir := inDemo(t)
-			remove(t, "clusterctl-release.yaml")
-			committed(t, dir)
-			home := t.TempDir()
-			steps := 0
-			for _, block := range console.FindAllStringSubmatch(string(text), -1) {
-				for _, step := range strings.Split("\n"+block[1], "\n$ clusterctl release ")[1:] {
-					steps++
-					runStep(t, step, home)
-				}
-			}
-			if steps != page.steps {
-				t.Errorf("ran %d commands, want %d", steps, page.steps)
-			}
-		})
-	}
-}
-
-var (
-	console = regexp.MustCompile("(?ms)^```console\n(.*?)^```")
-	notes   = regexp.MustCompile(`(?m)^note: .*\n|^.* has made-up values .*\n`)
-)
-
-// runStep runs a command, which what it prints follows in the next lines, and compares that.
-func runStep(t *testing.T, step, home string) {
-	t.Helper()
-	command, want, _ := strings.Cut(step, "\n")
-	got := execute(t, strings.Fields(strings.ReplaceAll(command, "~", home))...)
-	text := strings.ReplaceAll(notes.ReplaceAllString(got.stderr+got.stdout, ""), home, "/home/me")
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(strings.Fields(want), " ")), `\.\.\.`, ".*")
-	if !regexp.MustCompile("^" + pattern + "$").MatchString(strings.Join(strings.Fields(text), " ")) {
-		t.Errorf("%s prints\n%s\nand the page has\n%s", command, text, want)
-	}
-}
-
 // commandLines returns the arguments of the tool's command lines in the code of a page: those that begin a line of a
 // block, and those in a sentence.
 func commandLines(page string) [][]string {
@@ -78,7 +31,7 @@ func commandLines(page string) [][]string {
 	return found
 }
 
-// TestCommandsOfPages: the tool's command lines in pages have commands and flags that exist, also those that TestTours
+// TestCommandsOfPages: the tool's command lines in pages have commands and flags that exist, also those that TestGuides
 // doesn't run. The pages of the commands are generated from them.
 func TestCommandsOfPages(t *testing.T) {
 	checked := 0
@@ -180,7 +133,6 @@ func TestLinks(t *testing.T) {
 // has fewer.
 var longParagraphs = map[string]int{
 	"docs/how-to/node-image.md": 1,
-	"docs/how-to/publish.md":    6,
 }
 
 var (

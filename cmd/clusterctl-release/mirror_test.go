@@ -9,10 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
 )
@@ -24,17 +21,7 @@ func mirrorSource(t *testing.T) string {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
-	index, err := random.Index(2048, 2, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := name.ParseReference(host + "/demo/controller:v0.1.0")
-	if err == nil {
-		err = remote.WriteIndex(ref, index)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	pushRandom(t, host+"/demo/controller:v0.1.0")
 	succeed(t, "build", "--version", "v0.1.0", "--image", "controller="+host+"/demo/controller", "--output", "built")
 	succeed(t, "publish", "built", "--to", "source")
 	dir, err := filepath.Abs("source")
