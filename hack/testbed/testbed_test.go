@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,19 +21,22 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
-
+	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-const patience = 10 * time.Minute
+const (
+	patience = 10 * time.Minute
+	kubectl  = "kubernetes-v1.36.3/kubectl"
+)
 
 // The tests are in a sandbox themselves, so that no testbed of theirs is left behind.
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(func() error {
 		_, err := testbed.Tools(context.Background(), &testbed.Progress{})
-		return errors.Join(err, testbed.PrepareGuest(), testbed.PrepareBalancer())
+		_, kubectlErr := pinned.FindTool(context.Background(), kubectl)
+		return errors.Join(err, kubectlErr, testbed.PrepareGuest(), testbed.PrepareBalancer())
 	}, m.Run))
 }
 
@@ -111,13 +116,7 @@ func TestTestbed(t *testing.T) {
 	u.talksToHosts(ctx, g)
 
 	_, first := u.management(g)
-	manifest := u.output(ctx, g, u.clusterctl, "generate", "cluster", "demo", "--config="+filepath.Join(u.dir, "repository", "clusterctl.yaml"), "--kubeconfig="+u.kubeconfig(),
-		"--infrastructure=libvirt", "--flavor=haproxy", "--target-namespace=default", "--kubernetes-version=v1.36.3", "--control-plane-machine-count=1", "--worker-machine-count=1")
-	objects, err := utilyaml.ToUnstructured([]byte(manifest))
-	g.Expect(err).ToNot(HaveOccurred())
-	for i := range objects {
-		g.Expect(first.Create(ctx, &objects[i])).To(Succeed())
-	}
+	u.follow(ctx, g, "Clusters")
 	machines := whole(ctx, g, first)
 	domains := u.domains(ctx, g)
 	g.Expect(u.output(ctx, g, u.testbed, "logs")).To(MatchRegexp(`\nhosts/host-[ab][12]/default\.demo-lb\.[0-9a-f]+\n`))
@@ -140,6 +139,13 @@ func TestTestbed(t *testing.T) {
 	for host, there := range u.domains(ctx, g) {
 		g.Expect(there).ToNot(ContainSubstring("default."), host)
 	}
+
+	out := u.follow(ctx, g, "Moving to another management cluster")
+	g.Expect(out).To(MatchRegexp(`(?m)^demo-md-0-\S+ +demo `), "machines in the second management cluster")
+	tables := regexp.MustCompile(`(?s) Id +Name +State\n(.*?)\n\n`).FindAllString(out, -1)
+	g.Expect(tables).To(HaveLen(2))
+	g.Expect(tables[1]).To(Equal(tables[0]))
+	g.Expect(list(ctx, g, first, libvirtMachines)).To(BeEmpty())
 	u.output(ctx, g, u.testbed, "down")
 	g.Expect(u.dir).ToNot(BeAnExistingFile())
 }
@@ -172,6 +178,29 @@ func TestHostsAreSharedFromTheBeginning(t *testing.T) {
 			g.Expect(text).To(Equal("it is ready"))
 		})
 	}
+}
+
+// follow runs the first commands below a heading of the tutorial about the testbed and returns their output.
+func (u *user) follow(ctx context.Context, g *WithT, heading string) string {
+	page, err := os.ReadFile("../../docs/tutorials/testbed.md")
+	g.Expect(err).ToNot(HaveOccurred())
+	_, section, found := strings.Cut(string(page), "\n## "+heading+"\n")
+	g.Expect(found).To(BeTrue())
+	parts := strings.SplitN(section, "```", 3)
+	g.Expect(parts).To(HaveLen(3))
+	kubectlPath, err := pinned.FindTool(ctx, kubectl)
+	g.Expect(err).ToNot(HaveOccurred())
+	// The checkout of somebody whose testbed runs already.
+	checkout, err := os.MkdirTemp(filepath.Dir(u.dir), "checkout-")
+	g.Expect(err).ToNot(HaveOccurred())
+	for name, target := range map[string]string{
+		"bin/testbed": u.testbed, "out/testbed": u.dir, "path/kubectl": kubectlPath, "path/clusterctl": u.clusterctl, "path/make": "/bin/true",
+	} {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(checkout, name)), 0o755)).To(Succeed())
+		g.Expect(os.Symlink(target, filepath.Join(checkout, name))).To(Succeed())
+	}
+	script := fmt.Sprintf("cd %s\nexport PATH=$PWD/path:$PATH KUBECONFIG=%s\n%s", checkout, u.kubeconfig(), parts[1])
+	return u.output(ctx, g, "bash", "-eu", "-o", "pipefail", "-c", script)
 }
 
 // readsLogs: each component has a log, which is found by the name or a part of it, and kubectl logs shows those of pods.
@@ -252,7 +281,7 @@ func list(ctx context.Context, g Gomega, c client.Client, kind string) []unstruc
 	return all.Items
 }
 
-// whole waits until demo has all that was asked for: a load balancer and two machines with nodes. It returns the specs
+// whole waits until demo has all that was asked for: a load balancer and three machines with nodes. It returns the specs
 // of their LibvirtMachines by name.
 func whole(ctx context.Context, g *WithT, c client.Client) map[string]any {
 	specs := map[string]any{}
@@ -264,9 +293,9 @@ func whole(ctx context.Context, g *WithT, c client.Client) map[string]any {
 			g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Ready"), HaveKeyWithValue("status", "True"))), object.GetName())
 			specs[object.GetName()] = object.Object["spec"]
 		}
-		g.Expect(specs).To(And(HaveLen(3), HaveKey("demo-lb")))
+		g.Expect(specs).To(And(HaveLen(4), HaveKey("demo-lb")))
 		owned := list(ctx, g, c, machines)
-		g.Expect(owned).To(HaveLen(2))
+		g.Expect(owned).To(HaveLen(3))
 		for _, object := range owned {
 			node, _, err := unstructured.NestedString(object.Object, "status", "nodeRef", "name")
 			g.Expect(err).ToNot(HaveOccurred())
