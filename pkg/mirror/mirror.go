@@ -244,27 +244,9 @@ func load(root string) (*Manifest, []component, error) {
 }
 
 // writeFile replaces a file in one step, and makes the folders above it.
-func writeFile(file string, data []byte) (err error) {
+func writeFile(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for all to read
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temporary.Name()) // the first error is the one to report
-		}
-	}()
-	_, err = temporary.Write(data)
-	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return os.Rename(temporary.Name(), file)
+	return publish.WriteFile(file, data)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
-// editProviders returns the text of a clusterctl.yaml with these entries in its list of providers, and the changes in
+// editProviders returns the text of the clusterctl.yaml at a path with these entries in its list of providers, and the changes in
 // words; none where the entries are right already. Only the URLs that are wrong and the new entries are other bytes. A
 // text that clusterctl would not read, or that can't be edited in this way, is an error with its line and with what to
 // do.
-func editProviders(text []byte, entries []providerEntry) ([]byte, []string, error) {
-	doc, err := parseConfig(text)
+func editProviders(path string, text []byte, entries []providerEntry) ([]byte, []string, error) {
+	doc, err := parseConfig(path, text)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,8 +27,8 @@ func editProviders(text []byte, entries []providerEntry) ([]byte, []string, erro
 		for {
 			after, change, line := doc.with(entry)
 			if after == nil {
-				return nil, nil, &configError{line: line, message: "the list of providers is written in a way that can't be changed in place: " +
-					"write these entries into it, then publish again:\n" + blockEntries("  ", entries...)}
+				return nil, nil, doc.problem(line, "the list of providers is written in a way that can't be changed in place: "+
+					"write these entries into it, then publish again:\n%s", blockEntries("  ", entries))
 			}
 			if change == "" {
 				break
@@ -73,7 +73,7 @@ func (d *configDocument) with(entry providerEntry) (after *configDocument, chang
 		return nil, "", line
 	}
 	// However the text is written: one that means something else is never used.
-	after, err := parseConfig(d.text.Apply(edit))
+	after, err := parseConfig(d.path, d.text.Apply(edit))
 	if err != nil || !reflect.DeepEqual(d.otherValues(), after.otherValues()) || !after.lists(values) {
 		return nil, "", line
 	}
@@ -89,7 +89,6 @@ func (d *configDocument) lists(values []map[string]any) bool {
 	return same(values) || same(slices.Concat(values[last:], values[:last]))
 }
 
-// otherValues returns the configuration without the list of providers.
 func (d *configDocument) otherValues() map[string]any {
 	others := maps.Clone(d.values)
 	maps.DeleteFunc(others, func(key string, _ any) bool { return strings.EqualFold(key, providersKey) })
@@ -99,7 +98,6 @@ func (d *configDocument) otherValues() map[string]any {
 	return others
 }
 
-// line returns the line of the list of providers, for errors.
 func (d *configDocument) line() int {
 	switch {
 	case d.key != nil:
@@ -110,7 +108,6 @@ func (d *configDocument) line() int {
 	return 0
 }
 
-// replaceURL returns the edit that replaces the URL of an entry of the list.
 func (d *configDocument) replaceURL(item configItem, entry providerEntry) (yamledit.Edit, bool) {
 	if item.urlNode == nil {
 		return yamledit.Edit{}, false
@@ -119,7 +116,6 @@ func (d *configDocument) replaceURL(item configItem, entry providerEntry) (yamle
 	return yamledit.Edit{Start: start, End: end, New: `"` + entry.URL + `"`}, ok
 }
 
-// add returns the edit that adds an entry to the list.
 func (d *configDocument) add(entry providerEntry) (yamledit.Edit, bool) {
 	fields := entryFields(entry)
 	switch {
@@ -196,8 +192,7 @@ func entryFields(entry providerEntry) []yamledit.Field {
 	}
 }
 
-// blockEntries writes entries as a list over several lines.
-func blockEntries(indent string, entries ...providerEntry) string {
+func blockEntries(indent string, entries []providerEntry) string {
 	var lines []string
 	for _, entry := range entries {
 		lines = append(lines, yamledit.BlockEntry(indent, entryFields(entry))...)

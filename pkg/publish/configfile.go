@@ -1,19 +1,24 @@
 package publish
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/drone/envsubst/v2"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/yamledit"
 )
 
 // configFile is the clusterctl configuration at a local repository's root, for its flag --config.
@@ -67,11 +72,11 @@ func planConfig(root string, releases []*release.Release) (*ConfigPlan, error) {
 		plan.Action = Update
 		plan.mode = info.Mode().Perm() // it may hold variables that are not for everybody
 	}
-	plan.text, plan.Entries, err = editProviders(text, store.Entries(releases, func(r *release.Release) string {
+	plan.text, plan.Entries, err = editProviders(plan.Path, text, store.Entries(releases, func(r *release.Release) string {
 		return RepositoryURL(root, r.Provider, latest, r.Provider.ComponentsFile())
 	}))
 	if err != nil {
-		return nil, inFile(plan.Path, err)
+		return nil, err
 	}
 	if plan.Action == Update && len(plan.Entries) == 0 {
 		plan.Action = Unchanged
@@ -89,9 +94,9 @@ func configuredProvider(path string, provider release.Provider) (providerEntry, 
 	if err != nil {
 		return providerEntry{}, fmt.Errorf("reading the repository's %s: %w", configFile, err)
 	}
-	doc, err := parseConfig(text)
+	doc, err := parseConfig(path, text)
 	if err != nil {
-		return providerEntry{}, inFile(path, err)
+		return providerEntry{}, err
 	}
 	for _, item := range slices.Backward(doc.items) {
 		if item.name == provider.Name && item.kind == string(provider.Type) {
@@ -99,4 +104,162 @@ func configuredProvider(path string, provider release.Provider) (providerEntry, 
 		}
 	}
 	return providerEntry{}, fmt.Errorf("%s has no entry for %s of type %s", path, provider.Name, provider.Type)
+}
+
+// providersKey is the key of the list of providers; clusterctl takes it in any case.
+const providersKey = "providers"
+
+// configDocument is a clusterctl.yaml with the places of what is in it.
+type configDocument struct {
+	path string
+	text *yamledit.Text
+	data []byte
+	// values is what the text means.
+	values map[string]any
+	// root is the mapping that the document is; nil where it is empty.
+	root *yaml.Node
+	// key and list are those of the providers; nil where there are none.
+	key, list *yaml.Node
+	items     []configItem
+}
+
+// configItem is an entry of the list of providers.
+type configItem struct {
+	name, url, kind string
+	line            int
+	// urlNode is where the URL stands; nil where it stands nowhere in the entry itself.
+	urlNode *yaml.Node
+	// value is what the entry means, with its keys in lower case, as clusterctl reads them.
+	value map[string]any
+}
+
+// problem returns an error at a line of the file; line 0 stands for the whole file.
+func (d *configDocument) problem(line int, format string, args ...any) error {
+	place := d.path
+	if line > 0 {
+		place += fmt.Sprint(":", line)
+	}
+	return fmt.Errorf("%s: %w", place, fmt.Errorf(format, args...))
+}
+
+// parseConfig reads a clusterctl.yaml. What clusterctl would not read is an error.
+func parseConfig(path string, data []byte) (*configDocument, error) {
+	d := &configDocument{path: path, data: data}
+	if !utf8.Valid(data) {
+		return nil, d.problem(0, "the file isn't UTF-8 text: save it as UTF-8")
+	}
+	var err error
+	if d.text, err = yamledit.NewText(data); err != nil {
+		return nil, d.problem(0, "%w: save it with line breaks of one of these two kinds", err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document yaml.Node
+	if err = decoder.Decode(&document); err == nil {
+		err = decoder.Decode(&yaml.Node{})
+	}
+	switch {
+	case err == nil:
+		return nil, d.problem(0, "the file has more than one document, and clusterctl reads only the first: keep one")
+	case !errors.Is(err, io.EOF):
+		return nil, d.problem(0, "the file isn't valid YAML; correct it, then publish again: %w", err)
+	case len(document.Content) == 0 || isNull(document.Content[0]) && document.Content[0].Value == "":
+		return d, nil
+	}
+	d.root = document.Content[0]
+	if d.root.Kind != yaml.MappingNode {
+		return nil, d.problem(d.root.Line, "the file isn't a mapping: clusterctl's configuration has keys, such as providers")
+	}
+	if err := d.uniqueKeys(d.root); err != nil {
+		return nil, err
+	}
+	if err := d.root.Decode(&d.values); err != nil {
+		return nil, d.problem(0, "clusterctl would not read it; correct it, then publish again: %w", err)
+	}
+	return d, d.findProviders()
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
+
+// uniqueKeys refuses keys that are there twice. Clusterctl does not tell upper from lower case.
+func (d *configDocument) uniqueKeys(mapping *yaml.Node) error {
+	lines := map[string]int{}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		if key.Kind != yaml.ScalarNode {
+			continue
+		}
+		name := strings.ToLower(key.Value)
+		if line, ok := lines[name]; ok {
+			return d.problem(key.Line, "the key %q is in line %d already: keep one of them", key.Value, line)
+		}
+		lines[name] = key.Line
+	}
+	return nil
+}
+
+func (d *configDocument) findProviders() error {
+	if d.key, d.list = fieldOf(d.root, providersKey); d.list == nil {
+		return nil
+	}
+	list := resolved(d.list)
+	switch {
+	case isNull(list):
+		return nil
+	case list.Kind != yaml.SequenceNode:
+		return d.problem(d.list.Line, "providers isn't a list: write entries with name, url and type under it")
+	}
+	for _, node := range list.Content {
+		item, err := d.readItem(node)
+		if err != nil {
+			return err
+		}
+		d.items = append(d.items, item)
+	}
+	return nil
+}
+
+func (d *configDocument) readItem(node *yaml.Node) (configItem, error) {
+	item := configItem{line: node.Line, value: map[string]any{}}
+	mapping := resolved(node)
+	if mapping.Kind != yaml.MappingNode {
+		return item, d.problem(node.Line, "an entry of providers isn't a mapping: it has name, url and type")
+	}
+	if err := d.uniqueKeys(mapping); err != nil {
+		return item, err
+	}
+	var value map[string]any
+	if err := mapping.Decode(&value); err != nil {
+		return item, d.problem(node.Line, "clusterctl would not read this entry of providers: %w", err)
+	}
+	for k, v := range value {
+		item.value[strings.ToLower(k)] = v
+	}
+	item.name, item.kind, item.url = textOf(item.value["name"]), textOf(item.value["type"]), textOf(item.value["url"])
+	_, item.urlNode = fieldOf(node, "url")
+	return item, nil
+}
+
+// fieldOf returns the last key of that name in a mapping, in any case, and its value.
+func fieldOf(mapping *yaml.Node, name string) (key, value *yaml.Node) {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if strings.EqualFold(mapping.Content[i].Value, name) {
+			key, value = mapping.Content[i], mapping.Content[i+1]
+		}
+	}
+	return key, value
+}
+
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+// textOf returns a value as clusterctl reads it into a text: a number becomes its digits.
+func textOf(value any) string {
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
 }

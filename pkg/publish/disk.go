@@ -41,22 +41,17 @@ func (d disk) run(name, path string, do func() error) error {
 	return d.around(operation{name: name, path: path}, do)
 }
 
-// mkdir makes a folder with the mode of published folders.
-func (d disk) mkdir(path string) error {
-	err := d.run("mkdir", path, func() error { return os.Mkdir(path, folderMode) })
+// mkdir makes a folder with exactly this mode.
+func (d disk) mkdir(path string, mode fs.FileMode) error {
+	err := d.run("mkdir", path, func() error { return os.Mkdir(path, mode) })
 	if err != nil {
 		return err
 	}
-	err = d.run("chmod", path, func() error { return os.Chmod(path, folderMode) })
+	err = d.run("chmod", path, func() error { return os.Chmod(path, mode) })
 	if err != nil {
 		_ = d.remove(path) // the first error is the one to report
 	}
 	return err
-}
-
-// mkdirPrivate makes a folder that nobody else looks into.
-func (d disk) mkdirPrivate(path string) error {
-	return d.run("mkdir", path, func() error { return os.Mkdir(path, 0o700) })
 }
 
 // writeFile makes a file that must not exist yet, with exactly this mode, and syncs it.
@@ -97,11 +92,6 @@ func (d disk) write(f *os.File, data []byte) error {
 	return d.around(operation{name: "write", path: f.Name(), half: part(data[:len(data)/2])}, part(data))
 }
 
-// truncate empties an open file.
-func (d disk) truncate(f *os.File) error {
-	return d.run("truncate", f.Name(), func() error { return f.Truncate(0) })
-}
-
 // tryLock takes the lock of a file, which it makes if need be, and says false where another process has
 // it. The kernel lets go of it when the process ends, however that happens. A file that another user
 // left behind can be locked as well as long as it can be read.
@@ -120,10 +110,10 @@ func (d disk) tryLock(path string) (l *flock.Flock, locked bool, err error) {
 	return l, locked, err
 }
 
-// openLocked opens the file of a lock that is held, to write to it.
+// openLocked opens the file of a lock that is held, and empties it.
 func (d disk) openLocked(path string) (f *os.File, err error) {
 	err = d.run("open", path, func() error {
-		f, err = os.OpenFile(path, os.O_WRONLY|noFollow, 0) //nolint:gosec // in the folder that the user chose
+		f, err = os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|noFollow, 0) //nolint:gosec // in the folder that the user chose
 		return err
 	})
 	return f, err
@@ -140,7 +130,6 @@ func (d disk) exchange(a, b string) error {
 	return d.run("exchange", b, func() error { return renameExchange(a, b) })
 }
 
-// remove removes a file or an empty folder.
 func (d disk) remove(path string) error {
 	return d.run("remove", path, func() error { return os.Remove(path) })
 }

@@ -42,7 +42,7 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	lines := make([]string, 0, len(e.Differences))
 	for _, d := range e.Differences {
-		lines = append(lines, describe(d))
+		lines = append(lines, d.File+comparedWithNew[d.Kind])
 	}
 	advice := "a published version is never changed: publish a new version"
 	switch {
@@ -55,16 +55,14 @@ func (e *ConflictError) Error() string {
 		e.Provider.Label(), e.Version, e.Place, strings.Join(lines, ", "), advice)
 }
 
-// describe says how what is published (first) differs from what is to be published (second).
-func describe(d release.Difference) string {
-	switch d.Kind {
-	case "missing":
-		return d.File + " is only in the published one"
-	case "extra":
-		return d.File + " is only in the new one"
+// comparedWithNew says what a difference means for a file of what is published (first) and of what is to be
+// published (second), and sinceBuild what became of the file since the build.
+var (
+	comparedWithNew = map[string]string{
+		"missing": " is only in the published one", "extra": " is only in the new one", "differs": " differs",
 	}
-	return d.File + " differs"
-}
+	sinceBuild = map[string]string{"missing": " was removed", "extra": " was added", "differs": " was changed"}
+)
 
 // LockedError says that another publisher holds the lock of a repository.
 type LockedError struct {
@@ -125,25 +123,28 @@ func joinErrors(err, second error) error {
 	return fmt.Errorf("%w; also: %w", err, second)
 }
 
+// diskAdvice says what the user can do about errors of the disk.
+var diskAdvice = []struct {
+	err    error
+	advice string
+}{
+	{syscall.ENOSPC, "free some space, then run this again"},
+	{syscall.EDQUOT, "free some space, then run this again"},
+	{syscall.EROFS, "choose a folder that can be written to"},
+	{fs.ErrPermission, "run this as a user who may write there, or choose another folder"},
+	{syscall.ENOTDIR, "a part of the path is a file: choose another folder"},
+	{syscall.EXDEV, "a folder can't be renamed across file systems, nor out of a layer of a container's image: choose another folder"},
+	{errors.ErrUnsupported, "choose a folder on a file system that has locks and renames folders"},
+	{syscall.ENOLCK, "choose a folder on a file system that has locks and renames folders"},
+	{syscall.EIO, "the disk fails; see the system's log"},
+}
+
 // withAdvice adds to an error of the disk what the user can do about it.
 func withAdvice(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: free some space, then run this again", err)
-	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: choose a folder that can be written to", err)
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: run this as a user who may write there, or choose another folder", err)
-	case errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%w: a part of the path is a file: choose another folder", err)
-	case errors.Is(err, syscall.EXDEV):
-		return fmt.Errorf("%w: a folder can't be renamed across file systems, nor out of a layer of a container's image: choose another folder", err)
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.ENOLCK):
-		return fmt.Errorf("%w: choose a folder on a file system that has locks and renames folders", err)
-	case errors.Is(err, syscall.EIO):
-		return fmt.Errorf("%w: the disk fails; see the system's log", err)
+	for _, a := range diskAdvice {
+		if errors.Is(err, a.err) {
+			return fmt.Errorf("%w: %s", err, a.advice)
+		}
 	}
 	return err
 }

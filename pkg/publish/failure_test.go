@@ -175,7 +175,7 @@ func (s scenario) configParses(root string) error {
 	if err != nil {
 		return err
 	}
-	doc, err := parseConfig(text)
+	doc, err := parseConfig(configFile, text)
 	if err != nil {
 		return err
 	}

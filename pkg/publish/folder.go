@@ -49,7 +49,6 @@ type folder struct {
 	overrides config.Client
 }
 
-// versionFolder returns where a release belongs.
 func (f *folder) versionFolder(r *release.Release) string {
 	return filepath.Join(f.root, r.Provider.Label(), r.Version)
 }
@@ -167,10 +166,10 @@ func (f *folder) clearStaging() error {
 
 // stage writes everything that will be renamed, so that a disk that is full shows here.
 func (f *folder) stage(ctx context.Context, plan *Plan) error {
-	if err := f.disk.mkdirPrivate(f.staging()); err != nil {
+	if err := f.disk.mkdir(f.staging(), 0o700); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
-	if err := f.disk.mkdir(f.staging(stagedVersions)); err != nil {
+	if err := f.disk.mkdir(f.staging(stagedVersions), folderMode); err != nil {
 		return fmt.Errorf("making the staging folder: %w", err)
 	}
 	for _, r := range plan.Releases {
@@ -199,10 +198,10 @@ func (f *folder) stage(ctx context.Context, plan *Plan) error {
 func (f *folder) stageVersion(r *release.Release) error {
 	label := f.staging(stagedVersions, r.Provider.Label())
 	version := filepath.Join(label, r.Version)
-	if err := f.disk.mkdir(label); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := f.disk.mkdir(label, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := f.disk.mkdir(version); err != nil {
+	if err := f.disk.mkdir(version, folderMode); err != nil {
 		return err
 	}
 	files := slices.Clone(r.Files)
@@ -285,7 +284,6 @@ func (f *folder) commitNew(r *release.Release) error {
 	return f.disk.syncFolder(label)
 }
 
-// commitReplacement puts a staged version in the place of another.
 func (f *folder) commitReplacement(r *release.Release) error {
 	place := f.versionFolder(r)
 	staged := f.staging(stagedVersions, r.Provider.Label(), r.Version)
@@ -302,7 +300,7 @@ func (f *folder) commitReplacement(r *release.Release) error {
 // renameAside is what commitReplacement does on a file system that can't exchange folders.
 func (f *folder) renameAside(r *release.Release, staged, place string) error {
 	for _, path := range []string{f.staging(setAside), f.staging(setAside, r.Provider.Label())} {
-		if err := f.disk.mkdir(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := f.disk.mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -350,7 +348,7 @@ func (f *folder) makeRoot() (made []string, err error) {
 		missing = append(missing, path)
 	}
 	for _, path := range slices.Backward(missing) {
-		err := f.disk.mkdir(path)
+		err := f.disk.mkdir(path, folderMode)
 		if errors.Is(err, fs.ErrExist) {
 			continue // another publisher was quicker
 		}

@@ -131,7 +131,7 @@ func (w *realGiteaWorld) do(ctx context.Context, n *wire.Network, opts Options, 
 // public implements world: what anybody downloads.
 func (w *realGiteaWorld) public(version string) (map[string]string, bool) {
 	files := map[string]string{}
-	for _, name := range []string{release.MetadataFile, "infrastructure-components.yaml", "cluster-template-prod.yaml", ChecksumsFile, ProvenanceFile} {
+	for _, name := range []string{release.MetadataFile, "infrastructure-components.yaml", "cluster-template-prod.yaml", store.ChecksumsFile, store.ProvenanceFile} {
 		resp, err := http.Get("http://" + w.server.host + "/api/packages/acme/generic/" + w.name + "/" + version + "/" + name)
 		if err != nil {
 			w.t.Error(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/githubserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -131,7 +132,7 @@ func TestGitHubPreparedRefused(t *testing.T) {
 		want      string
 	}{
 		"two drafts with files":      {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: program()}, {Tag: "v0.1.0", Draft: true, Assets: program()}}, want: "more than one draft with files for v0.1.0"},
-		"another build in the draft": {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})}}, want: "another publisher is at work, or was ended"},
+		"another build in the draft": {prepared: []githubserver.Release{{Tag: "v0.1.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: store.ChecksumsFile, Data: []byte("other")})}}, want: "another publisher is at work, or was ended"},
 		"immutable":                  {prepared: []githubserver.Release{{Tag: "v0.1.0", Immutable: true, Assets: program()}}, want: "it is immutable and has no metadata.yaml: publish another version, as a draft (Options.Draft)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -394,7 +395,7 @@ func TestGitHubReplaceKilledAndRefused(t *testing.T) {
 // TestGitHubPreparedNotReplaced: Options.Replace takes no files out of a draft of others.
 func TestGitHubPreparedNotReplaced(t *testing.T) {
 	w := newGitHubWorld(t)
-	w.server.Add(githubserver.Release{Tag: "v0.1.0-rc.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: ChecksumsFile, Data: []byte("other")})})
+	w.server.Add(githubserver.Release{Tag: "v0.1.0-rc.0", Draft: true, Assets: append(program(), &githubserver.Asset{Name: store.ChecksumsFile, Data: []byte("other")})})
 	n, opts := w.process(nil)
 	opts.Replace = true
 	if _, err := w.do(t.Context(), n, opts, someRelease(libvirt, "v0.1.0-rc.0", "")); err == nil || !strings.Contains(err.Error(), "has files of another build of v0.1.0-rc.0") {

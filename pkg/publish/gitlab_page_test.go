@@ -14,6 +14,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/gitlabserver"
 	"github.com/clusterctl-release/clusterctl-release/internal/wire"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -253,7 +254,7 @@ func TestGitLabDeployToken(t *testing.T) {
 		}
 	}
 	files := w.server.Public("capl", "v0.1.0")
-	if _, ok := files[ProvenanceFile]; !ok {
+	if _, ok := files[store.ProvenanceFile]; !ok {
 		t.Fatalf("there is no provenance among %v", slices.Sorted(maps.Keys(files)))
 	}
 	if slices.ContainsFunc(n.Requests(), func(r string) bool { return !strings.Contains(r, "/packages/generic/") }) || len(n.Leaks()) > 0 {

@@ -97,11 +97,10 @@ func (w *gitlabWorld) complete() error {
 	if err != nil {
 		return err
 	}
-	generated, err := generatedFiles(context.Background(), all[0], Options{})
-	if err != nil {
+	if err := all[0].Generate(context.Background(), ""); err != nil {
 		return err
 	}
-	for _, f := range append(slices.Clone(w.want.Files), generated...) {
+	for _, f := range all[0].All {
 		want = append(want, f.Name+" "+store.Digest(f.Data))
 	}
 	got := w.server.Files("capl", w.want.Version)
@@ -184,7 +183,7 @@ func TestGitLabErrors(t *testing.T) {
 		"read-only token": {func(w *gitlabWorld, _ *Options) { w.server.Token, w.server.ReadToken = "other", gitlabSecret }, "role of a developer"},
 		"no such project": {func(w *gitlabWorld, _ *Options) { w.server.Project = "acme/other" }, "there is no such project"},
 		"begun by another": {func(w *gitlabWorld, _ *Options) {
-			w.server.Put("capl", "v0.1.0", "default", ChecksumsFile, []byte("other"))
+			w.server.Put("capl", "v0.1.0", "default", store.ChecksumsFile, []byte("other"))
 		}, "another publisher is at work, or was ended"},
 		"half a package": {func(w *gitlabWorld, _ *Options) {
 			w.server.Put("capl", "v0.1.0", "default", release.MetadataFile, []byte(metadata))

@@ -58,7 +58,7 @@ func readHTTPS(ctx context.Context, text string, opts Options) ([]readRelease, e
 	folder := *u
 	folder.Path, folder.RawPath = path.Dir(u.Path), ""
 	client := transport.New(transport.Options{Network: opts.Network, Report: opts.Report})
-	read := func(ctx context.Context, name string) ([]byte, error) {
+	read := func(ctx context.Context, _ *store.Snapshot, name string) ([]byte, error) {
 		return client.Do(ctx, "downloading "+name, http.MethodGet, folder.JoinPath(name).String(), nil, nil)
 	}
 	there, err := store.Unlisted(ctx, version, read)

@@ -30,7 +30,7 @@ func TestHTTPS(t *testing.T) {
 	plain, summed := someRelease(libvirt, "v0.1.0", ""), someLabelled("v0.2.0")
 	publish(t, root, Options{}, plain, summed)
 	folder := filepath.Join(root, "infrastructure-libvirt", "v0.2.0")
-	if err := os.WriteFile(filepath.Join(folder, ChecksumsFile), (&store.Version{Files: summed.Files}).Checksums().Data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, store.ChecksumsFile), (&store.Version{Files: summed.Files}).Checksums().Data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	opts := webServer(t, root)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -26,7 +27,6 @@ const (
 	lockTell = 10 * time.Second
 )
 
-// lock is the lock of a repository, held.
 type lock struct {
 	disk disk
 	file *flock.Flock
@@ -117,19 +117,13 @@ func (l *lock) sign() error {
 	if err != nil {
 		return err
 	}
-	info, err := file.Stat()
-	if err == nil && info.Size() > 0 {
-		err = l.disk.truncate(file)
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this host"
 	}
+	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC()})
 	if err == nil {
-		host, hostErr := os.Hostname()
-		if hostErr != nil {
-			host = "this host"
-		}
-		var text []byte
-		if text, err = json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().UTC()}); err == nil {
-			err = l.disk.write(file, append(text, '\n'))
-		}
+		err = l.disk.write(file, append(text, '\n'))
 	}
 	return joinErrors(err, file.Close())
 }
@@ -168,8 +162,8 @@ func (l *lock) release(published bool) error {
 
 // removeMade removes the folders that were made, as far as they are empty.
 func (l *lock) removeMade() {
-	for i := len(l.made) - 1; i >= 0; i-- {
-		if l.disk.remove(l.made[i]) != nil {
+	for _, folder := range slices.Backward(l.made) {
+		if l.disk.remove(folder) != nil {
 			return // somebody else uses it
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,17 +96,15 @@ func (w *ociWorld) expect(releases ...*release.Release) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	generated, err := generatedFiles(context.Background(), all[0], Options{})
-	if err != nil {
+	if err := all[0].Generate(context.Background(), ""); err != nil {
 		w.t.Fatal(err)
 	}
-	files := append(slices.Clone(all[0].Files), generated...)
 	w.version, w.want = releases[0].Version, map[string]string{}
 	opened, _, err := oci.Kind.Open("oci://"+w.host+"/expected", store.Options{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, f := range append(files, opened.(store.Aliaser).Aliases(all[0])...) {
+	for _, f := range append(all[0].All, opened.(store.Aliaser).Aliases(all[0])...) {
 		w.want[f.Name] = store.Digest(f.Data)
 	}
 }

@@ -169,7 +169,7 @@ func TestOCI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if claim, err := provenance.Check(t.Context(), []byte(files[ProvenanceFile]), "v0.1.0", all[0].Files, ""); err != nil || claim != (provenance.Claim{Repository: githubURL, Commit: someCommit}) {
+	if claim, err := provenance.Check(t.Context(), []byte(files[store.ProvenanceFile]), "v0.1.0", all[0].Files, ""); err != nil || claim != (provenance.Claim{Repository: githubURL, Commit: someCommit}) {
 		t.Errorf("the provenance claims %v: %v", claim, err)
 	}
 	if again := publish(t, place, quick, both...); again.Releases[0].Action != Unchanged {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -127,7 +128,7 @@ func (p *Plan) String() string {
 			fmt.Fprintf(&b, "             %s\n", detail)
 		}
 		for _, d := range r.Differences {
-			fmt.Fprintf(&b, "             %s\n", describe(d))
+			fmt.Fprintf(&b, "             %s\n", d.File+comparedWithNew[d.Kind])
 		}
 		if r.Err != nil && len(r.Differences) == 0 {
 			fmt.Fprintf(&b, "             %v\n", r.Err)
@@ -206,13 +207,17 @@ func count(n int, what string) string {
 // apply, then one that installs them all, then one for each cluster template. The configuration is
 // that of the repository; empty stands for the user's own.
 func clusterctlCommands(config string, releases []*release.Release) []string {
-	clusterctl := []string{"clusterctl"}
+	clusterctl := "clusterctl"
 	if config != "" {
-		clusterctl = append(clusterctl, "--config", config)
+		clusterctl += " --config " + shellQuote(config)
 	}
 	var commands []string
 	add := func(args ...string) {
-		commands = append(commands, shellLine(append(clusterctl, args...)))
+		line := clusterctl
+		for _, arg := range args {
+			line += " " + shellQuote(arg)
+		}
+		commands = append(commands, line)
 	}
 	install := []string{"init"}
 	for _, r := range releases {
@@ -243,21 +248,12 @@ func clusterctlCommands(config string, releases []*release.Release) []string {
 	return commands
 }
 
-// shellLine returns a command as a line for a POSIX shell.
-func shellLine(args []string) string {
-	quoted := make([]string, 0, len(args))
-	for _, arg := range args {
-		quoted = append(quoted, shellQuote(arg))
-	}
-	return strings.Join(quoted, " ")
-}
+// plainWord is a word that a POSIX shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=+@,-]+$`)
 
 // shellQuote quotes a word where a shell would take it for something else.
 func shellQuote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=+@,", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+	if plainWord.MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
@@ -316,30 +312,21 @@ func (s *server) compare(ctx context.Context, v *store.Version, there *store.Sna
 	}
 	var differences []release.Difference
 	known := map[string]bool{}
-	differs := func(f release.File, isAlias bool) error {
+	for i, f := range slices.Concat(v.Files, s.aliases(v)) {
 		known[f.Name] = true
 		listed, ok := there.Files[f.Name]
-		if !ok && isAlias { // a reader that is newer than the version looks for other names
-			return nil
-		}
 		if !ok {
-			differences = append(differences, release.Difference{File: f.Name, Kind: "extra"})
-			return nil
+			if i < len(v.Files) { // an alias may be newer than the version
+				differences = append(differences, release.Difference{File: f.Name, Kind: "extra"})
+			}
+			continue
 		}
 		same, err := s.same(ctx, there, listed, f)
-		if err == nil && !same {
+		if err != nil {
+			return nil, err
+		}
+		if !same {
 			differences = append(differences, release.Difference{File: f.Name, Kind: "differs"})
-		}
-		return err
-	}
-	for _, f := range v.Files {
-		if err := differs(f, false); err != nil {
-			return nil, err
-		}
-	}
-	for _, f := range s.aliases(v) {
-		if err := differs(f, true); !known[f.Name] || err != nil {
-			return nil, err
 		}
 	}
 	for name := range there.Files {

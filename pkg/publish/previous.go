@@ -149,29 +149,19 @@ func (o Options) previous(ctx context.Context, location string, releases []*rele
 
 // checkedAgainst implements Publisher.Previous for a place.
 func (o Options) checkedAgainst(ctx context.Context, releases []*release.Release, from history) ([]*release.Release, error) {
-	location := o.Previous
-	if location == "" && o.NotesFrom != NoNotes {
-		location = o.NotesFrom
-	}
-	if location == NoPrevious {
+	if o.Previous == NoPrevious {
 		return make([]*release.Release, len(releases)), nil
 	}
 	o.tell("reading the release before")
-	return o.previous(ctx, location, releases, from)
+	return o.previous(ctx, o.Previous, releases, from)
 }
 
 // versionBefore returns the highest version below another one, or "".
 func versionBefore(versions []string, version string) string {
-	before := ""
-	for _, v := range versions {
-		if _, err := release.ParseVersion(v); err != nil || store.Stable(version) && !store.Stable(v) || store.Compare(v, version) >= 0 {
-			continue
-		}
-		if before == "" || store.Compare(v, before) > 0 {
-			before = v
-		}
-	}
-	return before
+	return store.Highest(versions, func(v string) bool {
+		_, err := release.ParseVersion(v)
+		return err == nil && (store.Stable(v) || !store.Stable(version)) && store.Compare(v, version) < 0
+	})
 }
 
 // sameServer says whether two URLs are of one server.
@@ -199,35 +189,12 @@ func (o Options) checkNotes() error {
 	return nil
 }
 
-// notes returns the text of a version's release: the user's or, where there is none, what changed since
-// the release before. Where that can't be said the text is empty, which the user is told, with a
-// warning unless this is the first release: nothing is held up for notes.
-func (o Options) notes(ctx context.Context, v *store.Version, from history) (text, warning string) {
-	if o.Notes != "" || o.NotesFrom == NoNotes {
-		return o.Notes, ""
-	}
-	o.tell("making the notes of " + v.Number)
-	text, err := o.makeNotes(ctx, v, from)
-	if errors.Is(err, errNoneBefore) && o.NotesFrom == "" {
-		o.tell(fmt.Sprintf("%s has no notes: %v", v.Number, err))
-		return "", ""
-	}
-	if err != nil {
-		return "", fmt.Sprintf("%s has no notes, as it could not be compared with the release before: %v", v.Number, err)
-	}
-	return text, ""
-}
-
 // errNoneBefore says that there is nothing that notes could be made against.
 var errNoneBefore = errors.New("there is no release of these providers before it")
 
-// makeNotes compares a version with the release before.
-func (o Options) makeNotes(ctx context.Context, v *store.Version, from history) (string, error) {
-	location := o.NotesFrom
-	if location == "" && o.Previous != NoPrevious {
-		location = o.Previous
-	}
-	previous, err := o.previous(ctx, location, v.Releases, from)
+// notes compares a version with the release before.
+func (o Options) notes(ctx context.Context, v *store.Version, from history) (string, error) {
+	previous, err := o.previous(ctx, o.NotesFrom, v.Releases, from)
 	if err != nil {
 		return "", err
 	}

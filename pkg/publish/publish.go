@@ -194,6 +194,15 @@ func Open(to string, opts Options) (Publisher, error) {
 	if opts.Commit != "" && !commitName.MatchString(opts.Commit) {
 		return nil, fmt.Errorf("%q isn't a commit: give its full hash, as git rev-parse HEAD prints it", opts.Commit)
 	}
+	// Notes are made against the release that upgrades are checked from, and that is the release of the notes,
+	// unless the user names two.
+	previous, notesFrom := opts.Previous, opts.NotesFrom
+	if previous == "" && notesFrom != NoNotes {
+		opts.Previous = notesFrom
+	}
+	if notesFrom == "" && previous != NoPrevious {
+		opts.NotesFrom = previous
+	}
 	return t.open(to, opts)
 }
 
@@ -259,10 +268,15 @@ func candidates(releases []*release.Release) ([]*release.Release, error) {
 		problems []error
 	)
 	for _, given := range releases {
-		r, err := candidate(given)
+		r, err := wellFormed(given)
 		if err != nil {
 			problems = append(problems, err)
 			continue
+		}
+		for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
+			if _, ok := r.File(name); !ok {
+				problems = append(problems, fmt.Errorf("%s has no file %s: clusterctl needs it; add it to the release", r, name))
+			}
 		}
 		twin := ofVersion(checked, r.Provider, r.Version)
 		if twin == nil {
@@ -274,21 +288,6 @@ func candidates(releases []*release.Release) ([]*release.Release, error) {
 		}
 	}
 	return checked, errors.Join(problems...)
-}
-
-// candidate checks one release and returns it with its files in order.
-func candidate(given *release.Release) (*release.Release, error) {
-	r, err := wellFormed(given)
-	if err != nil {
-		return nil, err
-	}
-	var missing []error
-	for _, name := range []string{r.Provider.ComponentsFile(), release.MetadataFile} {
-		if _, ok := r.File(name); !ok {
-			missing = append(missing, fmt.Errorf("%s has no file %s: clusterctl needs it; add it to the release", r, name))
-		}
-	}
-	return r, errors.Join(missing...)
 }
 
 // wellFormed returns a release with its files checked and in order.
@@ -310,13 +309,6 @@ func ofVersion(releases []*release.Release, provider release.Provider, version s
 	}
 	return nil
 }
-
-// The files that lie next to those of a release on a server: ProvenanceFile says where they come from,
-// where their build recorded it.
-const (
-	ProvenanceFile = store.ProvenanceFile
-	ChecksumsFile  = store.ChecksumsFile
-)
 
 // commitName is the full hash of a commit.
 var commitName = regexp.MustCompile(`^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
@@ -371,7 +363,7 @@ func (o Options) checkSource(r *release.Release) error {
 	if changed := r.ChangedSinceBuild(); len(changed) > 0 {
 		texts := make([]string, 0, len(changed))
 		for _, d := range changed {
-			texts = append(texts, describeChange(d))
+			texts = append(texts, d.File+sinceBuild[d.Kind])
 		}
 		return fmt.Errorf("%s is not what was built from the commit %s: %s: %s", r, r.Source.Commit, strings.Join(texts, "; "), orElse)
 	}
@@ -382,11 +374,4 @@ func (o Options) checkSource(r *release.Release) error {
 		return fmt.Errorf("%s was built from the commit %s, and not from %s (Options.Commit): leave that out, or build what it names", r, r.Source.Commit, o.Commit)
 	}
 	return nil
-}
-
-// describeChange says what became of a file since the build.
-func describeChange(d release.Difference) string {
-	return map[string]string{
-		"missing": d.File + " was removed", "extra": d.File + " was added", "differs": d.File + " was changed",
-	}[d.Kind]
 }

@@ -2,11 +2,11 @@ package publish
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/yaml"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -38,7 +37,7 @@ type server struct {
 
 // prepare checks releases, before anything is asked of the server, and returns them by their versions, with
 // what users should know of them.
-func (s *server) prepare(releases []*release.Release) ([]*store.Version, []string, error) {
+func (s *server) prepare(ctx context.Context, releases []*release.Release) ([]*store.Version, []string, error) {
 	releases, warnings, err := s.opts.checkSources(releases)
 	if err == nil {
 		releases, err = candidates(releases)
@@ -50,21 +49,27 @@ func (s *server) prepare(releases []*release.Release) ([]*store.Version, []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	return all, warnings, errors.Join(s.opts.checkNotes(), s.store.Fits(all))
+	if err := errors.Join(s.opts.checkNotes(), s.store.Fits(all)); err != nil {
+		return nil, nil, err
+	}
+	for _, v := range all {
+		if err := v.Generate(ctx, s.opts.SignKey); err != nil {
+			return nil, nil, err
+		}
+	}
+	return all, warnings, nil
 }
 
-// Plan implements Publisher.
 func (s *server) Plan(ctx context.Context, releases []*release.Release) (*Plan, error) {
-	all, warnings, err := s.prepare(releases)
+	all, warnings, err := s.prepare(ctx, releases)
 	if err != nil {
 		return nil, err
 	}
 	return s.plan(ctx, all, warnings)
 }
 
-// Publish implements Publisher.
 func (s *server) Publish(ctx context.Context, releases []*release.Release) (*Result, error) {
-	all, warnings, err := s.prepare(releases)
+	all, warnings, err := s.prepare(ctx, releases)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +137,8 @@ func (s *server) publishVersion(ctx context.Context, v *store.Version, result *R
 		var staged store.Staged
 		var warnings []string
 		if last = nil; plans[0].Action != Unchanged {
-			staged, files, last = s.put(ctx, v, there, &warnings)
+			files = v.All
+			staged, last = s.put(ctx, v, there, &warnings)
 		}
 		if errors.Is(last, store.ErrTaken) {
 			continue
@@ -173,45 +179,37 @@ func (s *server) lost(ctx context.Context, v *store.Version) error {
 	return err
 }
 
-// put stages a version and commits it, and returns its files.
-func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapshot, warnings *[]string) (store.Staged, []release.File, error) {
-	wanted, err := s.wanted(ctx, v)
-	if err != nil {
-		return nil, nil, err
+// put stages a version and commits it.
+func (s *server) put(ctx context.Context, v *store.Version, there *store.Snapshot, warnings *[]string) (store.Staged, error) {
+	v.Text = store.Text{Title: v.Number, Body: s.opts.Notes}
+	if v.Text.Body == "" {
+		v.Text = store.Text{Title: cmp.Or(there.Text.Title, v.Number), Body: there.Text.Body}
 	}
-	wanted.Text = store.Text{Title: v.Number, Body: s.opts.Notes}
-	if wanted.Text.Body == "" {
-		if there.Text.Title != "" {
-			wanted.Text.Title = there.Text.Title
-		}
-		wanted.Text.Body = there.Text.Body
+	if v.Text.Body == "" && s.texts {
+		v.Text.Body = s.text(ctx, v, warnings)
 	}
-	if wanted.Text.Body == "" && s.texts {
-		wanted.Text.Body = s.text(ctx, v, warnings)
-	}
-	staged, err := s.store.Stage(ctx, wanted, there)
+	staged, err := s.store.Stage(ctx, v, there)
 	if err == nil {
 		err = s.store.Commit(ctx, staged)
 	}
-	return staged, wanted.All, err
+	return staged, err
 }
 
-// text makes the text of a version: what changed since the release before. What went wrong is a warning.
+// text returns the text of a version: the user's or, without it, what changed since the release before. A
+// failure is a warning, and the text is empty then. That there is no release before is only told.
 func (s *server) text(ctx context.Context, v *store.Version, warnings *[]string) string {
-	text, warning := s.opts.notes(ctx, v, s.history())
-	if warning != "" {
-		*warnings = append(*warnings, warning)
+	if s.opts.Notes != "" || s.opts.NotesFrom == NoNotes {
+		return s.opts.Notes
+	}
+	s.opts.tell("making the notes of " + v.Number)
+	text, err := s.opts.notes(ctx, v, s.history())
+	switch {
+	case errors.Is(err, errNoneBefore) && s.opts.NotesFrom == "":
+		s.opts.tell(fmt.Sprintf("%s has no notes: %v", v.Number, err))
+	case err != nil:
+		*warnings = append(*warnings, fmt.Sprintf("%s has no notes, as it could not be compared with the release before: %v", v.Number, err))
 	}
 	return text
-}
-
-// wanted returns a version with its generated files.
-func (s *server) wanted(ctx context.Context, v *store.Version) (*store.Wanted, error) {
-	generated, err := generatedFiles(ctx, v, s.opts)
-	if err != nil {
-		return nil, err
-	}
-	return &store.Wanted{Version: v, All: slices.Concat(generated[:1], v.Files, generated[1:])}, nil
 }
 
 // page makes the page of a version where the store has pages. Without a text it only says what would be done.
@@ -220,11 +218,7 @@ func (s *server) page(ctx context.Context, v *store.Version, text func() string)
 	if !ok {
 		return nil, nil
 	}
-	wanted, err := s.wanted(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	page, err := pager.Page(ctx, wanted, text)
+	page, err := pager.Page(ctx, v, text)
 	if page == nil || err != nil {
 		return nil, err
 	}
@@ -249,7 +243,6 @@ func (s *server) readBack(ctx context.Context, v *store.Version, files []release
 	return readBackFiles(ctx, v, files, s.opts, atOnce, read)
 }
 
-// Previous implements Publisher.
 func (s *server) Previous(ctx context.Context, releases []*release.Release) ([]*release.Release, error) {
 	return s.opts.checkedAgainst(ctx, releases, s.history())
 }
@@ -263,21 +256,6 @@ func (s *server) history() history {
 	}
 }
 
-// generatedFiles returns the files that are published next to those of a version: its checksums, and its
-// provenance where the source is known.
-func generatedFiles(ctx context.Context, v *store.Version, opts Options) ([]release.File, error) {
-	files := []release.File{v.Checksums()}
-	source := v.Source()
-	if source == nil {
-		return files, nil
-	}
-	statement, err := provenance.New(ctx, v.Number, v.Files, source, opts.SignKey)
-	if err != nil {
-		return nil, err
-	}
-	return append(files, statement), nil
-}
-
 // readBackTries is how often a file that was just published is read until it is there: what serves
 // downloads may be behind what takes uploads.
 const readBackTries = 6
@@ -288,32 +266,21 @@ const clusterctlReadsAtOnce = 1
 
 // readBackFiles compares files of a version with what read returns for them, so many at once.
 func readBackFiles(ctx context.Context, v *store.Version, files []release.File, opts Options, atOnce int, read func(ctx context.Context, name string) ([]byte, error)) error {
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, f := range files {
 		group.Go(func() error {
 			opts.tell(fmt.Sprintf("reading %s back (%d of %d)", f.Name, i+1, len(files)))
-			return readBackFile(groupCtx, v, f, opts, read)
+			data, err := read(ctx, f.Name)
+			for try := 1; try < readBackTries && err != nil && ctx.Err() == nil; try++ {
+				if err = opts.Network.Wait(ctx, transport.Pause(try)); err == nil {
+					data, err = read(ctx, f.Name)
+				}
+			}
+			return compared(v.Owner(f.Name), f, data, err)
 		})
 	}
 	return group.Wait()
-}
-
-func readBackFile(ctx context.Context, v *store.Version, f release.File, opts Options, read func(ctx context.Context, name string) ([]byte, error)) error {
-	r := v.Owner(f.Name)
-	var data []byte
-	err := ctx.Err()
-	for try := 0; try < readBackTries && ctx.Err() == nil; try++ {
-		if try > 0 {
-			if err := opts.Network.Wait(ctx, transport.Pause(try)); err != nil {
-				return &ReadBackError{Release: r, File: f.Name, Err: err}
-			}
-		}
-		if data, err = read(ctx, f.Name); err == nil {
-			break
-		}
-	}
-	return compared(r, f, data, err)
 }
 
 // compared returns nil where a file was read, with its bytes.
@@ -338,9 +305,6 @@ func entryText(entries []store.Entry) string {
 	if len(entries) == 0 {
 		return ""
 	}
-	text, err := yaml.Marshal(map[string]any{"providers": entries})
-	if err != nil {
-		return "" // strings can be written as YAML
-	}
-	return strings.TrimRight(string(text), "\n") + "\n"
+	text, _ := yaml.Marshal(map[string]any{"providers": entries}) // strings can be written as YAML
+	return string(text)
 }

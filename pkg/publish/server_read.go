@@ -20,7 +20,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// Fetch implements Publisher.
 func (s *server) Fetch(ctx context.Context, provider release.Provider, version string) (*release.Release, error) {
 	if err := provider.Validate(); err != nil {
 		return nil, err
@@ -93,7 +92,7 @@ func (s *server) latestVersion(ctx context.Context, componentsFile string) (vers
 	} else {
 		var versions []string
 		versions, err = s.store.Versions(ctx)
-		version = store.HighestStable(versions)
+		version = store.Highest(versions, store.Stable)
 	}
 	if err == nil && version == "" {
 		err = fmt.Errorf("%w in %s: it has no version without a pre-release part", release.ErrNoRelease, s.store.URL())
@@ -108,8 +107,7 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 	if _, ok := there.Files[componentsFile]; !ok {
 		return readRelease{}, fmt.Errorf("%w: %s has no file %s", release.ErrNoRelease, s.store.Place(there.Version), componentsFile)
 	}
-	read := func(ctx context.Context, name string) ([]byte, error) { return s.store.Read(ctx, there, name) }
-	f, err := fetchFiles(ctx, there, componentsFile, provider, path.Base(s.store.URL()), read)
+	f, err := fetchFiles(ctx, there, componentsFile, provider, path.Base(s.store.URL()), s.store.Read)
 	if err != nil {
 		return readRelease{}, err
 	}
@@ -127,8 +125,8 @@ func (s *server) fetch(ctx context.Context, there *store.Snapshot, componentsFil
 
 // fetchFiles reads a provider's release among the files of a version. The name of the repository is the
 // provider's where its components do not tell.
-func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider, repository string, read func(ctx context.Context, name string) ([]byte, error)) (readRelease, error) {
-	components, err := read(ctx, componentsFile)
+func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile string, provider *release.Provider, repository string, read func(ctx context.Context, there *store.Snapshot, name string) ([]byte, error)) (readRelease, error) {
+	components, err := read(ctx, there, componentsFile)
 	if err != nil {
 		return readRelease{}, err
 	}
@@ -139,18 +137,16 @@ func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile strin
 		}
 		provider = &known
 	}
-	var generated []release.File
+	generated := map[string][]byte{}
 	for _, name := range []string{store.ChecksumsFile, store.ProvenanceFile} {
 		if _, ok := there.Files[name]; !ok {
 			continue
 		}
-		data, err := read(ctx, name)
-		if err != nil {
+		if generated[name], err = read(ctx, there, name); err != nil {
 			return readRelease{}, err
 		}
-		generated = append(generated, release.File{Name: name, Data: data})
 	}
-	listed, err := store.ParseChecksums(generatedFile(generated, store.ChecksumsFile))
+	listed, err := store.ParseChecksums(generated[store.ChecksumsFile])
 	if err != nil {
 		listed = nil // a file of that name that others made may say anything
 	}
@@ -166,7 +162,7 @@ func fetchFiles(ctx context.Context, there *store.Snapshot, componentsFile strin
 	group.SetLimit(transport.AtOnce)
 	for i, name := range wanted {
 		group.Go(func() error {
-			data, err := read(groupCtx, name)
+			data, err := read(groupCtx, there, name)
 			files[i] = release.File{Name: name, Data: data}
 			return err
 		})

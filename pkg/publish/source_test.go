@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
+	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -100,7 +101,7 @@ func TestGitHubSource(t *testing.T) {
 				t.Errorf("tagged at %s", got)
 			}
 			files, _ := w.server.Public("v0.1.0")
-			statement, ok := files[ProvenanceFile]
+			statement, ok := files[store.ProvenanceFile]
 			if ok != (test.claim != "") {
 				t.Fatalf("the files are %v", files)
 			}
@@ -161,7 +162,7 @@ func TestGitLabSource(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, ok := files[ProvenanceFile]; ok != test.claim {
+			if _, ok := files[store.ProvenanceFile]; ok != test.claim {
 				t.Errorf("the files are %v", files)
 			}
 		})

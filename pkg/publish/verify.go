@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/provenance"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/store"
@@ -14,8 +19,8 @@ import (
 // readRelease is a published release that was read.
 type readRelease struct {
 	release *release.Release
-	// generated are the files that publishing added to those of the release.
-	generated []release.File
+	// generated has the bytes of the files that publishing added to those of the release, by their names.
+	generated map[string][]byte
 	// problems are what is wrong with the place, whatever the files are.
 	problems []error
 	// verify reads the release again as clusterctl does; nil where that does not read from there.
@@ -67,9 +72,9 @@ func (v *Verification) checkGenerated(ctx context.Context, f readRelease, key st
 			v.Problems = append(v.Problems, fmt.Errorf("%s: %w", r, err))
 		}
 	}
-	sums, statement := generatedFile(f.generated, ChecksumsFile), generatedFile(f.generated, ProvenanceFile)
+	sums, statement := f.generated[store.ChecksumsFile], f.generated[store.ProvenanceFile]
 	if sums == nil {
-		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, ChecksumsFile))
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, store.ChecksumsFile))
 	} else {
 		problem(checkChecksums(sums, r.Files))
 	}
@@ -81,19 +86,10 @@ func (v *Verification) checkGenerated(ctx context.Context, f readRelease, key st
 			v.Notes = append(v.Notes, fmt.Sprintf("%s says that it was built from %s", r, claim))
 		}
 	case key != "":
-		problem(fmt.Errorf("there is no %s to verify with the key", ProvenanceFile))
+		problem(fmt.Errorf("there is no %s to verify with the key", store.ProvenanceFile))
 	default:
-		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, ProvenanceFile))
+		v.Notes = append(v.Notes, fmt.Sprintf("%s has no file %s", r, store.ProvenanceFile))
 	}
-}
-
-func generatedFile(files []release.File, name string) []byte {
-	for _, f := range files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
 }
 
 // checkChecksums holds files against their checksums.
@@ -106,10 +102,117 @@ func checkChecksums(text []byte, files []release.File) error {
 	for _, f := range files {
 		switch sum, ok := sums[f.Name]; {
 		case !ok:
-			problems = append(problems, fmt.Errorf("%s does not name %s", ChecksumsFile, f.Name))
+			problems = append(problems, fmt.Errorf("%s does not name %s", store.ChecksumsFile, f.Name))
 		case sum != store.Digest(f.Data):
-			problems = append(problems, fmt.Errorf("%s names other bytes for %s", ChecksumsFile, f.Name))
+			problems = append(problems, fmt.Errorf("%s names other bytes for %s", store.ChecksumsFile, f.Name))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// entryClient returns clusterctl's client for the repository that an entry of its configuration names.
+// It reads what is in the repository, not the user's overrides.
+func entryClient(ctx context.Context, entry providerEntry) (repository.Client, error) {
+	configuration, err := release.ClusterctlConfig(ctx, nil, config.NewProvider(entry.Name, entry.URL, entry.Type))
+	if err != nil {
+		return nil, err
+	}
+	provider, err := configuration.Providers().Get(entry.Name, entry.Type)
+	if err != nil {
+		return nil, err
+	}
+	return repository.New(ctx, provider, configuration)
+}
+
+// client returns clusterctl's client for a release whose components are in a file. For overrides the
+// repository behind them is an empty one: a file that is read is an override.
+func (f *folder) client(ctx context.Context, provider release.Provider, version, file string) (repository.Client, error) {
+	if f.overrides == nil {
+		return entryClient(ctx, providerEntry{Name: provider.Name, Type: provider.Type, URL: RepositoryURL(f.root, provider, version, file)})
+	}
+	empty := repository.NewMemoryRepository().WithPaths("", file).WithDefaultVersion(version)
+	return repository.New(ctx, config.NewProvider(provider.Name, "", provider.Type), f.overrides, repository.InjectRepository(empty))
+}
+
+// readBack compares a release with what clusterctl's client reads. Clusterctl gives the bytes of components
+// only as they are; of other files it gives what it makes of them. So each file is asked for as the
+// components of the release.
+func (f *folder) readBack(ctx context.Context, r *release.Release) error {
+	for _, file := range r.Files {
+		client, err := f.client(ctx, r.Provider, r.Version, file.Name)
+		if err := readBackAs(ctx, client, err, r, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBackAs reads a file as the components of a client, unless that could not be made, and compares it.
+func readBackAs(ctx context.Context, client repository.Client, err error, r *release.Release, file release.File) error {
+	var data []byte
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		data, err = client.Components().Raw(ctx, repository.ComponentsOptions{Version: r.Version})
+	}
+	return compared(r, file, data, err)
+}
+
+// readBackByConfig finds a release through the repository's clusterctl.yaml, as its users do.
+func (f *folder) readBackByConfig(ctx context.Context, r *release.Release) error {
+	path := filepath.Join(f.root, configFile)
+	entry, err := configuredProvider(path, r.Provider)
+	if err == nil && !isLocalURL(entry.URL) {
+		err = fmt.Errorf("with %s clusterctl reads %s: set its url to %s", path, entry.URL, RepositoryURL(f.root, r.Provider, latest, r.Provider.ComponentsFile()))
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, Err: err}
+	}
+	client, err := entryClient(ctx, entry)
+	if err != nil {
+		// The release is fine, as readBack says: it is the choice of the latest that fails.
+		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w: check the versions of %s there: "+
+			"the newest needs a %s, and a version of the newest series in it for clusterctl's contract has to be there",
+			path, err, r.Provider.Label(), release.MetadataFile)}
+	}
+	if err := isListed(ctx, client, r); err != nil {
+		return &ReadBackError{Release: r, Err: fmt.Errorf("with %s: %w", path, err)}
+	}
+	if components, ok := r.Components(); ok {
+		return readBackAs(ctx, client, nil, r, components)
+	}
+	return nil
+}
+
+// isListed returns an error if a client does not list the version of a release.
+func isListed(ctx context.Context, client repository.Client, r *release.Release) error {
+	versions, err := client.GetVersions(ctx)
+	if err == nil && !slices.Contains(versions, r.Version) {
+		err = fmt.Errorf("clusterctl lists the versions %v: is the version's folder a link?", versions)
+	}
+	return err
+}
+
+// verify reads a release as its users do: each file through clusterctl's client and, in a repository, its
+// version and what the clusterctl.yaml says, if there is one.
+func (f *folder) verify(ctx context.Context, r *release.Release) error {
+	err := clientReady()
+	if err == nil {
+		err = f.readBack(ctx, r)
+	}
+	if err != nil || f.overrides != nil {
+		return err
+	}
+	client, err := f.client(ctx, r.Provider, r.Version, r.Provider.ComponentsFile())
+	if err == nil {
+		err = isListed(ctx, client, r)
+	}
+	if err != nil {
+		return &ReadBackError{Release: r, Err: err}
+	}
+	if _, missing := os.Lstat(filepath.Join(f.root, configFile)); missing == nil {
+		return f.readBackByConfig(ctx, r)
+	}
+	return nil
 }

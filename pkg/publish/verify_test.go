@@ -76,13 +76,13 @@ func TestVerify(t *testing.T) {
 		"not signed, a key to verify":  {verify: edwardPublic, problem: "none of its signatures is by the key"},
 		"signed by another key":        {sign: curveFile, verify: edwardPublic, problem: "none of its signatures is by the key"},
 		"a changed file":               {change: replaceAsset("NOTES.md", flip), problem: "SHA256SUMS names other bytes for NOTES.md\nprovenance.intoto.jsonl names other bytes for NOTES.md"},
-		"a changed statement":          {sign: edwardFile, verify: edwardPublic, change: replaceAsset(ProvenanceFile, flip), problem: ProvenanceFile},
-		"another version's provenance": {change: replaceAsset(ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `is of the version "v0.1.1"`},
-		"no provenance":                {change: without(ProvenanceFile), note: "has no file provenance.intoto.jsonl"},
-		"no provenance, a key":         {verify: edwardPublic, change: without(ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
-		"no checksums":                 {change: without(ChecksumsFile), note: "has no file SHA256SUMS"},
-		"broken checksums":             {change: replaceAsset(ChecksumsFile, func([]byte) []byte { return []byte("x") }), problem: "SHA256SUMS:1"},
-		"not in the checksums":         {change: replaceAsset(ChecksumsFile, func(d []byte) []byte { return d[:slices.Index(d, '\n')+1] }), problem: "does not name metadata.yaml"},
+		"a changed statement":          {sign: edwardFile, verify: edwardPublic, change: replaceAsset(store.ProvenanceFile, flip), problem: store.ProvenanceFile},
+		"another version's provenance": {change: replaceAsset(store.ProvenanceFile, func(d []byte) []byte { return []byte(strings.ReplaceAll(string(d), "v0.1.0", "v0.1.1")) }), problem: `is of the version "v0.1.1"`},
+		"no provenance":                {change: without(store.ProvenanceFile), note: "has no file provenance.intoto.jsonl"},
+		"no provenance, a key":         {verify: edwardPublic, change: without(store.ProvenanceFile), problem: "there is no provenance.intoto.jsonl to verify"},
+		"no checksums":                 {change: without(store.ChecksumsFile), note: "has no file SHA256SUMS"},
+		"broken checksums":             {change: replaceAsset(store.ChecksumsFile, func([]byte) []byte { return []byte("x") }), problem: "SHA256SUMS:1"},
+		"not in the checksums":         {change: replaceAsset(store.ChecksumsFile, func(d []byte) []byte { return d[:slices.Index(d, '\n')+1] }), problem: "does not name metadata.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGitHubWorld(t)

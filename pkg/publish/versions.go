@@ -91,7 +91,6 @@ func (f *folder) plan(ctx context.Context, releases []*release.Release, replace 
 	return plan, err
 }
 
-// planRelease compares a release with what is in its place, which is nil where nothing is.
 func planRelease(r, there *release.Release, place string, replace bool) ReleasePlan {
 	plan := ReleasePlan{Release: r, Place: place}
 	if there != nil {

@@ -100,7 +100,6 @@ func newBlock(t *Text, list *yaml.Node) (*block, error) {
 	return b, nil
 }
 
-// insert returns the edit that adds an entry.
 func (b *block) insert(index int, fields []Field) Edit {
 	line := b.first(0)
 	if index > 0 {

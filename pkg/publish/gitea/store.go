@@ -34,7 +34,6 @@ var form = regexp.MustCompile(`^(https://[^/?#]+(?:/[^?#]*)?)/api/packages/([A-Z
 // pageSize is how many entries a page of a list has; servers may give fewer.
 const pageSize = 50
 
-// pkg is one generic package.
 type pkg struct {
 	*store.Claims
 
@@ -59,8 +58,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	if s.credential.Secret, err = store.ReadToken(opts.TokenFile, "GITEA_TOKEN", "FORGEJO_TOKEN"); err != nil {
 		return nil, store.At{}, err
 	}
-	client := transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report})
-	s.Claims = store.NewClaims(s, client, opts.Tell)
+	s.Claims = store.NewClaims(s, transport.New(transport.Options{Credential: s.credential, Network: opts.Network, Report: opts.Report}), opts.Tell)
 	return s, store.At{Version: parts[4], File: parts[5]}, nil
 }
 
@@ -99,11 +97,8 @@ func (s *pkg) do(ctx context.Context, doing, method, at string, body []byte) ([]
 func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error) {
 	at := s.site + "/api/v1/packages/" + s.owner + "/generic/" + s.name + "/" + url.PathEscape(version) + "/files"
 	data, err := s.do(ctx, "listing the files of "+s.Place(version), http.MethodGet, at, nil)
-	if transport.HasStatus(err, http.StatusNotFound) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, transport.Unless(err, http.StatusNotFound)
 	}
 	var listed []struct {
 		Name   string `json:"name"`
@@ -134,23 +129,16 @@ func (s *pkg) fileURL(version, name string) string {
 
 func (s *pkg) Remove(ctx context.Context, version string, f store.FlatFile) error {
 	_, err := s.do(ctx, "removing a file "+f.Name, http.MethodDelete, s.fileURL(version, f.Name), nil)
-	return unlessGone(err)
+	return transport.Unless(err, http.StatusNotFound)
 }
 
 func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 	_, err := s.do(ctx, "removing "+s.Place(version), http.MethodDelete, s.URL()+"/"+url.PathEscape(version), nil)
-	return unlessGone(err)
+	return transport.Unless(err, http.StatusNotFound)
 }
 
-func unlessGone(err error) error {
-	if transport.HasStatus(err, http.StatusNotFound) {
-		return nil
-	}
-	return err
-}
-
-func (s *pkg) Download(ctx context.Context, version, name string) ([]byte, error) {
-	return s.do(ctx, "downloading "+name, http.MethodGet, s.fileURL(version, name), nil)
+func (s *pkg) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	return s.do(ctx, "downloading "+name, http.MethodGet, s.fileURL(there.Version, name), nil)
 }
 
 func (s *pkg) Versions(ctx context.Context) ([]string, error) {

@@ -34,7 +34,7 @@ const (
 
 // staged is a version in a draft, or in the release that it is added to.
 type staged struct {
-	*store.Wanted
+	*store.Version
 	is *state
 	// commit is the one to tag it at, or "".
 	commit string
@@ -45,31 +45,30 @@ type staged struct {
 	host *githubRelease
 }
 
-func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
-	if _, err := s.Aim(ctx, w.Version, there); err != nil {
+func (s *repo) Stage(ctx context.Context, v *store.Version, there *store.Snapshot) (store.Staged, error) {
+	if _, err := s.Aim(ctx, v, there); err != nil {
 		return nil, err
 	}
-	at, err := s.aim(ctx, w.Version)
+	at, err := s.aim(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	st := &staged{Wanted: w, is: stateOf(there), commit: at.commit}
+	st := &staged{Version: v, is: stateOf(there), commit: at.commit}
 	if len(st.is.hosts) > 0 {
 		return s.stageInto(ctx, st, there)
 	}
 	st.mark = draftMark + " " + rand.Text() + " " + s.opts.Network.Time().UTC().Format(time.RFC3339) + " -->"
-	s.opts.Tell("making a draft of " + w.Number)
+	s.opts.Tell("making a draft of " + v.Number)
 	if st.id, err = s.createDraft(ctx, st); err != nil {
 		return nil, err
 	}
-	if err := s.filler(st.id, true).Put(ctx, w.Number, w.All); err != nil {
+	if err := s.filler(st.id, true).Put(ctx, v.Number, v.All); err != nil {
 		s.discard(ctx, st.id)
 		return nil, err
 	}
 	return st, nil
 }
 
-// release returns what is asked for.
 func (st *staged) release(body string, draft bool) *github.RepositoryRelease {
 	r := &github.RepositoryRelease{
 		TagName: &st.Number, Name: &st.Text.Title, Body: &body, Draft: &draft, Prerelease: github.Bool(!store.Stable(st.Number)),
@@ -144,13 +143,9 @@ func (s *repo) tidy(ctx context.Context, drafts []*githubRelease) {
 // delete removes a release; that it is not there is no error.
 func (s *repo) delete(ctx context.Context, id int64, doing string) error {
 	resp, err := s.client.Repositories.DeleteRelease(ctx, s.owner, s.name, id)
-	if resp != nil && resp.StatusCode == http.StatusNotFound {
-		return nil
-	}
-	return s.failure(doing, resp, err)
+	return transport.Unless(s.failure(doing, resp, err), http.StatusNotFound)
 }
 
-// edit changes a release, and returns how it is then.
 func (s *repo) edit(ctx context.Context, doing string, id int64, wanted *github.RepositoryRelease) error {
 	_, resp, err := s.client.Repositories.EditRelease(ctx, s.owner, s.name, id, wanted)
 	return s.failure(doing, resp, err)
@@ -359,12 +354,12 @@ func (s *repo) stageInto(ctx context.Context, st *staged, there *store.Snapshot)
 	if st.Text.Title == st.Number && st.host.GetName() != "" {
 		st.Text.Title = st.host.GetName()
 	}
-	return st, s.filler(st.id, false).Fill(ctx, st.Wanted)
+	return st, s.filler(st.id, false).Fill(ctx, st.Version)
 }
 
 // commitInto completes what was added to a release, and makes it public if it is a draft.
 func (s *repo) commitInto(ctx context.Context, st *staged) error {
-	if err := s.filler(st.id, false).Complete(ctx, st.Wanted); err != nil {
+	if err := s.filler(st.id, false).Complete(ctx, st.Version); err != nil {
 		return err
 	}
 	switch {
@@ -425,18 +420,13 @@ func (a *assets) List(ctx context.Context, _ string) ([]store.FlatFile, error) {
 				a.sums[one.GetID()] = sum
 			}
 		}
-		files = append(files, store.FlatFile{Name: one.GetName(), File: store.File{Size: int64(one.GetSize()), SHA256: sum}, Own: one})
+		files = append(files, store.FlatFile{Name: one.GetName(), File: store.File{Size: int64(one.GetSize()), SHA256: sum}, ID: one.GetID()})
 	}
 	if transport.HasStatus(err, http.StatusNotFound) {
 		return nil, a.repo.gone(ctx, a.id, err)
 	}
-	slices.SortFunc(files, func(x, y store.FlatFile) int { return cmp.Compare(ownAsset(x).GetID(), ownAsset(y).GetID()) })
+	slices.SortFunc(files, func(x, y store.FlatFile) int { return cmp.Compare(x.ID, y.ID) })
 	return files, err
-}
-
-func ownAsset(f store.FlatFile) *asset {
-	a, _ := f.Own.(*asset) // List made it
-	return a
 }
 
 // Send does one upload.
@@ -464,23 +454,13 @@ func (a *assets) Send(ctx context.Context, _ string, f release.File) error {
 
 // Remove removes an asset; that it is not there is no error.
 func (a *assets) Remove(ctx context.Context, _ string, f store.FlatFile) error {
-	resp, err := a.repo.client.Repositories.DeleteReleaseAsset(ctx, a.repo.owner, a.repo.name, ownAsset(f).GetID())
-	if resp != nil && resp.StatusCode == http.StatusNotFound {
-		return nil
-	}
-	return a.repo.failure("removing the half of "+f.Name, resp, err)
+	resp, err := a.repo.client.Repositories.DeleteReleaseAsset(ctx, a.repo.owner, a.repo.name, f.ID)
+	return transport.Unless(a.repo.failure("removing the half of "+f.Name, resp, err), http.StatusNotFound)
 }
 
 // alreadyExists says whether a server refused something as its field has a value that is taken.
 func alreadyExists(err error, field string) bool {
 	var response *github.ErrorResponse
-	if !errors.As(err, &response) || response.Response.StatusCode != http.StatusUnprocessableEntity {
-		return false
-	}
-	for _, e := range response.Errors {
-		if e.Code == "already_exists" && e.Field == field {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &response) && response.Response.StatusCode == http.StatusUnprocessableEntity &&
+		slices.ContainsFunc(response.Errors, func(e github.Error) bool { return e.Code == "already_exists" && e.Field == field })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -138,7 +139,7 @@ func (s *repo) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *s
 	_, complete := snapshot.Files[release.MetadataFile]
 	if is.there != nil {
 		snapshot.Immutable = is.there.Immutable
-		if complete || !claimed && hasComponents(snapshot.Files) {
+		if complete || !claimed && slices.ContainsFunc(slices.Collect(maps.Keys(snapshot.Files)), isComponents) {
 			return nil
 		}
 		// Nothing that clusterctl reads, or what a run began that added to it.
@@ -160,13 +161,8 @@ func (s *repo) lookAtAssets(ctx context.Context, snapshot *store.Snapshot, is *s
 	return err
 }
 
-func hasComponents(files map[string]store.File) bool {
-	for name := range files {
-		if strings.Contains(name, "components") && strings.HasSuffix(name, ".yaml") {
-			return true
-		}
-	}
-	return false
+func isComponents(name string) bool {
+	return strings.Contains(name, "components") && strings.HasSuffix(name, ".yaml")
 }
 
 // get asks the API about the repository, and decodes the answer into a value.
@@ -220,11 +216,11 @@ func (s *repo) listAtRest(ctx context.Context) ([]*githubRelease, error) {
 // Source: GitHub docs, "Get a release by tag name": "Get a published release".
 func (s *repo) published(ctx context.Context, version string) (*githubRelease, error) {
 	var r githubRelease
-	resp, err := s.get(ctx, "looking for the release "+version, "releases/tags/"+url.PathEscape(version), &r)
-	if resp != nil && resp.StatusCode == http.StatusNotFound || err == nil && r.GetDraft() {
-		return nil, nil
+	_, err := s.get(ctx, "looking for the release "+version, "releases/tags/"+url.PathEscape(version), &r)
+	if err != nil || r.GetDraft() {
+		return nil, transport.Unless(err, http.StatusNotFound)
 	}
-	return &r, err
+	return &r, nil
 }
 
 // fileOf returns an asset as a snapshot has it; the digest is empty on servers that do not know it.
@@ -263,7 +259,6 @@ func (s *repo) assetDigest(ctx context.Context, a *asset) (string, error) {
 	return store.Digest(data), err
 }
 
-// download returns the bytes of an asset.
 func (s *repo) download(ctx context.Context, a *asset) ([]byte, error) {
 	doing := "downloading " + a.GetName()
 	if a.GetSize() > transport.MaxBody {
@@ -294,7 +289,7 @@ func highestStable(listed []*githubRelease, version string) string {
 			versions = append(versions, r.GetTagName())
 		}
 	}
-	return store.HighestStable(versions)
+	return store.Highest(versions, store.Stable)
 }
 
 func (s *repo) Versions(ctx context.Context) ([]string, error) {
@@ -308,16 +303,14 @@ func (s *repo) Versions(ctx context.Context) ([]string, error) {
 	return versions, err
 }
 
-// isComplete says whether a release has what clusterctl needs of each.
 func isComplete(r *githubRelease) bool {
-	files := map[string]store.File{}
+	var names []string
 	for _, a := range r.Assets {
 		if a.GetState() == uploadedState {
-			files[a.GetName()] = store.File{}
+			names = append(names, a.GetName())
 		}
 	}
-	_, ok := files[release.MetadataFile]
-	return ok && hasComponents(files)
+	return slices.Contains(names, release.MetadataFile) && slices.ContainsFunc(names, isComponents)
 }
 
 // LatestVersion asks clusterctl, or looks where that does not read from.
@@ -381,7 +374,6 @@ func (s *repo) incompleteTags(ctx context.Context, own []*store.Version) ([]stri
 	return warnings, nil
 }
 
-// urlsOf lists the pages of releases.
 func urlsOf(releases []*githubRelease) string {
 	var urls []string
 	for _, r := range releases {

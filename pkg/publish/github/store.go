@@ -45,7 +45,6 @@ var Kind = store.Kind{
 
 const readForm = "/releases/VERSION/COMPONENTS-FILE as in clusterctl's configuration (VERSION may be latest), or /releases/tag/VERSION"
 
-// repo is one repository.
 type repo struct {
 	server      server
 	owner, name string
@@ -233,11 +232,8 @@ func (s *repo) aim(ctx context.Context, v *store.Version) (aim, error) {
 func (s *repo) tagCommit(ctx context.Context, version string) (string, error) {
 	doing := "looking for the tag " + version
 	ref, resp, err := s.client.Git.GetRef(ctx, s.owner, s.name, "tags/"+version)
-	if resp != nil && resp.StatusCode == http.StatusNotFound {
-		return "", nil
-	}
 	if err != nil {
-		return "", s.failure(doing, resp, err)
+		return "", transport.Unless(s.failure(doing, resp, err), http.StatusNotFound)
 	}
 	object := ref.GetObject()
 	if object.GetType() != "tag" {

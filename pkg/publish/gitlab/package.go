@@ -2,6 +2,7 @@ package gitlab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,6 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish/transport"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
-
-// fileID names a file of a package.
-type fileID struct{ pkg, id int }
 
 // List lists the files of hidden packages too: what is hidden is left out of lists, and
 // downloaded all the same.
@@ -34,13 +32,8 @@ func (s *pkg) List(ctx context.Context, version string) ([]store.FlatFile, error
 		}
 		files = append(files, some...)
 	}
-	slices.SortFunc(files, func(a, b store.FlatFile) int { return idOf(a).id - idOf(b).id })
+	slices.SortFunc(files, func(a, b store.FlatFile) int { return cmp.Compare(a.ID, b.ID) })
 	return files, nil
-}
-
-func idOf(f store.FlatFile) fileID {
-	id, _ := f.Own.(fileID) // files made it
-	return id
 }
 
 func (s *pkg) files(ctx context.Context, id int) ([]store.FlatFile, error) {
@@ -51,7 +44,7 @@ func (s *pkg) files(ctx context.Context, id int) ([]store.FlatFile, error) {
 			return nil, s.failure("listing the files of a package", resp, err)
 		}
 		for _, one := range some {
-			all = append(all, store.FlatFile{Name: one.FileName, File: store.File{Size: int64(one.Size), SHA256: one.FileSHA256}, Own: fileID{id, one.ID}})
+			all = append(all, store.FlatFile{Name: one.FileName, File: store.File{Size: int64(one.Size), SHA256: one.FileSHA256}, ID: int64(one.ID), Package: int64(id)})
 		}
 		page = resp.NextPage
 	}
@@ -73,12 +66,8 @@ func (s *pkg) Send(ctx context.Context, version string, file release.File) error
 }
 
 func (s *pkg) Remove(ctx context.Context, _ string, file store.FlatFile) error {
-	id := idOf(file)
-	resp, err := s.client.Packages.DeletePackageFile(s.project, id.pkg, id.id, gitlab.WithContext(ctx))
-	if resp != nil && resp.StatusCode == http.StatusNotFound {
-		return nil
-	}
-	return s.failure("removing a file "+file.Name, resp, err)
+	resp, err := s.client.Packages.DeletePackageFile(s.project, int(file.Package), int(file.ID), gitlab.WithContext(ctx))
+	return transport.Unless(s.failure("removing a file "+file.Name, resp, err), http.StatusNotFound)
 }
 
 func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
@@ -88,8 +77,8 @@ func (s *pkg) RemoveVersion(ctx context.Context, version string) error {
 	}
 	for _, p := range packages {
 		resp, err := s.client.Packages.DeleteProjectPackage(s.project, p.ID, gitlab.WithContext(ctx))
-		if err != nil && (resp == nil || resp.StatusCode != http.StatusNotFound) {
-			return s.failure("removing the package of "+version, resp, err)
+		if err := transport.Unless(s.failure("removing the package of "+version, resp, err), http.StatusNotFound); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -127,7 +116,7 @@ func (s *pkg) packages(ctx context.Context, version string, states ...string) ([
 	return all, nil
 }
 
-func (s *pkg) Download(ctx context.Context, version, name string) ([]byte, error) {
-	data, resp, err := s.client.GenericPackages.DownloadPackageFile(s.project, s.name, version, name, gitlab.WithContext(ctx))
+func (s *pkg) Read(ctx context.Context, there *store.Snapshot, name string) ([]byte, error) {
+	data, resp, err := s.client.GenericPackages.DownloadPackageFile(s.project, s.name, there.Version, name, gitlab.WithContext(ctx))
 	return data, s.failure("downloading "+name, resp, err)
 }

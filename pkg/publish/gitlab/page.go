@@ -19,20 +19,20 @@ import (
 
 // pageLinks returns the links that the release of a version has: to its files and to generated ones
 // that the package has, or will have where it is not complete.
-func (s *pkg) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.ReleaseAssetLinkOptions, error) {
-	there, err := s.Look(ctx, w.Number)
+func (s *pkg) pageLinks(ctx context.Context, v *store.Version) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+	there, err := s.Look(ctx, v.Number)
 	if err != nil {
 		return nil, err
 	}
 	var links []*gitlab.ReleaseAssetLinkOptions
-	for _, f := range slices.Concat(w.Files, w.All) {
+	for _, f := range slices.Concat(v.Files, v.All) {
 		_, isThere := there.Files[f.Name]
 		known := slices.ContainsFunc(links, func(l *gitlab.ReleaseAssetLinkOptions) bool { return *l.Name == f.Name })
 		if known || store.Generated(f.Name) && !isThere && there.Complete {
 			continue
 		}
 		links = append(links, &gitlab.ReleaseAssetLinkOptions{
-			Name: gitlab.Ptr(f.Name), URL: gitlab.Ptr(s.entryURL(w.Number, f.Name)), LinkType: gitlab.Ptr(gitlab.PackageLinkType),
+			Name: gitlab.Ptr(f.Name), URL: gitlab.Ptr(s.entryURL(v.Number, f.Name)), LinkType: gitlab.Ptr(gitlab.PackageLinkType),
 		})
 	}
 	return links, nil
@@ -45,28 +45,28 @@ func (s *pkg) pageLinks(ctx context.Context, w *store.Wanted) ([]*gitlab.Release
 func (s *pkg) page(ctx context.Context, version string) (*gitlab.Release, error) {
 	r, resp, err := s.client.Releases.GetRelease(s.project, version, gitlab.WithContext(ctx))
 	// Servers before 13 answer 403 for a release that is not there; that making it is refused says the rest.
-	if resp != nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusForbidden) {
-		return nil, nil
+	if err = s.failure("looking for the release "+version+" of the project", resp, err); err != nil {
+		return nil, transport.Unless(err, http.StatusNotFound, http.StatusForbidden)
 	}
-	return r, s.failure("looking for the release "+version+" of the project", resp, err)
+	return r, nil
 }
 
 // Page makes the page. Whatever a step was answered, what is there is looked at after it.
-func (s *pkg) Page(ctx context.Context, w *store.Wanted, text func() string) (*store.Page, error) {
+func (s *pkg) Page(ctx context.Context, v *store.Version, text func() string) (*store.Page, error) {
 	if !s.opts.Pages {
 		return nil, nil
 	}
-	page := &store.Page{Place: "https://" + s.host + projectsPath + url.PathEscape(s.project) + "/releases/" + w.Number, Action: store.Unchanged}
-	wanted, err := s.pageLinks(ctx, w)
+	page := &store.Page{Place: "https://" + s.host + projectsPath + url.PathEscape(s.project) + "/releases/" + v.Number, Action: store.Unchanged}
+	wanted, err := s.pageLinks(ctx, v)
 	if err != nil {
 		return nil, err
 	}
 	refused := false
 	for try := 1; ; try++ {
-		there, err := s.page(ctx, w.Number)
+		there, err := s.page(ctx, v.Number)
 		missing := wanted
 		if err == nil && there != nil {
-			missing, err = s.lacks(there, w, wanted)
+			missing, err = s.lacks(there, v, wanted)
 		}
 		if err != nil {
 			return nil, err
@@ -88,9 +88,9 @@ func (s *pkg) Page(ctx context.Context, w *store.Wanted, text func() string) (*s
 		}
 		var last error
 		if there == nil {
-			last = s.createPage(ctx, w, text(), wanted)
+			last = s.createPage(ctx, v, text(), wanted)
 		} else {
-			last = s.addLinks(ctx, w.Number, missing)
+			last = s.addLinks(ctx, v.Number, missing)
 		}
 		// That something is there already (409 for a release, 400 for a link) is looked into. What the server
 		// does not understand is refused with 400 too: the next look tells one from the other.
@@ -105,16 +105,16 @@ func (s *pkg) Page(ctx context.Context, w *store.Wanted, text func() string) (*s
 			}
 		}
 		if try >= 8 {
-			return nil, fmt.Errorf("the release %s of the project does not have what was put into it: run this again; the package itself is published", w.Number)
+			return nil, fmt.Errorf("the release %s of the project does not have what was put into it: run this again; the package itself is published", v.Number)
 		}
 	}
 }
 
 // lacks returns the links that a release lacks. It is an error if the release is of another commit than the
 // version, or if a link of that name leads elsewhere; other links are somebody's own.
-func (s *pkg) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
+func (s *pkg) lacks(there *gitlab.Release, v *store.Version, wanted []*gitlab.ReleaseAssetLinkOptions) ([]*gitlab.ReleaseAssetLinkOptions, error) {
 	if there.Commit.ID != "" { // else it has no tag yet
-		if _, err := s.opts.CommitToTag(w.Version, s.URL(), there.Commit.ID, ""); err != nil {
+		if _, err := s.opts.CommitToTag(v, s.URL(), there.Commit.ID, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -135,13 +135,13 @@ func (s *pkg) lacks(there *gitlab.Release, w *store.Wanted, wanted []*gitlab.Rel
 
 // createPage asks for the release with all of its links.
 // Source: GitLab docs, "Project release API", "Create a release".
-func (s *pkg) createPage(ctx context.Context, w *store.Wanted, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
-	s.opts.Tell("making the release " + w.Number + " of the project")
+func (s *pkg) createPage(ctx context.Context, v *store.Version, text string, links []*gitlab.ReleaseAssetLinkOptions) error {
+	s.opts.Tell("making the release " + v.Number + " of the project")
 	wanted := &gitlab.CreateReleaseOptions{
-		Name: gitlab.Ptr(w.Number), TagName: gitlab.Ptr(w.Number), Description: gitlab.Ptr(text),
+		Name: gitlab.Ptr(v.Number), TagName: gitlab.Ptr(v.Number), Description: gitlab.Ptr(text),
 		Assets: &gitlab.ReleaseAssetsOptions{Links: links},
 	}
-	commit, err := s.commitToTag(ctx, w.Version)
+	commit, err := s.commitToTag(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (s *pkg) createPage(ctx context.Context, w *store.Wanted, text string, link
 		wanted.Ref = gitlab.Ptr(commit)
 	}
 	_, resp, err := s.client.Releases.CreateRelease(s.project, wanted, gitlab.WithContext(ctx))
-	err = s.failure("making the release "+w.Number+" of the project", resp, err)
+	err = s.failure("making the release "+v.Number+" of the project", resp, err)
 	if transport.HasStatus(err, http.StatusUnprocessableEntity) {
-		return fmt.Errorf("%w: if the project has no tag %s, push it first, or name the commit to tag (Options.Commit)", err, w.Number)
+		return fmt.Errorf("%w: if the project has no tag %s, push it first, or name the commit to tag (Options.Commit)", err, v.Number)
 	}
 	return err
 }

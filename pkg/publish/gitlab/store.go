@@ -43,7 +43,6 @@ const (
 	pageSize = 100
 )
 
-// pkg is one generic package.
 type pkg struct {
 	*store.Claims
 
@@ -71,7 +70,7 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 	}
 	form := fmt.Errorf("%q isn't a package on GitLab: write https://%s%sID/packages/generic/NAME, where ID is the project's number, or its path with %%2F for each /", text, u.Host, projectsPath)
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.EscapedPath(), projectsPath), "/"), "/")
-	if len(parts) < 4 || parts[1] != "packages" || parts[2] != "generic" || !packageName.MatchString(parts[3]) || u.RawQuery != "" || u.Fragment != "" {
+	if len(parts) < 4 || len(parts) > 6 || parts[1] != "packages" || parts[2] != "generic" || !packageName.MatchString(parts[3]) || u.RawQuery != "" || u.Fragment != "" {
 		return nil, store.At{}, form
 	}
 	project, err := url.PathUnescape(parts[0])
@@ -92,17 +91,8 @@ func open(text string, opts store.Options) (store.Store, store.At, error) {
 		return nil, store.At{}, fmt.Errorf("the URL of a package on GitLab: %w", err)
 	}
 	s.client.UserAgent = "clusterctl-release"
-	at := store.At{}
-	switch rest := parts[4:]; len(rest) {
-	case 0:
-	case 1:
-		at.Version = rest[0]
-	case 2:
-		at = store.At{Version: rest[0], File: rest[1]}
-	default:
-		return nil, store.At{}, form
-	}
-	return s, at, nil
+	parts = append(parts, "", "")
+	return s, store.At{Version: parts[4], File: parts[5]}, nil
 }
 
 // The headers of tokens. A token's kind is told by its prefix.
@@ -218,7 +208,7 @@ func (s *pkg) Use(all []*store.Version) store.Use {
 // Look lists the files. A deploy token lists nothing: what it can read is looked for.
 func (s *pkg) Look(ctx context.Context, version string) (*store.Snapshot, error) {
 	if s.credential.Header == deployHeader {
-		return store.Unlisted(ctx, version, func(ctx context.Context, name string) ([]byte, error) { return s.Download(ctx, version, name) })
+		return store.Unlisted(ctx, version, s.Read)
 	}
 	there, err := s.Claims.Look(ctx, version)
 	if err != nil {
@@ -274,14 +264,8 @@ func (s *pkg) tagCommit(ctx context.Context, version string) (string, error) {
 		return os.Getenv("CI_COMMIT_SHA"), nil
 	}
 	tag, resp, err := s.client.Tags.GetTag(s.project, version, gitlab.WithContext(ctx))
-	if resp != nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
-		return "", nil
-	}
-	if err != nil {
-		return "", s.failure("looking for the tag "+version, resp, err)
-	}
-	if tag.Commit == nil {
-		return "", nil
+	if err != nil || tag.Commit == nil {
+		return "", transport.Unless(s.failure("looking for the tag "+version, resp, err), http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	return tag.Commit.ID, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ const tagTime, slowTime = 2 * time.Second, time.Minute
 
 // staged is a version whose files were pushed, and which has no tag yet.
 type staged struct {
-	*store.Wanted
+	*store.Version
 	there    *store.Snapshot
 	desc     ocispec.Descriptor
 	manifest []byte
@@ -39,18 +40,18 @@ type staged struct {
 
 // Stage pushes the files, which nobody sees yet. Their manifest is sent with its
 // tag only.
-func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot) (store.Staged, error) {
-	st := &staged{Wanted: w, there: there, time: tagTime}
+func (s *repo) Stage(ctx context.Context, v *store.Version, there *store.Snapshot) (store.Staged, error) {
+	st := &staged{Version: v, there: there, time: tagTime}
 	local := memory.New()
 	var err error
-	if st.desc, err = s.pack(ctx, w, local); err == nil {
+	if st.desc, err = s.pack(ctx, v, local); err == nil {
 		st.manifest, err = content.FetchAll(ctx, local, st.desc)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the manifest of %s: %w", w.Number, err)
+		return nil, fmt.Errorf("making the manifest of %s: %w", v.Number, err)
 	}
-	return st, s.push(ctx, "uploading the files of "+w.Number, func() error {
-		return oras.CopyGraph(ctx, local, s.repository, st.desc, oras.CopyGraphOptions{
+	for try := 1; ; try++ {
+		err := oras.CopyGraph(ctx, local, s.repository, st.desc, oras.CopyGraphOptions{
 			Concurrency: transport.AtOnce,
 			PreCopy: func(_ context.Context, desc ocispec.Descriptor) error {
 				if desc.Digest == st.desc.Digest {
@@ -59,14 +60,24 @@ func (s *repo) Stage(ctx context.Context, w *store.Wanted, there *store.Snapshot
 				return nil
 			},
 		})
-	})
+		if err == nil || errors.Is(err, errdef.ErrAlreadyExists) {
+			return st, nil
+		}
+		err = s.failure("uploading the files of "+v.Number, err)
+		if ctx.Err() == nil && !isRefusal(err) {
+			err = s.http.Again(ctx, try, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // pack puts a version into a store in memory. Its manifest has the same bytes for the same files.
-func (s *repo) pack(ctx context.Context, w *store.Wanted, local *memory.Store) (ocispec.Descriptor, error) {
+func (s *repo) pack(ctx context.Context, v *store.Version, local *memory.Store) (ocispec.Descriptor, error) {
 	var layers []ocispec.Descriptor
 	titles := map[string]bool{}
-	for _, f := range slices.Concat(w.Files, w.All, s.Aliases(w.Version)) {
+	for _, f := range slices.Concat(v.Files, v.All, s.Aliases(v)) {
 		if titles[f.Name] {
 			continue
 		}
@@ -79,25 +90,8 @@ func (s *repo) pack(ctx context.Context, w *store.Wanted, local *memory.Store) (
 		}
 	}
 	return oras.PackManifest(ctx, local, oras.PackManifestVersion1_1, artifactType, oras.PackManifestOptions{
-		Layers: layers, ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: w.Number},
+		Layers: layers, ManifestAnnotations: map[string]string{ocispec.AnnotationCreated: created, ocispec.AnnotationVersion: v.Number},
 	})
-}
-
-// push tries something that has the same effect however often it is done.
-func (s *repo) push(ctx context.Context, doing string, do func() error) error {
-	for try := 1; ; try++ {
-		err := do()
-		if err == nil || errors.Is(err, errdef.ErrAlreadyExists) {
-			return nil
-		}
-		err = s.failure(doing, err)
-		if ctx.Err() != nil || isRefusal(err) {
-			return err
-		}
-		if err := s.http.Again(ctx, try, err); err != nil {
-			return err
-		}
-	}
 }
 
 // Commit sets the tag, unless that is not what it was when it was looked at.
@@ -143,7 +137,6 @@ func (s *repo) tagOnce(ctx context.Context, st *staged) error {
 	return s.failure("tagging "+st.Number, s.repository.PushReference(ctx, st.desc, bytes.NewReader(st.manifest), st.Number))
 }
 
-// lookOnce looks at a tag by requests that are sent once.
 func (s *repo) lookOnce(ctx context.Context, st *staged) (*store.Snapshot, error) {
 	ctx, cancel := transport.Once(ctx, st.time)
 	defer cancel()
@@ -157,15 +150,7 @@ func (st *staged) isIn(now *store.Snapshot) bool {
 
 // sameFiles says whether a tag stands for the same files at two looks.
 func sameFiles(a, b *store.Snapshot) bool {
-	if a.Public != b.Public || len(a.Files) != len(b.Files) {
-		return false
-	}
-	for name, f := range a.Files {
-		if b.Files[name] != f {
-			return false
-		}
-	}
-	return true
+	return a.Public == b.Public && maps.Equal(a.Files, b.Files)
 }
 
 // Settle looks whether the tag lasts. Who has set a tag waits for longer than another publisher takes for a
@@ -206,10 +191,6 @@ func isRefusal(err error) bool {
 	if !errors.As(err, &response) || response.StatusCode < 400 || response.StatusCode >= 500 {
 		return false
 	}
-	for _, e := range response.Errors {
-		if slices.Contains(uploadCodes, e.Code) {
-			return false
-		}
-	}
-	return !slices.Contains([]int{http.StatusRequestTimeout, http.StatusRequestedRangeNotSatisfiable, http.StatusTooManyRequests}, response.StatusCode)
+	return !slices.ContainsFunc(response.Errors, func(e errcode.Error) bool { return slices.Contains(uploadCodes, e.Code) }) &&
+		!slices.Contains([]int{http.StatusRequestTimeout, http.StatusRequestedRangeNotSatisfiable, http.StatusTooManyRequests}, response.StatusCode)
 }

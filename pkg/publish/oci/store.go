@@ -58,7 +58,6 @@ const (
 	maxManifest = 4 << 20
 )
 
-// repo is one repository.
 type repo struct {
 	store.Plain
 	repository *orasremote.Repository

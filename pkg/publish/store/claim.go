@@ -37,8 +37,8 @@ type Flat interface {
 type FlatFile struct {
 	Name string
 	File
-	// Own is the server's, such as an id.
-	Own any
+	// ID is the server's number of the file, and Package that of what it is in, where it has such.
+	ID, Package int64
 }
 
 // ErrExists says that a file of that name is there.
@@ -60,8 +60,8 @@ type Packages interface {
 	Flat
 	// RemoveVersion removes a version with all of its files.
 	RemoveVersion(ctx context.Context, version string) error
-	// Download returns the bytes of a file.
-	Download(ctx context.Context, version, name string) ([]byte, error)
+	// Read returns the bytes of a file of a snapshot.
+	Read(ctx context.Context, there *Snapshot, name string) ([]byte, error)
 }
 
 // Claims publishes versions to a server without drafts. What clusterctl asks of a version always needs
@@ -83,7 +83,7 @@ func NewClaims(server Packages, client *transport.Client, tell func(string)) *Cl
 
 // claimed is what Claims stages.
 type claimed struct {
-	wanted *Wanted
+	version *Version
 	// old are the files of the version that is replaced, to put them back; none where nothing is.
 	old []release.File
 }
@@ -113,46 +113,41 @@ func snapshotOf(version string, files []FlatFile) *Snapshot {
 	return s
 }
 
-// Read returns the bytes of a file of a snapshot.
-func (c *Claims) Read(ctx context.Context, there *Snapshot, name string) ([]byte, error) {
-	return c.Server.Download(ctx, there.Version, name)
-}
-
 // Stage claims a version and puts there all files but the metadata. Of a version that is replaced only
 // the files are read: to put one of its files there would change it.
-func (c *Claims) Stage(ctx context.Context, w *Wanted, there *Snapshot) (Staged, error) {
-	s := &claimed{wanted: w}
-	if there.Public && there.Claim != Digest(w.All[0].Data) {
+func (c *Claims) Stage(ctx context.Context, v *Version, there *Snapshot) (Staged, error) {
+	s := &claimed{version: v}
+	if there.Public && there.Claim != Digest(v.All[0].Data) {
 		for name := range there.Files {
-			data, err := c.Server.Download(ctx, w.Number, name)
+			data, err := c.Server.Read(ctx, there, name)
 			if err != nil {
-				return nil, fmt.Errorf("reading the %s that is replaced, to put it back if the new one is refused: %w", w.Number, err)
+				return nil, fmt.Errorf("reading the %s that is replaced, to put it back if the new one is refused: %w", v.Number, err)
 			}
 			s.old = append(s.old, release.File{Name: name, Data: data})
 		}
 		return s, nil
 	}
-	return s, c.Fill(ctx, w)
+	return s, c.Fill(ctx, v)
 }
 
 // Commit puts the metadata there, which makes the version.
 func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 	s := staged.(*claimed) // Stage made it
 	if len(s.old) == 0 {
-		return c.Complete(ctx, s.wanted)
+		return c.Complete(ctx, s.version)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replaceTime)
 	defer cancel()
-	c.Tell("removing the " + s.wanted.Number + " that is replaced")
-	err := c.Server.RemoveVersion(ctx, s.wanted.Number)
+	c.Tell("removing the " + s.version.Number + " that is replaced")
+	err := c.Server.RemoveVersion(ctx, s.version.Number)
 	if err == nil {
-		err = c.Fill(ctx, s.wanted)
+		err = c.Fill(ctx, s.version)
 	}
 	if err == nil {
-		err = c.Complete(ctx, s.wanted)
+		err = c.Complete(ctx, s.version)
 	}
 	if err == nil || errors.Is(err, ErrTaken) {
 		return err
@@ -162,11 +157,11 @@ func (c *Claims) Commit(ctx context.Context, staged Staged) error {
 
 // putBack makes the version that was to be replaced public again.
 func (c *Claims) putBack(ctx context.Context, s *claimed, why error) error {
-	c.Tell("putting the " + s.wanted.Number + " back that was there")
-	err := c.Server.RemoveVersion(ctx, s.wanted.Number)
+	c.Tell("putting the " + s.version.Number + " back that was there")
+	err := c.Server.RemoveVersion(ctx, s.version.Number)
 	for _, f := range inOrder(s.old) {
 		if err == nil {
-			err = c.Put(ctx, s.wanted.Number, []release.File{f})
+			err = c.Put(ctx, s.version.Number, []release.File{f})
 		}
 	}
 	if err != nil {
@@ -182,8 +177,8 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[string]string{ChecksumsFile: Digest(v.Checksums().Data)}
-	for _, f := range v.Files {
+	wanted := map[string]string{}
+	for _, f := range v.All {
 		wanted[f.Name] = Digest(f.Data)
 	}
 	if snapshotOf(v.Number, found).Claim != wanted[ChecksumsFile] {
@@ -212,56 +207,56 @@ func (c *Claims) Settle(ctx context.Context, v *Version, _ Staged) ([]string, er
 }
 
 // Fill claims a version and puts there all files but the metadata.
-func (c *Filler) Fill(ctx context.Context, w *Wanted) error {
-	found, err := c.To.List(ctx, w.Number)
+func (c *Filler) Fill(ctx context.Context, v *Version) error {
+	found, err := c.To.List(ctx, v.Number)
 	if err != nil {
 		return err
 	}
-	if snapshotOf(w.Number, found).Claim == "" {
+	if snapshotOf(v.Number, found).Claim == "" {
 		if i := lastOf(found, ChecksumsFile); i >= 0 { // half of one
-			if err := c.To.Remove(ctx, w.Number, found[i]); err != nil {
+			if err := c.To.Remove(ctx, v.Number, found[i]); err != nil {
 				return err
 			}
 		}
-		if err := c.To.Send(ctx, w.Number, w.All[0]); err != nil && !errors.Is(err, ErrExists) {
+		if err := c.To.Send(ctx, v.Number, v.All[0]); err != nil && !errors.Is(err, ErrExists) {
 			return err
 		}
 		if err := c.Client.Network().Wait(ctx, claimTime); err != nil {
 			return err
 		}
 	}
-	if err := c.holds(ctx, w); err != nil {
+	if err := c.holds(ctx, v); err != nil {
 		return err
 	}
-	return c.Put(ctx, w.Number, slices.DeleteFunc(slices.Clone(w.All[1:]), func(f release.File) bool { return f.Name == release.MetadataFile }))
+	return c.Put(ctx, v.Number, slices.DeleteFunc(slices.Clone(v.All[1:]), func(f release.File) bool { return f.Name == release.MetadataFile }))
 }
 
 // Complete puts the metadata there. It makes the version, so nobody else must have claimed it meanwhile.
-func (c *Filler) Complete(ctx context.Context, w *Wanted) error {
-	if err := c.holds(ctx, w); err != nil {
+func (c *Filler) Complete(ctx context.Context, v *Version) error {
+	if err := c.holds(ctx, v); err != nil {
 		return err
 	}
-	metadata, _ := w.File(release.MetadataFile) // each release has one
-	return c.Put(ctx, w.Number, []release.File{metadata})
+	metadata, _ := v.File(release.MetadataFile) // each release has one
+	return c.Put(ctx, v.Number, []release.File{metadata})
 }
 
 // holds returns ErrTaken where the version is claimed for other bytes, and removes the claim of this
 // publisher then.
-func (c *Filler) holds(ctx context.Context, w *Wanted) error {
-	found, err := c.To.List(ctx, w.Number)
+func (c *Filler) holds(ctx context.Context, v *Version) error {
+	found, err := c.To.List(ctx, v.Number)
 	if err != nil {
 		return err
 	}
-	own := Digest(w.All[0].Data)
-	switch snapshotOf(w.Number, found).Claim {
+	own := Digest(v.All[0].Data)
+	switch snapshotOf(v.Number, found).Claim {
 	case own:
 		return nil
 	case "":
-		return fmt.Errorf("publishing %s: the claim %s is not there any more: somebody removes files of the package; run this again", w.Number, ChecksumsFile)
+		return fmt.Errorf("publishing %s: the claim %s is not there any more: somebody removes files of the package; run this again", v.Number, ChecksumsFile)
 	}
 	for _, f := range found {
 		if f.Name == ChecksumsFile && f.SHA256 == own {
-			_ = c.To.Remove(ctx, w.Number, f) // the holder removes it as well
+			_ = c.To.Remove(ctx, v.Number, f) // the holder removes it as well
 		}
 	}
 	return ErrTaken

@@ -6,6 +6,11 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
@@ -37,7 +42,7 @@ type Store interface {
 	// Stage puts the files of a version there, as far as nobody sees a part of it. The error is
 	// ErrTaken where another publisher got in between. On an error nothing of this run is left, as far
 	// as that can be done.
-	Stage(ctx context.Context, w *Wanted, there *Snapshot) (Staged, error)
+	Stage(ctx context.Context, v *Version, there *Snapshot) (Staged, error)
 	// Commit makes public what was staged, in place of what was there. Where that is refused, what was
 	// there is public again. The error is ErrTaken where another publisher got in between.
 	Commit(ctx context.Context, s Staged) error
@@ -93,7 +98,7 @@ type Latester interface {
 type Pager interface {
 	// Page makes the page of a version, and returns what was done; nil where there are to be no pages. Text
 	// makes the text of a new page; where it is nil, Page only says what it would do.
-	Page(ctx context.Context, w *Wanted, text func() string) (*Page, error)
+	Page(ctx context.Context, v *Version, text func() string) (*Page, error)
 }
 
 // Aliaser is a store that offers files under further names, for other readers than clusterctl.
@@ -160,15 +165,6 @@ type Snapshot struct {
 // Text is what a release says of itself.
 type Text struct{ Title, Body string }
 
-// Wanted is a version as it has to be.
-type Wanted struct {
-	*Version
-	// All are its files and those that publishing generates; the first is SHA256SUMS.
-	All []release.File
-	// Text is its title and text.
-	Text Text
-}
-
 // Staged is what a store has staged.
 type Staged any
 
@@ -210,4 +206,72 @@ type Page struct {
 	Action Action
 	// Links are the names of the links that it gets.
 	Links []string
+}
+
+// ParseChecksums reads the format of the program sha256sum: digests by names.
+func ParseChecksums(data []byte) (map[string]string, error) {
+	sums := map[string]string{}
+	line := 0
+	for text := range strings.Lines(string(data)) {
+		line++
+		text = strings.TrimRight(text, "\r\n")
+		sum, name, ok := strings.Cut(text, " ")
+		name = strings.TrimPrefix(strings.TrimPrefix(name, " "), "*")
+		if !ok || len(sum) != 64 || strings.Trim(sum, "0123456789abcdefABCDEF") != "" || name == "" || strings.ContainsAny(name, `/\`) {
+			return nil, fmt.Errorf("%s:%d: the line must be a SHA-256 digest and the name of a file", ChecksumsFile, line)
+		}
+		if _, twice := sums[name]; twice {
+			return nil, fmt.Errorf("%s:%d: %s is there twice", ChecksumsFile, line, name)
+		}
+		sums[name] = strings.ToLower(sum)
+	}
+	return sums, nil
+}
+
+// Unlisted returns what is there for a version where the server lists nothing: the files in its
+// checksums or, where it has no checksums, those that clusterctl asks for.
+func Unlisted(ctx context.Context, version string, read func(ctx context.Context, there *Snapshot, name string) ([]byte, error)) (*Snapshot, error) {
+	s := &Snapshot{Version: version, Files: map[string]File{}}
+	look := func(name string) ([]byte, error) {
+		data, err := read(ctx, s, name)
+		if transport.HasStatus(err, http.StatusNotFound) {
+			return nil, nil
+		}
+		if err == nil {
+			s.Files[name] = File{Size: int64(len(data)), SHA256: Digest(data)}
+		}
+		return data, err
+	}
+	sums, err := look(ChecksumsFile)
+	if err != nil {
+		return nil, err
+	}
+	probed := append(ComponentsFiles(), release.MetadataFile)
+	if sums != nil {
+		listed, err := ParseChecksums(sums)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(listed)) {
+			s.Files[name] = File{Size: -1, SHA256: listed[name]}
+		}
+		probed = []string{ProvenanceFile}
+	}
+	for _, name := range probed {
+		if _, err := look(name); err != nil {
+			return nil, err
+		}
+	}
+	_, s.Complete = s.Files[release.MetadataFile]
+	s.Public = len(s.Files) > 0
+	return s, nil
+}
+
+// ComponentsFiles returns the names that the contract gives components.
+func ComponentsFiles() []string {
+	var names []string
+	for _, t := range release.ProviderTypes() {
+		names = append(names, release.Provider{Type: t}.ComponentsFile())
+	}
+	return names
 }

@@ -38,6 +38,10 @@ type Version struct {
 	Releases []*release.Release
 	// Files are sorted by name and unique.
 	Files []release.File
+	// All are Files with those that publishing generates, see Generate; the first is SHA256SUMS.
+	All []release.File
+	// Text is the version's title and text.
+	Text Text
 }
 
 // Versions puts releases together by their versions, the lowest version first. It is an error if two
@@ -67,7 +71,6 @@ func Versions(releases []*release.Release) ([]*Version, error) {
 	return all, nil
 }
 
-// add puts a release's files into the version.
 func (v *Version) add(r *release.Release) error {
 	var problems []error
 	for _, f := range r.Files {
@@ -122,6 +125,19 @@ func (v *Version) Checksums() release.File {
 	return release.File{Name: ChecksumsFile, Data: []byte(b.String())}
 }
 
+// Generate makes All of Files: it adds the checksums and, where the source is known, the provenance, which is
+// signed where there is a file with a key.
+func (v *Version) Generate(ctx context.Context, signKey string) error {
+	v.All = append([]release.File{v.Checksums()}, v.Files...)
+	source := v.Source()
+	if source == nil {
+		return nil
+	}
+	statement, err := provenance.New(ctx, v.Number, v.Files, source, signKey)
+	v.All = append(v.All, statement)
+	return err
+}
+
 // Releases returns the releases of versions, in their order.
 func Releases(all []*Version) []*release.Release {
 	var releases []*release.Release
@@ -149,11 +165,11 @@ func Stable(version string) bool {
 	return err == nil && v.PreRelease() == ""
 }
 
-// HighestStable returns the highest of these versions that has no pre-release part, or "".
-func HighestStable(versions []string) string {
+// Highest returns the highest of the versions that fit, or "".
+func Highest(versions []string, fits func(version string) bool) string {
 	highest := ""
 	for _, v := range versions {
-		if Stable(v) && (highest == "" || Compare(v, highest) > 0) {
+		if fits(v) && Compare(v, highest) > 0 {
 			highest = v
 		}
 	}
@@ -275,35 +291,13 @@ func ClusterctlClient(ctx context.Context, newClient NewRepository, at, variable
 	if c.Secret != "" {
 		variables[variable] = c.Secret
 	}
-	configuration, err := Configuration(ctx, variables)
+	configuration, err := release.ClusterctlConfig(ctx, variables)
 	if err != nil {
 		return nil, err
 	}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport.Guarded(c), Timeout: transport.AttemptTime})
 	// The provider's name and type are not looked at.
 	return newClient(ctx, config.NewProvider("read-back", at, release.ProviderTypes()[0]), configuration.Variables())
-}
-
-// Configuration returns a configuration of clusterctl's with these variables and providers.
-func Configuration(ctx context.Context, variables map[string]string, entries ...Entry) (config.Client, error) {
-	reader := config.NewMemoryReader()
-	err := reader.Init(ctx, "")
-	for name, value := range variables {
-		reader.Set(name, value)
-	}
-	for _, e := range entries {
-		if err == nil {
-			_, err = reader.AddProvider(e.Name, e.Type, e.URL)
-		}
-	}
-	var client config.Client
-	if err == nil {
-		client, err = config.New(ctx, "", config.InjectReader(reader))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("making a configuration for clusterctl's client: %w", err)
-	}
-	return client, nil
 }
 
 // Reader returns what reads the files of a version through clusterctl's own client.

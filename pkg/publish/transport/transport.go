@@ -173,7 +173,6 @@ type guard struct {
 	keep       bool
 }
 
-// RoundTrip implements http.RoundTripper.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	if !g.keep {
@@ -191,7 +190,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the answer of %s broke off: %w", req.URL.Host, err)
 	}
 	if len(body) > MaxBody {
-		return nil, &tooLargeError{host: req.URL.Host}
+		return nil, fmt.Errorf("the answer of %s has more than %d MiB: %w", req.URL.Host, MaxBody>>20, errTooLarge)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	noteLimit(resp, body)
@@ -222,12 +221,8 @@ func IsLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// tooLargeError says that an answer is larger than anything that is expected.
-type tooLargeError struct{ host string }
-
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("the answer of %s has more than %d MiB: nothing of a provider's release is that large", e.host, MaxBody>>20)
-}
+// errTooLarge says that an answer is larger than anything that is expected.
+var errTooLarge = errors.New("nothing of a provider's release is that large")
 
 // ServiceError says that a server did not do what it was asked for.
 type ServiceError struct {
@@ -291,6 +286,14 @@ func (c *Client) Do(ctx context.Context, doing, method, at string, body []byte, 
 func HasStatus(err error, statuses ...int) bool {
 	var service *ServiceError
 	return errors.As(err, &service) && slices.Contains(statuses, service.Status)
+}
+
+// Unless returns an error, or nil where it is an answer with one of these statuses.
+func Unless(err error, statuses ...int) error {
+	if HasStatus(err, statuses...) {
+		return nil
+	}
+	return err
 }
 
 // IsRefusal says whether a server understood a request and will not do it: the request had no effect,
@@ -369,7 +372,6 @@ func (c *Client) retrying(inner *http.Client) *retryablehttp.Client {
 	return r
 }
 
-// tell reports a wait.
 func (c *Client) tell(why string, d time.Duration) {
 	if c.report != nil {
 		c.report(fmt.Sprintf("%s; trying again in %s", why, max(d.Round(time.Second), time.Second)))
@@ -428,8 +430,7 @@ func Pause(attempt int) time.Duration {
 // mayRetry says whether a request may be sent again.
 func mayRetry(resp *http.Response, err error) bool {
 	if err != nil {
-		var large *tooLargeError
-		if errors.As(err, &large) {
+		if errors.Is(err, errTooLarge) {
 			return false
 		}
 		var request *url.Error

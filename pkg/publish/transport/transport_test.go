@@ -90,7 +90,7 @@ func TestMayRetry(t *testing.T) {
 		{"Post", 0, io.ErrUnexpectedEOF, false},
 		{"Post", 0, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
 		{"Post", 0, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
-		{"Get", 0, &tooLargeError{}, false},
+		{"Get", 0, errTooLarge, false},
 		{http.MethodGet, 502, nil, true},
 		{http.MethodPost, 502, nil, false},
 		{http.MethodPut, 503, nil, true},
@@ -174,8 +174,7 @@ func (b bodyOf) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestEndlessAnswer(t *testing.T) {
 	client := New(Options{Network: Network{Transport: bodyOf{endless{}}, Sleep: wire.NewClock().Sleep}}).HTTP
 	_, err := client.Get("https://api.github.com/") //nolint:bodyclose // there is none
-	var large *tooLargeError
-	if !errors.As(err, &large) {
+	if !errors.Is(err, errTooLarge) {
 		t.Errorf("got %v", err)
 	}
 }
