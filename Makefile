@@ -50,6 +50,10 @@ release: ## Build the provider's release into out/release and its image into out
 changelog: release ## Write what changed since the release PREVIOUS=<release> into docs/reference/changelog.md
 	hack/changelog bin/clusterctl-release "$(PREVIOUS)" $(OUT)/release/infrastructure-libvirt/$(VERSION) docs/reference/changelog.md
 
+.PHONY: stable
+stable: ## Write what docs/reference/stability.md promises of the tool as it is now, for a release
+	UPDATE_GOLDEN=1 go test ./cmd/clusterctl-release -run '^TestStable$$' -count=1
+
 .PHONY: push
 push: release ## Build the tool's image too, and push both images to IMAGE_REPO
 	$(build-image) $(TOOL_IMAGE)
@@ -59,6 +63,7 @@ push: release ## Build the tool's image too, and push both images to IMAGE_REPO
 DIST_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
 .PHONY: dist
 dist: ## Make what users download of the tool into out/dist: archives, Debian packages, checksums, and more
+	go test ./cmd/clusterctl-release -run '^TestStable$$' -count=1 -args -stable.complete
 	go run ./hack/dist -version $(VERSION) -commit "$$(git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || true)" -epoch "$$(git log -1 --format=%ct 2>/dev/null || echo 0)" -platforms $(DIST_PLATFORMS) -sign-key "$(SIGN_KEY)" $(OUT)/dist
 
 .PHONY: clean-machine

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -29,8 +30,74 @@ import (
 // JSON schemas and the release file.
 const stableFile = "testdata/stable.txt"
 
-// TestStable: what the newest release has is still there. UPDATE_GOLDEN=1 writes the list again, for a release.
+// completeList is given where the tool is released: the list then has all of it.
+var completeList = flag.Bool("stable.complete", false, "fail where "+stableFile+" lacks what the tool has")
+
+// TestStable: what the newest release has is still there. `make stable` writes the list again, for a release.
 func TestStable(t *testing.T) {
+	now := promises(t)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(stableFile, []byte(strings.Join(slices.Sorted(maps.Keys(now)), "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promised, err := os.ReadFile(stableFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(promised), "\n"); lines < 300 {
+		t.Errorf("%s has %d lines only", stableFile, lines)
+	}
+	gone, unlisted := comparePromises(string(promised), now)
+	for _, line := range gone {
+		t.Errorf("%q is gone, which docs/reference/stability.md promises to keep", line)
+	}
+	if *completeList && len(unlisted) > 0 {
+		t.Errorf("%s is that of an older release: run `make stable` and commit it; it lacks\n%s", stableFile, strings.Join(unlisted, "\n"))
+	}
+}
+
+// comparePromises returns the lines of the list that are gone, and what the list lacks.
+func comparePromises(list string, now map[string]bool) (gone, unlisted []string) {
+	lines := strings.Split(strings.TrimSpace(list), "\n")
+	for _, line := range lines {
+		if !now[line] {
+			gone = append(gone, line)
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(now)) {
+		if !slices.Contains(lines, line) {
+			unlisted = append(unlisted, line)
+		}
+	}
+	return gone, unlisted
+}
+
+// TestStableAtRelease: `make dist` stops where the list is that of an older release.
+func TestStableAtRelease(t *testing.T) {
+	planned := planOf(t, "dist")
+	if check, build := strings.Index(planned, "-run '^TestStable$' -count=1 -args -stable.complete"), strings.Index(planned, "go run ./hack/dist"); check < 0 || build < check {
+		t.Errorf("make dist runs\n%s\nwant TestStable with -stable.complete first", planned)
+	}
+	gone, unlisted := comparePromises("check\ndiff\n", map[string]bool{"check": true, "graph": true})
+	if !slices.Equal(gone, []string{"diff"}) || !slices.Equal(unlisted, []string{"graph"}) {
+		t.Errorf("of a list with check and diff and a tool with check and graph, %q are gone and %q are not listed", gone, unlisted)
+	}
+}
+
+// planOf returns the commands that a target of the Makefile runs.
+func planOf(t *testing.T, args ...string) string {
+	t.Helper()
+	planned, err := exec.CommandContext(t.Context(), "make", append([]string{"-C", repository, "-n", "--no-print-directory"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(planned))
+}
+
+// promises returns a line for all that the stability page promises, as the tool has it now.
+func promises(t *testing.T) map[string]bool {
+	t.Helper()
 	now := map[string]bool{
 		fmt.Sprintf("exit status %d: success", exitFine): true, fmt.Sprintf("exit status %d: findings", exitFindings): true,
 		fmt.Sprintf("exit status %d: wrong usage", exitUsage): true, fmt.Sprintf("exit status %d: other failures", exitFailed): true,
@@ -65,24 +132,7 @@ func TestStable(t *testing.T) {
 		addFields(t, now, name+".schema.json", data)
 	}
 	addFields(t, now, release.ConfigFile, release.ConfigSchema())
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(stableFile, []byte(strings.Join(slices.Sorted(maps.Keys(now)), "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	promised, err := os.ReadFile(stableFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(promised)), "\n")
-	if len(lines) < 300 {
-		t.Errorf("%s has %d lines only", stableFile, len(lines))
-	}
-	for _, line := range lines {
-		if !now[line] {
-			t.Errorf("%q is gone, which docs/reference/stability.md promises to keep", line)
-		}
-	}
+	return now
 }
 
 // addFields adds the fields of a JSON schema, with their types.
@@ -127,12 +177,9 @@ func addFields(t *testing.T, fields map[string]bool, name string, schema []byte)
 // TestChangelog runs what `make changelog` runs: the entry of a version is above the others, and is replaced when the
 // target runs again. A release that can't be read changes nothing.
 func TestChangelog(t *testing.T) {
-	planned, err := exec.CommandContext(t.Context(), "make", "-C", repository, "-n", "--no-print-directory", "changelog", "PREVIOUS=before", "VERSION=v0.2.0").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	planned := planOf(t, "changelog", "PREVIOUS=before", "VERSION=v0.2.0")
 	const command = `hack/changelog bin/clusterctl-release "before" out/release/infrastructure-libvirt/v0.2.0 docs/reference/changelog.md`
-	if !strings.HasSuffix(strings.TrimSpace(string(planned)), command) {
+	if !strings.HasSuffix(planned, command) {
 		t.Errorf("make changelog runs\n%s\nwant at its end\n%s", planned, command)
 	}
 	script, err := filepath.Abs(filepath.Join(repository, "hack", "changelog"))

@@ -3,6 +3,7 @@ package release
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,9 @@ func ReadRoot(dir string) (root string, releases []*Release, err error) {
 		return "", nil, fmt.Errorf("finding %s: %w", dir, err)
 	}
 	info, err := os.Stat(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil, fmt.Errorf("reading a release: %w: name the folder of a version, <label>/<version>, a folder above it, or the URL of a provider; build and fetch write such folders", err)
+	}
 	if err != nil {
 		return "", nil, fmt.Errorf("reading a release: %w", err)
 	}
