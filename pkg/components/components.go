@@ -45,7 +45,7 @@ func Build(t *tree.Tree, options Options) (*Components, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", options.Provider.Provider().Label(), err)
 	}
-	objects, err := decode(resources)
+	objects, err := ObjectsOf(resources)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.Display(options.Provider.Kustomize), err)
 	}
@@ -93,7 +93,7 @@ func (c *Components) sort() {
 // requireManager makes sure that a Deployment has the container that clusterctl looks for.
 // Source: clusterctl provider contract, "Controllers & Watching namespace".
 func (c *Components) requireManager() error {
-	var found, others []string
+	var inDeployments, others []string
 	for _, o := range c.Objects {
 		pod, _ := manifest.PodOf(o)
 		for _, c := range pod.Containers() {
@@ -103,14 +103,14 @@ func (c *Components) requireManager() error {
 			case c.Name() == manifest.ManagerContainer:
 				return nil
 			default:
-				found = append(found, text)
+				inDeployments = append(inDeployments, text)
 			}
 		}
 	}
 	switch {
-	case len(found) > 0:
+	case len(inDeployments) > 0:
 		return fmt.Errorf("no Deployment has a container called %q; the containers are: %s; rename the one that runs the controllers",
-			manifest.ManagerContainer, strings.Join(append(found, others...), ", "))
+			manifest.ManagerContainer, strings.Join(append(inDeployments, others...), ", "))
 	case len(others) > 0:
 		return fmt.Errorf("there is no Deployment with a container called %q; the containers are: %s; clusterctl expects the controllers in a Deployment",
 			manifest.ManagerContainer, strings.Join(others, ", "))

@@ -108,7 +108,7 @@ func tagFor(version string) string {
 	return strings.ReplaceAll(version, "+", "_")
 }
 
-// noteUnsetImage tells of a manager whose image nobody lists: it is released with whatever tag the
+// noteUnsetImage notes a manager whose image nobody lists: it is released with whatever tag the
 // tree has, most often that of a branch.
 func (c *Components) noteUnsetImage(object, containerName, image string) {
 	if containerName == manifest.ManagerContainer {

@@ -76,7 +76,7 @@ func (s selector) labels() labels.Set {
 }
 
 // cleanSelector takes the provider label out of one selector. The selector goes on selecting the
-// same pods: where the label was all that told them from others, the pods' other labels take its place.
+// same pods: where the label was all that distinguished them from others, the pods' other labels take its place.
 func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, before, after []pods) error {
 	old := s.labels()
 	if _, ok := old[clusterv1.ProviderNameLabel]; !ok {
@@ -104,13 +104,13 @@ func (c *Components) cleanSelector(o unstructured.Unstructured, s selector, befo
 
 // selected returns the indices of the pods that a selector in a namespace finds.
 func selected(selector labels.Set, namespace string, all []pods) []int {
-	var found []int
+	var indices []int
 	for i, p := range all {
 		if p.namespace == namespace && labels.SelectorFromSet(selector).Matches(p.labels) {
-			found = append(found, i)
+			indices = append(indices, i)
 		}
 	}
-	return found
+	return indices
 }
 
 // sharedLabels returns the labels that all of some pods have.
@@ -130,10 +130,10 @@ func sharedLabels(which []int, all []pods) labels.Set {
 // kustomize's includeSelectors writes to.
 func podSelectors(o unstructured.Unstructured) []selector {
 	spec := manifest.Map(o.Object, "spec")
-	var found []selector
+	var selectors []selector
 	add := func(where string, parent map[string]any, field string) {
 		if manifest.Map(parent, field) != nil {
-			found = append(found, selector{where: where, parent: parent, field: field})
+			selectors = append(selectors, selector{where: where, parent: parent, field: field})
 		}
 	}
 	switch o.GetKind() {
@@ -153,20 +153,20 @@ func podSelectors(o unstructured.Unstructured) []selector {
 	for _, term := range schedulingTerms(pod.Spec) {
 		add("a scheduling rule's labelSelector.matchLabels", manifest.Map(term, "labelSelector"), "matchLabels")
 	}
-	return found
+	return selectors
 }
 
 // peers returns the peers in the rules of a network policy that mean pods of its own namespace.
 func peers(spec map[string]any, rules, side string) []map[string]any {
-	var found []map[string]any
+	var peers []map[string]any
 	for _, rule := range manifest.Maps(spec, rules) {
 		for _, peer := range manifest.Maps(rule, side) {
 			if _, elsewhere := peer["namespaceSelector"]; !elsewhere {
-				found = append(found, peer)
+				peers = append(peers, peer)
 			}
 		}
 	}
-	return found
+	return peers
 }
 
 // schedulingTerms returns the terms of a pod's affinities and spread constraints.

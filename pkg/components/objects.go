@@ -11,9 +11,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// decode turns kustomize's resources into objects, by way of their nodes: emitting YAML to parse
+// ObjectsOf turns kustomize's resources into objects, by way of their nodes: emitting YAML to parse
 // it again, as the library's own conversions do, costs more than all the rest of a build.
-func decode(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
+func ObjectsOf(resources resmap.ResMap) ([]unstructured.Unstructured, error) {
 	objects := make([]unstructured.Unstructured, 0, resources.Size())
 	for _, resource := range resources.Resources() {
 		raw, err := resource.Map()

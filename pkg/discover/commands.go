@@ -42,9 +42,9 @@ func readSteps(file string, data []byte, known variables) []step {
 		for _, parts := range loop.FindAllStringSubmatch(l.text+";", -1) {
 			s.loops[parts[1]] = strings.Fields(s.known.expand(parts[2], 0))
 		}
-		for _, found := range s.stepsOf(text) {
-			found.place = fmt.Sprintf("%s:%d", file, l.number)
-			steps = append(steps, s.unrolled(found)...)
+		for _, one := range s.stepsOf(text) {
+			one.place = fmt.Sprintf("%s:%d", file, l.number)
+			steps = append(steps, s.unrolled(one)...)
 		}
 	}
 	return steps
@@ -380,7 +380,7 @@ func (s scope) useOf(target word) use {
 	return unclear
 }
 
-// isReleaseWord says whether a word of a name tells of a release.
+// isReleaseWord says whether a word of a name is about a release.
 func isReleaseWord(w string) bool {
 	return strings.HasPrefix(w, "releas") || strings.HasPrefix(w, "publish") || w == "dist" || w == "goreleaser" || w == "upload" || w == "assets"
 }

@@ -147,10 +147,10 @@ func (e *evidence) resolve(index int) []asset {
 				continue
 			}
 			for _, a := range e.resolve(other) {
-				made := path.Join(withoutRoot(e.steps[other].folder()), a.name)
-				m, fits := matchOne(pattern, made)
-				if fits && !slices.ContainsFunc(existing, func(m match) bool { return m.path == made }) {
-					add(made, m.values, a)
+				output := path.Join(withoutRoot(e.steps[other].folder()), a.name)
+				m, fits := matchOne(pattern, output)
+				if fits && !slices.ContainsFunc(existing, func(m match) bool { return m.path == output }) {
+					add(output, m.values, a)
 				}
 			}
 		}
@@ -289,8 +289,8 @@ func (s *scanned) match(source string, paths []string) []match {
 	if !ok {
 		return nil
 	}
-	if found := matches(pattern, paths); len(found) > 0 {
-		return found
+	if matching := matches(pattern, paths); len(matching) > 0 {
+		return matching
 	}
 	parts := strings.Split(path.Clean(source), "/")
 	for len(parts) > 1 && !s.hasFolder(parts[0]) {
@@ -299,8 +299,8 @@ func (s *scanned) match(source string, paths []string) []match {
 			continue
 		}
 		if pattern, ok := expressionOf(parts); ok {
-			if found := matches(pattern, paths); len(found) > 0 {
-				return found
+			if matching := matches(pattern, paths); len(matching) > 0 {
+				return matching
 			}
 		}
 	}

@@ -12,30 +12,25 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/container"
-	"sigs.k8s.io/kustomize/api/resmap"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/components"
-	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
 
-// managerImages returns the images of the containers called manager in the result's Deployments, or
-// nil where there is no such container.
-func managerImages(result resmap.ResMap) []string {
+// managerImages returns the images of the containers called manager in Deployments, or nil where there is
+// no such container.
+func managerImages(objects []unstructured.Unstructured) []string {
 	var images []string
-	for _, resource := range result.Resources() {
-		if resource.GetKind() != "Deployment" {
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" {
 			continue
 		}
-		containers, err := resource.GetSlice("spec.template.spec.containers")
-		if err != nil {
-			continue // a Deployment without containers runs nothing
-		}
-		for _, item := range containers {
-			container, _ := item.(map[string]any)
-			image, _ := container["image"].(string)
-			if container["name"] == "manager" && !slices.Contains(images, image) {
+		pod, _ := manifest.PodOf(o)
+		for _, c := range pod.Containers() {
+			image := manifest.Text(c.Fields, "image")
+			if c.Name() == manifest.ManagerContainer && !c.Init && !slices.Contains(images, image) {
 				images = append(images, image)
 			}
 		}
@@ -43,11 +38,11 @@ func managerImages(result resmap.ResMap) []string {
 	return images
 }
 
-// identify returns the provider that a kustomization's result is, by its provider label, or else by
+// identify returns the provider that a kustomization's objects are, by its provider label, or else by
 // the file that the build files make of it, by its CRDs and by the tree's name.
-func identify(t *tree.Tree, dir string, result resmap.ResMap, file string) Provider {
+func identify(t *tree.Tree, dir string, objects []unstructured.Unstructured, file string) Provider {
 	p := Provider{ProviderConfig: release.ProviderConfig{Kustomize: dir}}
-	label := commonLabel(result)
+	label := commonLabel(objects)
 	if provider, err := release.ParseLabel(label); err == nil {
 		p.Name, p.Type = provider.Name, provider.Type
 		return p
@@ -55,7 +50,7 @@ func identify(t *tree.Tree, dir string, result resmap.ResMap, file string) Provi
 	of, named := typeByFile(file)
 	p.Type = of
 	if !named {
-		p.Type = typeByGroups(result)
+		p.Type = typeByGroups(objects)
 	}
 	p.Name = label
 	if p.Provider().Validate() != nil {
@@ -73,11 +68,11 @@ func identify(t *tree.Tree, dir string, result resmap.ResMap, file string) Provi
 }
 
 // commonLabel returns the provider label that most objects have, or "".
-func commonLabel(result resmap.ResMap) string {
+func commonLabel(objects []unstructured.Unstructured) string {
 	counts := map[string]int{}
 	best := ""
-	for _, resource := range result.Resources() {
-		if value := resource.GetLabels()[clusterv1.ProviderNameLabel]; value != "" {
+	for _, o := range objects {
+		if value := o.GetLabels()[clusterv1.ProviderNameLabel]; value != "" {
 			counts[value]++
 			if counts[value] > counts[best] {
 				best = value
@@ -99,14 +94,13 @@ var groupTypes = []struct {
 	{"addons.cluster.x-k8s.io", clusterctlv1.AddonProviderType},
 }
 
-// typeByGroups returns the provider type that the CRDs in a result are of; without CRDs of a
+// typeByGroups returns the provider type that the CRDs among objects are of; without CRDs of a
 // provider it is taken for a runtime extension.
-func typeByGroups(result resmap.ResMap) clusterctlv1.ProviderType {
+func typeByGroups(objects []unstructured.Unstructured) clusterctlv1.ProviderType {
 	groups := map[string]bool{}
-	for _, resource := range result.Resources() {
-		if resource.GetKind() == "CustomResourceDefinition" {
-			group, _ := resource.GetString("spec.group")
-			groups[group] = true
+	for _, o := range objects {
+		if o.GetKind() == "CustomResourceDefinition" {
+			groups[manifest.Text(o.Object, "spec", "group")] = true
 		}
 	}
 	if groups[clusterv1.GroupVersion.Group] {
@@ -147,20 +141,6 @@ func nameByModule(t *tree.Tree) string {
 		}
 	}
 	return "provider"
-}
-
-// contractOf returns the contract that the CRDs in a result carry, or "".
-func contractOf(result resmap.ResMap) string {
-	var crds []unstructured.Unstructured
-	for _, resource := range result.Resources() {
-		if resource.GetKind() != "CustomResourceDefinition" {
-			continue
-		}
-		if object, err := resource.Map(); err == nil { // what kustomize gives is a mapping
-			crds = append(crds, unstructured.Unstructured{Object: object})
-		}
-	}
-	return metadata.ContractOf(crds)
 }
 
 // setImages lists the manager's images, so that they get the release's version as their tag.

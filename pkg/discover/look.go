@@ -12,10 +12,12 @@ import (
 	"sort"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
-	"sigs.k8s.io/kustomize/api/resmap"
 
+	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
 )
@@ -26,7 +28,7 @@ var ErrNoProvider = errors.New("no provider found")
 // Found is what a tree could release.
 type Found struct {
 	Providers []Provider
-	// Doubts are what could not be told, for the maintainer to decide.
+	// Doubts are what the maintainer has to decide.
 	Doubts []string
 }
 
@@ -46,7 +48,7 @@ type Provider struct {
 	templates, classes int
 }
 
-// Watch is told what is being done.
+// Watch has functions that are called as the work goes on.
 type Watch struct {
 	// Building is called with what is being built, and Fetching with each base that is fetched for it.
 	Building, Fetching func(what string)
@@ -61,7 +63,7 @@ func Look(ctx context.Context, t *tree.Tree, watch Watch) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string]resmap.ResMap{}, kindsOf: map[string][2]bool{}, hosts: map[string]error{}}
+	l := &look{tree: t, scan: s, evidence: readEvidence(t, s), found: &Found{}, results: map[string][]unstructured.Unstructured{}, kindsOf: map[string][2]bool{}, hosts: map[string]error{}}
 	l.components = l.evidence.released(isComponents)
 	for _, dir := range l.candidates() {
 		if err := ctx.Err(); err != nil {
@@ -91,7 +93,7 @@ type look struct {
 	components []asset
 	found      *Found
 	// results are those of kustomizations that give no provider.
-	results map[string]resmap.ResMap
+	results map[string][]unstructured.Unstructured
 	// kindsOf says of files whether they have a Cluster and a ClusterClass.
 	kindsOf map[string][2]bool
 	// hosts are those that bases are fetched from, with why they can't be reached.
@@ -129,7 +131,7 @@ func (l *look) releasedFrom(dir string) (asset, bool) {
 // try builds a kustomization and keeps what it gives.
 func (l *look) try(ctx context.Context, dir string, watch Watch) {
 	for _, p := range l.found.Providers {
-		// An overlay of a provider is the provider once more, and a part of it is none.
+		// An overlay of a provider is the same provider, and a part of it is not a provider.
 		if l.scan.reaches(dir, p.Kustomize) || l.scan.reaches(p.Kustomize, dir) {
 			return
 		}
@@ -138,7 +140,7 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 		return
 	}
 	released, isReleased := l.releasedFrom(dir)
-	result, err := l.tree.Kustomize(dir)
+	objects, err := l.build(dir)
 	if err != nil {
 		if isReleased || l.scan.isRoot(dir) {
 			l.broken = append(l.broken, dir)
@@ -150,41 +152,45 @@ func (l *look) try(ctx context.Context, dir string, watch Watch) {
 		}
 		return
 	}
-	images := managerImages(result)
+	images := managerImages(objects)
 	if images == nil {
-		l.results[dir] = result
+		l.results[dir] = objects
 		return
 	}
-	p := identify(l.tree, dir, result, released.name)
+	p := identify(l.tree, dir, objects, released.name)
 	for _, other := range l.found.Providers {
 		if other.Provider() == p.Provider() {
 			l.doubt("%s gives %s too; %s is taken", dir, p.Provider().Label(), other.Kustomize)
 			return
 		}
 	}
-	switch isTest := slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return name == "test" || name == "tests" }); {
+	switch buildFile := l.buildFile(); {
 	case isReleased:
 		p.builtBy = released.place
-	case isTest && p.Type == clusterctlv1.RuntimeExtensionProviderType:
+	case isIn(dir, "test", "tests") && p.Type == clusterctlv1.RuntimeExtensionProviderType:
 		l.doubt("%s gives %s, which looks like an extension for tests: it is left out", dir, p.Provider().Label())
 		return
-	case l.hasReleased() && len(p.Remarks) > 0:
-		l.doubt("%s has a manager without a provider's label, and %s does not release it: it is left out", dir, l.buildFile())
+	case buildFile != "" && len(p.Remarks) > 0:
+		l.doubt("%s has a manager without a provider's label, and %s does not release it: it is left out", dir, buildFile)
 		return
-	case l.hasReleased():
-		p.Remarks = append(p.Remarks, fmt.Sprintf("%s does not release it: take the entry out if it is not to be released.", l.buildFile()))
+	case buildFile != "":
+		p.Remarks = append(p.Remarks, fmt.Sprintf("%s does not release it: take the entry out if it is not to be released.", buildFile))
 	}
 	p.setImages(images)
-	p.contract = contractOf(result)
+	p.contract = metadata.ContractOf(objects)
 	l.found.Providers = append(l.found.Providers, p)
 }
 
-// hasReleased says whether a provider was found that the build files release.
-func (l *look) hasReleased() bool {
-	return slices.ContainsFunc(l.found.Providers, func(p Provider) bool { return p.builtBy != "" })
+// build returns the objects that a kustomization gives.
+func (l *look) build(dir string) ([]unstructured.Unstructured, error) {
+	resources, err := l.tree.Kustomize(dir)
+	if err != nil {
+		return nil, err
+	}
+	return components.ObjectsOf(resources)
 }
 
-// buildFile returns the first build file that releases a provider.
+// buildFile returns the first build file that releases a provider, or "".
 func (l *look) buildFile() string {
 	for _, p := range l.found.Providers {
 		if file, _, ok := strings.Cut(p.builtBy, ":"); ok {
@@ -204,7 +210,7 @@ func (l *look) mentionOthers() {
 	}
 }
 
-// doubt records what could not be told.
+// doubt records what the maintainer has to decide.
 func (l *look) doubt(format string, args ...any) {
 	l.found.Doubts = append(l.found.Doubts, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }

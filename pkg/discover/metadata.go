@@ -75,17 +75,12 @@ func (l *look) metadataFiles(p *Provider) []metadataFile {
 		switch {
 		case above(name, *p):
 			near = append(near, file)
-		case file.parsed != nil && !others && !l.isPart(name) && !isTestFile(name):
+		case file.parsed != nil && !others && !l.isPart(name) && !isIn(path.Dir(name), "test", "tests"):
 			far = append(far, file)
 		}
 	}
 	slices.SortStableFunc(near, func(a, b metadataFile) int { return strings.Count(b.path, "/") - strings.Count(a.path, "/") })
 	return append(near, far...)
-}
-
-// isTestFile says whether a file is in a folder of tests.
-func isTestFile(name string) bool {
-	return slices.ContainsFunc(strings.Split(path.Dir(name), "/"), func(dir string) bool { return dir == "test" || dir == "tests" })
 }
 
 // fitsBetter says whether a file has the series of the newest tag where another one lacks it, or has

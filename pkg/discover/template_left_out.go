@@ -23,7 +23,7 @@ func (s *selection) leaveOut() {
 			continue
 		}
 		switch name := path.Base(file); {
-		case s.isSample(file):
+		case isSample(file):
 			if isAsset(name) || strings.Contains("/"+file, "/examples/") {
 				samples = append(samples, file)
 			}
@@ -73,19 +73,14 @@ func listed(paths []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(paths[:maxListed], ", "), len(paths)-maxListed)
 }
 
-// isPart says whether a file lies in a folder that kustomizations are made of, or has no place in
-// a release for another reason that its folder tells.
+// isPart says whether a file lies in a folder that kustomizations are made of, or in one of isSample.
 func (l *look) isPart(file string) bool {
 	for dir := path.Dir(file); ; dir = path.Dir(dir) {
 		if _, ok := l.scan.kustomizations[dir]; ok {
 			return true
 		}
-		switch path.Base(dir) {
-		case "bases", "base", "samples", "sample", "metrics", "docs", "examples":
-			return true
-		}
 		if dir == "." {
-			return false
+			return isSample(path.Dir(file))
 		}
 	}
 }

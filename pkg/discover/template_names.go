@@ -38,10 +38,13 @@ func isForDevelopment(flavor string) bool {
 }
 
 // isSample says whether a path is in a folder that shows something, or that templates are made of.
-func (l *look) isSample(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), func(dir string) bool {
-		return slices.Contains([]string{"samples", "sample", "examples", "docs", "base", "bases", "metrics"}, dir)
-	})
+func isSample(name string) bool {
+	return isIn(name, "samples", "sample", "examples", "docs", "base", "bases", "metrics")
+}
+
+// isIn says whether one of the folders is in a path.
+func isIn(name string, folders ...string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(dir string) bool { return slices.Contains(folders, dir) })
 }
 
 // kinds says whether a file has a Cluster and a ClusterClass of Cluster API's.

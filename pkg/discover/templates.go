@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/kustomize/api/resource"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -58,9 +58,7 @@ func (s *selection) takeReleased() {
 			}
 		}
 		s.decided = s.decided || a.use == forReleases
-		if !s.take(a) {
-			s.doubt("%s would be released as %s, which is %s", a.source(), a.name, s.byName[a.name].source())
-		}
+		s.takeOrDoubt(a)
 	}
 }
 
@@ -73,7 +71,7 @@ func (s *selection) takeFiles() {
 		name := path.Base(file)
 		isCluster, isClass := s.kinds(file)
 		if release.IsClusterTemplate(name) && (isCluster || isClass) || release.IsClusterClass(name) && isClass {
-			if !s.isSample(file) && !s.isKustomized(file) {
+			if !isSample(file) && !s.isKustomized(file) {
 				if named[name] == nil {
 					names = append(names, name)
 				}
@@ -110,7 +108,7 @@ func (s *selection) isKustomized(file string) bool {
 	return len(s.scan.listed[dir]) > 1 && slices.Contains(s.scan.listed[dir], file) && s.results[dir] != nil
 }
 
-// takeOrDoubt chooses an asset, or says why it is none.
+// takeOrDoubt chooses an asset, or says why not.
 func (s *selection) takeOrDoubt(a asset) {
 	if !s.take(a) {
 		s.doubt("%s would be released as %s, which is %s", a.source(), a.name, s.byName[a.name].source())
@@ -126,7 +124,7 @@ func (s *selection) takeKustomizations() {
 		_, taken := s.byName[name]
 		isTemplate := strings.Contains(dir, "template") || strings.Contains(dir, "flavor")
 		switch {
-		case taken || s.isSample(dir) || isForDevelopment(flavor) || s.isChosen(dir):
+		case taken || isSample(dir) || isForDevelopment(flavor) || s.isChosen(dir):
 		case !isTemplate:
 			s.doubt("%s gives a Cluster: release it with 'kustomize: %s' and 'as: %s' under templates", dir, dir, name)
 		default:
@@ -143,9 +141,9 @@ func (s *selection) isChosen(dir string) bool {
 // clusterKustomizations returns the kustomizations that give a Cluster, those nearest to the root first.
 func (s *selection) clusterKustomizations() []string {
 	var dirs []string
-	for dir, result := range s.results {
-		isCluster := slices.ContainsFunc(result.Resources(), func(r *resource.Resource) bool {
-			gvk := r.GetGvk()
+	for dir, objects := range s.results {
+		isCluster := slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool {
+			gvk := o.GroupVersionKind()
 			return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster"
 		})
 		if isCluster {

@@ -139,8 +139,8 @@ func releasedSeries(tags []string) []released {
 		if !ok {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(all, s, func(r released, s Series) int { return r.compare(s) })
-		if !found {
+		i, exists := slices.BinarySearchFunc(all, s, func(r released, s Series) int { return r.compare(s) })
+		if !exists {
 			all = slices.Insert(all, i, released{Series: s})
 		}
 		all[i].versions = append(all[i].versions, v)

@@ -87,7 +87,7 @@ type NoSeriesError struct {
 	Command string
 }
 
-// Error says what is missing, what comes of it, and the command that fixes it.
+// Error says what is missing, what it causes, and the command that fixes it.
 func (e *NoSeriesError) Error() string {
 	listed := make([]string, 0, len(e.Listed))
 	for _, s := range e.Listed {

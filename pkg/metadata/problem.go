@@ -46,7 +46,7 @@ type Problem struct {
 	Severity Severity
 	// Line is where, counted from 1. It is 0 where no line is to blame.
 	Line int
-	// Message says what is wrong and what comes of it.
+	// Message says what is wrong and what it causes.
 	Message string
 	// Fix says what to do about it.
 	Fix string

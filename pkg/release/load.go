@@ -122,7 +122,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	return config, nil
 }
 
-// validateSchema holds the document against the schema and returns what is wrong in the order of the file.
+// validateSchema validates the document by the schema and returns what is wrong in the order of the file.
 func validateSchema(name string, document *yamlv3.Node, value any) []error {
 	schema, err := compileConfigSchema()
 	if err != nil {
@@ -134,18 +134,18 @@ func validateSchema(name string, document *yamlv3.Node, value any) []error {
 	} else if !errors.As(err, &invalid) {
 		return []error{&ConfigError{File: name, Message: err.Error()}}
 	}
-	var found []*ConfigError
+	var faults []*ConfigError
 	collectSchemaErrors(invalid, func(e *jsonschema.ValidationError) {
-		found = append(found, schemaErrors(name, document, e)...)
+		faults = append(faults, schemaErrors(name, document, e)...)
 	})
-	slices.SortStableFunc(found, func(a, b *ConfigError) int {
+	slices.SortStableFunc(faults, func(a, b *ConfigError) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
 		return a.Column - b.Column
 	})
-	problems := make([]error, 0, len(found))
-	for _, e := range found {
+	problems := make([]error, 0, len(faults))
+	for _, e := range faults {
 		problems = append(problems, e)
 	}
 	return problems

@@ -18,25 +18,20 @@ type Provider struct {
 	Type clusterctlv1.ProviderType
 }
 
-// providerType joins a provider type with the names that clusterctl and the contract derive from it.
-type providerType struct {
-	Type clusterctlv1.ProviderType
-	// flag is the name of the clusterctl flag that selects a provider of this type.
-	flag string
-	// componentsFile is the file name of the components YAML.
-	componentsFile string
-}
-
-// providerTypes lists every provider type.
+// providerTypes lists every provider type with the name of the clusterctl flag that selects one of it, which
+// the name of its components YAML begins with.
 // Source: clusterctl provider contract, "Components YAML", "Naming conventions".
-var providerTypes = []providerType{
-	{clusterctlv1.CoreProviderType, "core", "core-components.yaml"},
-	{clusterctlv1.BootstrapProviderType, "bootstrap", "bootstrap-components.yaml"},
-	{clusterctlv1.ControlPlaneProviderType, "control-plane", "control-plane-components.yaml"},
-	{clusterctlv1.InfrastructureProviderType, "infrastructure", "infrastructure-components.yaml"},
-	{clusterctlv1.IPAMProviderType, "ipam", "ipam-components.yaml"},
-	{clusterctlv1.RuntimeExtensionProviderType, "runtime-extension", "runtime-extension-components.yaml"},
-	{clusterctlv1.AddonProviderType, "addon", "addon-components.yaml"},
+var providerTypes = []struct {
+	Type clusterctlv1.ProviderType
+	flag string
+}{
+	{clusterctlv1.CoreProviderType, "core"},
+	{clusterctlv1.BootstrapProviderType, "bootstrap"},
+	{clusterctlv1.ControlPlaneProviderType, "control-plane"},
+	{clusterctlv1.InfrastructureProviderType, "infrastructure"},
+	{clusterctlv1.IPAMProviderType, "ipam"},
+	{clusterctlv1.RuntimeExtensionProviderType, "runtime-extension"},
+	{clusterctlv1.AddonProviderType, "addon"},
 }
 
 // ProviderTypes returns clusterctl's provider types in clusterctl's own order.
@@ -80,10 +75,8 @@ func (p Provider) Label() string {
 // ComponentsFile returns the file name that the contract gives the components YAML of a provider
 // of this type, or "" where the type is unknown.
 func (p Provider) ComponentsFile() string {
-	for _, t := range providerTypes {
-		if t.Type == p.Type {
-			return t.componentsFile
-		}
+	if flag := p.ClusterctlFlag(); flag != "" {
+		return flag + "-components.yaml"
 	}
 	return ""
 }

@@ -31,11 +31,11 @@ func Collect(t *tree.Tree, provider release.ProviderConfig) ([]release.File, err
 		{provider.Files, func(name string) error { return requireUnread(provider.Provider(), name) }, false},
 	} {
 		for _, asset := range kind.assets {
-			found, err := collect(t, asset)
+			sources, err := collect(t, asset)
 			if err != nil {
 				return nil, err
 			}
-			for _, f := range found {
+			for _, f := range sources {
 				if err := kind.rule(f.Name); err != nil {
 					return nil, fmt.Errorf("%s: %w: rename it, or say under which name it is released with 'as' in %s", t.Display(f.source), err, release.ConfigFile)
 				}

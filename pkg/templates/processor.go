@@ -139,11 +139,27 @@ func (p processor) GetVariableMap(raw []byte) (map[string]*string, error) {
 // Process returns a file with its variables replaced. Errors are those of clusterctl's processor for
 // the whole file.
 func (p processor) Process(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	parts, ok := p.split(raw)
-	if !ok || p.lacks(parts, get) {
-		return p.Processor.Process(raw, get)
+	if parts, ok := p.split(raw); ok && !p.lacks(parts, get) {
+		if result, err := p.replace(parts, get, false); err == nil {
+			return result, nil
+		}
 	}
-	result := make([]byte, 0, len(raw))
+	return p.Processor.Process(raw, get)
+}
+
+// processLines does what Process does and keeps the number of lines: where a variable goes over
+// several of them, empty lines follow.
+func (p processor) processLines(raw []byte, get func(string) (string, error)) ([]byte, error) {
+	parts, ok := p.split(raw)
+	if !ok {
+		return p.Process(raw, get)
+	}
+	return p.replace(parts, get, true)
+}
+
+// replace returns parts of a file with their variables replaced.
+func (p processor) replace(parts []part, get func(string) (string, error), keepLines bool) ([]byte, error) {
+	var result []byte
 	for _, part := range parts {
 		if part.plain {
 			result = append(result, part.text...)
@@ -155,9 +171,12 @@ func (p processor) Process(raw []byte, get func(string) (string, error)) ([]byte
 			return value, nil
 		})
 		if err != nil {
-			return p.Processor.Process(raw, get)
+			return nil, err
 		}
 		result = append(result, processed...)
+		if lost := bytes.Count(part.text, []byte("\n")) - bytes.Count(processed, []byte("\n")); keepLines && lost > 0 {
+			result = append(result, bytes.Repeat([]byte("\n"), lost)...)
+		}
 	}
 	return result, nil
 }

@@ -39,7 +39,7 @@ type Block struct {
 	Value bool
 }
 
-// errNoValue is what the processor is told of a variable that has no value.
+// errNoValue is the error for a variable that has no value.
 var errNoValue = errors.New("not set")
 
 // The limits within which it is found out which variables no word can take the place of.
@@ -243,32 +243,4 @@ func (p *Published) blockAt(data []byte, variable string, line int, m *markers) 
 		}
 	}
 	return block
-}
-
-// processLines does what Process does and keeps the number of lines: where a variable goes over
-// several of them, empty lines follow.
-func (p processor) processLines(raw []byte, get func(string) (string, error)) ([]byte, error) {
-	parts, ok := p.split(raw)
-	if !ok {
-		return p.Process(raw, get)
-	}
-	result := make([]byte, 0, len(raw))
-	for _, part := range parts {
-		if part.plain {
-			result = append(result, part.text...)
-			continue
-		}
-		processed, err := p.Processor.Process(part.text, func(name string) (string, error) {
-			value, _ := get(name)
-			return value, nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		result = append(result, processed...)
-		if lost := bytes.Count(part.text, []byte("\n")) - bytes.Count(processed, []byte("\n")); lost > 0 {
-			result = append(result, strings.Repeat("\n", lost)...)
-		}
-	}
-	return result, nil
 }

@@ -70,7 +70,7 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []Forgotten
+	var forgotten []Forgotten
 	for _, name := range candidates {
 		if isBelow(name, kustomized) && !isAmongTemplates(name, kustomized, candidates) || isNamed(config, name) {
 			continue
@@ -80,10 +80,10 @@ func Unnamed(t *tree.Tree, config *release.Config) ([]Forgotten, error) {
 			continue // a link out of the tree, which no build takes, or something else of that name
 		}
 		if provider, ok := nearest(config, name); ok {
-			found = append(found, Forgotten{Path: name, Field: fieldOf(path.Base(name)), Provider: provider})
+			forgotten = append(forgotten, Forgotten{Path: name, Field: fieldOf(path.Base(name)), Provider: provider})
 		}
 	}
-	return found, nil
+	return forgotten, nil
 }
 
 // fieldOf returns the field of the release file for files of a name, or "".

@@ -33,51 +33,42 @@ func newBlueprint(kinds *schemas.Kinds, class *clusterv1.ClusterClass, objects [
 		MachineDeployments: map[string]*scope.MachineDeploymentBlueprint{}, MachinePools: map[string]*scope.MachinePoolBlueprint{},
 	}
 	var err error
-	if blueprint.InfrastructureClusterTemplate, err = b.template(class.Spec.Infrastructure.TemplateRef); err != nil {
-		return nil, err
-	}
-	if blueprint.ControlPlane.Template, err = b.template(class.Spec.ControlPlane.TemplateRef); err != nil {
-		return nil, err
-	}
-	if blueprint.HasControlPlaneInfrastructureMachine() {
-		if blueprint.ControlPlane.InfrastructureMachineTemplate, err = b.template(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef); err != nil {
-			return nil, err
+	read := func(template **unstructured.Unstructured, ref clusterv1.ClusterClassTemplateReference) {
+		if err == nil {
+			*template, err = b.template(ref)
 		}
+	}
+	read(&blueprint.InfrastructureClusterTemplate, class.Spec.Infrastructure.TemplateRef)
+	read(&blueprint.ControlPlane.Template, class.Spec.ControlPlane.TemplateRef)
+	if blueprint.HasControlPlaneInfrastructureMachine() {
+		read(&blueprint.ControlPlane.InfrastructureMachineTemplate, class.Spec.ControlPlane.MachineInfrastructure.TemplateRef)
 	}
 	for _, worker := range class.Spec.Workers.MachineDeployments {
-		made := &scope.MachineDeploymentBlueprint{Metadata: worker.Metadata, HealthCheck: worker.HealthCheck}
-		if made.BootstrapTemplate, err = b.template(worker.Bootstrap.TemplateRef); err != nil {
-			return nil, err
-		}
-		if made.InfrastructureMachineTemplate, err = b.template(worker.Infrastructure.TemplateRef); err != nil {
-			return nil, err
-		}
-		blueprint.MachineDeployments[worker.Class] = made
+		deployment := &scope.MachineDeploymentBlueprint{Metadata: worker.Metadata, HealthCheck: worker.HealthCheck}
+		read(&deployment.BootstrapTemplate, worker.Bootstrap.TemplateRef)
+		read(&deployment.InfrastructureMachineTemplate, worker.Infrastructure.TemplateRef)
+		blueprint.MachineDeployments[worker.Class] = deployment
 	}
 	for _, worker := range class.Spec.Workers.MachinePools {
-		made := &scope.MachinePoolBlueprint{Metadata: worker.Metadata}
-		if made.BootstrapTemplate, err = b.template(worker.Bootstrap.TemplateRef); err != nil {
-			return nil, err
-		}
-		if made.InfrastructureMachinePoolTemplate, err = b.template(worker.Infrastructure.TemplateRef); err != nil {
-			return nil, err
-		}
-		blueprint.MachinePools[worker.Class] = made
+		pool := &scope.MachinePoolBlueprint{Metadata: worker.Metadata}
+		read(&pool.BootstrapTemplate, worker.Bootstrap.TemplateRef)
+		read(&pool.InfrastructureMachinePoolTemplate, worker.Infrastructure.TemplateRef)
+		blueprint.MachinePools[worker.Class] = pool
 	}
-	return blueprint, nil
+	return blueprint, err
 }
 
 // template returns the object of a reference as an API server would have it.
 func (b blueprints) template(r clusterv1.ClusterClassTemplateReference) (*unstructured.Unstructured, error) {
 	gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
-	found := find(b.objects, gvk.GroupKind(), r.Name)
-	if found == nil {
+	object := find(b.objects, gvk.GroupKind(), r.Name)
+	if object == nil {
 		return nil, fmt.Errorf("there is no %s %s for the ClusterClass", r.Kind, r.Name)
 	}
-	if found.GroupVersionKind() != gvk {
-		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, and it is %s: %w", r.Kind, r.Name, r.APIVersion, found.GetAPIVersion(), ErrVersion)
+	if object.GroupVersionKind() != gvk {
+		return nil, fmt.Errorf("the ClusterClass names %s %s as %s, and it is %s: %w", r.Kind, r.Name, r.APIVersion, object.GetAPIVersion(), ErrVersion)
 	}
-	template := found.DeepCopy()
+	template := object.DeepCopy()
 	template.SetNamespace(b.space)
 	if err := b.kinds.Default(template); err != nil {
 		return nil, err

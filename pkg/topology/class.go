@@ -33,36 +33,28 @@ var enableTopologies = sync.OnceValue(func() error {
 // Class reads a ClusterClass of v1beta1 or v1beta2. The error is ErrVersion, or that of a field that
 // does not have the type that it has in Cluster API.
 func Class(ctx context.Context, o *unstructured.Unstructured) (*clusterv1.ClusterClass, error) {
-	class, old := &clusterv1.ClusterClass{}, &clusterv1beta1.ClusterClass{}
-	switch o.GroupVersionKind().GroupVersion() {
-	case clusterv1.GroupVersion:
-		return class, read(o, class)
-	case clusterv1beta1.GroupVersion:
-		if err := read(o, old); err != nil {
-			return nil, err
-		}
-		if err := conversion.ConvertClusterClassV1Beta1ToHub(ctx, old, class); err != nil {
-			return nil, fmt.Errorf("converting the ClusterClass %s: %w", o.GetName(), err)
-		}
-		return class, nil
-	}
-	return nil, fmt.Errorf("%s %s: %w", o.GetAPIVersion(), o.GetName(), ErrVersion)
+	return asHub(ctx, o, conversion.ConvertClusterClassV1Beta1ToHub)
 }
 
 // Cluster reads a Cluster of v1beta1 or v1beta2. The errors are those of Class.
 func Cluster(ctx context.Context, o *unstructured.Unstructured) (*clusterv1.Cluster, error) {
-	cluster, old := &clusterv1.Cluster{}, &clusterv1beta1.Cluster{}
+	return asHub(ctx, o, conversion.ConvertClusterV1Beta1ToHub)
+}
+
+// asHub reads an object of v1beta1 or v1beta2 as one of v1beta2.
+func asHub[Old, Hub any](ctx context.Context, o *unstructured.Unstructured, convert func(context.Context, *Old, *Hub) error) (*Hub, error) {
+	old, hub := new(Old), new(Hub)
 	switch o.GroupVersionKind().GroupVersion() {
 	case clusterv1.GroupVersion:
-		return cluster, read(o, cluster)
+		return hub, read(o, hub)
 	case clusterv1beta1.GroupVersion:
 		if err := read(o, old); err != nil {
 			return nil, err
 		}
-		if err := conversion.ConvertClusterV1Beta1ToHub(ctx, old, cluster); err != nil {
-			return nil, fmt.Errorf("converting the Cluster %s: %w", o.GetName(), err)
+		if err := convert(ctx, old, hub); err != nil {
+			return nil, fmt.Errorf("converting the %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		return cluster, nil
+		return hub, nil
 	}
 	return nil, fmt.Errorf("%s %s: %w", o.GetAPIVersion(), o.GetName(), ErrVersion)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
 )
 
-// The reasons for which a Cluster can't be expanded offline, besides those that are wrong with it.
+// The reasons, other than faults of the Cluster, for which it can't be expanded offline.
 var (
 	// ErrUnmanaged says that there is no Cluster with a topology.
 	ErrUnmanaged = errors.New("there is no Cluster with a topology")
@@ -78,7 +78,7 @@ func withClasses(r *release.Release, others []*release.Release) (*release.Releas
 // The error is ErrUnmanaged, ErrNoClass, ErrExternal, ErrVersion or ErrVariables, or that of Cluster
 // API where it can't make the objects.
 func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
-	var made []unstructured.Unstructured
+	var desired []unstructured.Unstructured
 	managed := false
 	for i := range objects {
 		if err := ctx.Err(); err != nil {
@@ -102,20 +102,20 @@ func Expand(ctx context.Context, kinds *schemas.Kinds, objects []unstructured.Un
 		if err != nil {
 			return nil, fmt.Errorf("the Cluster %s: %w", cluster.Name, err)
 		}
-		made = append(made, expanded...)
+		desired = append(desired, expanded...)
 	}
 	if !managed {
 		return nil, ErrUnmanaged
 	}
-	return made, nil
+	return desired, nil
 }
 
 // expandCluster makes the objects of one Cluster. What Cluster API's code panics of is an error: the
 // objects come from strangers.
-func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1.Cluster, objects []unstructured.Unstructured) (made []unstructured.Unstructured, err error) {
+func expandCluster(ctx context.Context, kinds *schemas.Kinds, cluster *clusterv1.Cluster, objects []unstructured.Unstructured) (desired []unstructured.Unstructured, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			made, err = nil, fmt.Errorf("the topology can't be read: %v", cause)
+			desired, err = nil, fmt.Errorf("the topology can't be read: %v", cause)
 		}
 	}()
 	class, err := classOf(ctx, cluster, objects)
@@ -216,7 +216,7 @@ func settle(cluster *clusterv1.Cluster, state *scope.ClusterState) ([]unstructur
 		worker := state.MachinePools[name]
 		add(worker.Object, worker.BootstrapObject, worker.InfrastructureMachinePoolObject)
 	}
-	made := make([]unstructured.Unstructured, 0, len(typed))
+	desired := make([]unstructured.Unstructured, 0, len(typed))
 	for _, o := range typed {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
@@ -229,7 +229,7 @@ func settle(cluster *clusterv1.Cluster, state *scope.ClusterState) ([]unstructur
 		if object.GetKind() == "" { // Cluster API does not write what the Go type says
 			object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(reflect.TypeOf(o).Elem().Name()))
 		}
-		made = append(made, object)
+		desired = append(desired, object)
 	}
-	return renamed(made), nil
+	return renamed(desired), nil
 }

@@ -29,15 +29,15 @@ func AdmitUpdate(ctx context.Context, before, after *clusterv1.ClusterClass) (al
 	if always, err = admitUpdate(ctx, before, after, nil); err != nil {
 		return nil, nil, err
 	}
-	always = besides(always, known)
+	always = without(always, known)
 	if inUse, err = admitUpdate(ctx, before, after, usersOf(before, after)); err != nil {
 		return nil, nil, err
 	}
-	return always, besides(besides(inUse, known), always), nil
+	return always, without(without(inUse, known), always), nil
 }
 
-// besides returns the problems that are not among others.
-func besides(problems, others []metav1.StatusCause) []metav1.StatusCause {
+// without returns the problems that are not among others.
+func without(problems, others []metav1.StatusCause) []metav1.StatusCause {
 	return slices.DeleteFunc(slices.Clone(problems), func(p metav1.StatusCause) bool { return slices.Contains(others, p) })
 }
 
