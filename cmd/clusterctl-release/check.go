@@ -66,7 +66,7 @@ It ends with status 1 where there is a finding of the severity that --fail-on na
 	cmd.Flags().StringVar(&flags.config, "config", "", "release file with the findings that are turned off (default: "+release.ConfigFile+", if it is there)")
 	cmd.Flags().StringVar(&flags.previous, "previous", "", "the release before, for checks of what changed")
 	cmd.Flags().StringArrayVar(&flags.with, "with", nil, "release of another provider whose kinds the templates use (repeat for more)")
-	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats()))
+	cmd.Flags().StringVar(&flags.format, "format", "text", fmt.Sprintf("how to show the findings, one of %v", report.Formats.Names()))
 	cmd.Flags().StringVar(&flags.failOn, "fail-on", string(checks.Error), "severity to fail on: error, warning or note")
 	addTokenFileFlag(cmd, &flags.token)
 	addWorldFlags(cmd, &flags.world)
@@ -96,21 +96,21 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	if err != nil {
 		return &usageError{err: fmt.Errorf("--fail-on: %w", err)}
 	}
-	if err := report.ParseFormat(flags.format); err != nil {
+	if err := report.Formats.Parse(flags.format); err != nil {
 		return &usageError{err: fmt.Errorf("--format: %w", err)}
 	}
-	found, problems, err := checkAll(cmd, args, flags)
+	findings, problems, err := checkAll(cmd, args, flags)
 	if err != nil {
 		return err
 	}
-	found.Color = wantsColor(cmd.OutOrStdout())
-	if err := found.Write(flags.format, cmd.OutOrStdout()); err != nil {
+	findings.Color = wantsColor(cmd.OutOrStdout())
+	if err := findings.Write(flags.format, cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	if err := incomplete(cmd, problems); err != nil {
 		return err
 	}
-	if found.Fails(failOn) {
+	if findings.Fails(failOn) {
 		return &findingsError{}
 	}
 	return nil
@@ -127,9 +127,9 @@ func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Repo
 	}
 	progress := newProgress(cmd.ErrOrStderr())
 	progress.show("checking")
-	found, err := runChecks(cmd.Context(), subjects, folders)
+	findings, err := runChecks(cmd.Context(), subjects, folders)
 	progress.close()
-	return found, nil, err
+	return findings, nil, err
 }
 
 // listChecks prints a line for each check.
@@ -271,7 +271,7 @@ func folderOf(location string, r *release.Release) string {
 
 // runChecks checks releases side by side.
 func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string) (*report.Report, error) {
-	found := &report.Report{Entries: make([]report.Entry, len(subjects)), Tool: toolVersion()}
+	findings := &report.Report{Entries: make([]report.Entry, len(subjects)), Tool: toolVersion()}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, s := range subjects {
@@ -280,10 +280,10 @@ func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string
 			if err != nil {
 				return fmt.Errorf("checking %s: %w", s.Release, err)
 			}
-			found.Entries[i] = report.Entry{Result: result, Folder: folders[i]}
+			findings.Entries[i] = report.Entry{Result: result, Folder: folders[i]}
 			subjects[i] = nil // what was read of its files is not needed any more
 			return nil
 		})
 	}
-	return found, group.Wait()
+	return findings, group.Wait()
 }

@@ -63,22 +63,22 @@ func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*rele
 			fmt.Fprintf(stderr, "note: %s is checked as an upgrade from %s\n", r, previous[i].Version)
 		}
 	}
-	found, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
+	findings, err := runChecks(cmd.Context(), subjects, make([]string, len(releases)))
 	if err != nil {
 		return err
 	}
-	if found.Count(checks.Error) == 0 {
-		if n := found.Count(checks.Warning); n > 0 {
+	if findings.Count(checks.Error) == 0 {
+		if n := findings.Count(checks.Warning); n > 0 {
 			fmt.Fprintf(stderr, "note: warnings of the checks: %d; `clusterctl release check` shows them\n", n)
 		}
 		return nil
 	}
-	found.Color = wantsColor(stderr)
-	if err := found.Write("text", stderr); err != nil {
+	findings.Color = wantsColor(stderr)
+	if err := findings.Write("text", stderr); err != nil {
 		return err
 	}
 	fmt.Fprintln(stderr, errorPrefix(stderr)+"the release has errors, and nothing was done: fix them, or turn off the findings that are right as they are in "+release.ConfigFile)
-	if from := upgradesWithErrors(found, previous); len(from) > 0 {
+	if from := upgradesWithErrors(findings, previous); len(from) > 0 {
 		fmt.Fprintf(stderr, "--previous %s goes on without the checks of the upgrade from %s: its users then meet these errors in `clusterctl upgrade apply`, which may stop when the old manager is deleted and the new one is not installed yet\n",
 			publish.NoPrevious, strings.Join(from, " and "))
 	}
@@ -86,9 +86,9 @@ func (f gateFlags) requireChecked(cmd *cobra.Command, releases, previous []*rele
 }
 
 // upgradesWithErrors names the releases before from which an upgrade has errors.
-func upgradesWithErrors(found *report.Report, previous []*release.Release) []string {
+func upgradesWithErrors(findings *report.Report, previous []*release.Release) []string {
 	var from []string
-	for i, e := range found.Entries {
+	for i, e := range findings.Entries {
 		if slices.ContainsFunc(e.Findings, func(f checks.Finding) bool {
 			check, err := checks.Find(f.ID)
 			return err == nil && check.Group == checks.Upgrade && f.Severity == checks.Error

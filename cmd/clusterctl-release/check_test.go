@@ -70,7 +70,7 @@ func TestCheckStatus(t *testing.T) {
 // TestCheckFormats writes every format to a pipe: each says what was found.
 func TestCheckFormats(t *testing.T) {
 	inBuiltDemo(t, "metadata.yaml", "kind: Metadata\n", "")
-	for _, format := range report.Formats() {
+	for _, format := range report.Formats.Names() {
 		if got := execute(t, "check", "out/release", "--format", format); !strings.Contains(got.stdout, "metadata-kind") {
 			t.Errorf("%s does not name the check:\n%s", format, got.stdout)
 		}

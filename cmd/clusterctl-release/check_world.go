@@ -27,7 +27,7 @@ func (f worldFlags) asked() bool {
 	return f.dump != "" || f.source.live || f.source.kubeconfig != "" || f.source.context != "" || f.source.namespace != ""
 }
 
-// checkWorld holds a namespace of a dump or of a live cluster against the checks of ownership.
+// checkWorld runs the checks of ownership on a namespace of a dump or of a live cluster.
 func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Report, []move.Problem, error) {
 	switch {
 	case len(args) > 0:

@@ -21,9 +21,6 @@ schema can show, such as pausing, say so.`,
   clusterctl release contract out/release --format markdown`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := contract.ParseFormat(format); err != nil {
-				return &usageError{err: fmt.Errorf("--format: %w", err)}
-			}
 			releases, err := readReleases(cmd, args)
 			if err != nil {
 				return err
@@ -36,12 +33,9 @@ schema can show, such as pausing, say so.`,
 				}
 				tables = append(tables, more...)
 			}
-			if format == textFormat {
-				foldText(cmd)
-			}
 			return contract.Write(format, tables, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to print the tables, one of %v", contract.Formats()))
+	addFormatFlag(cmd, &format, contract.Formats.Parse, fmt.Sprintf("how to print the tables, one of %v", contract.Formats.Names()))
 	return cmd
 }

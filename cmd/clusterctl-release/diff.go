@@ -41,9 +41,6 @@ It ends with status 0 whether there are differences or not; the JSON report says
     out/release/infrastructure-demo/v0.5.0 --format markdown`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := diff.ParseFormat(format); err != nil {
-				return &usageError{err: fmt.Errorf("--format: %w", err)}
-			}
 			options, err := readOptions(tokenFile, args...)
 			if err != nil {
 				return err
@@ -66,13 +63,10 @@ It ends with status 0 whether there are differences or not; the JSON report says
 			if len(differences.Differences) == 0 {
 				return &usageError{err: fmt.Errorf("%s and %s have no provider in common: there is nothing to compare", args[0], args[1])}
 			}
-			if format == textFormat {
-				foldText(cmd)
-			}
 			return differences.Write(format, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", fmt.Sprintf("how to show the differences, one of %v", diff.Formats()))
+	addFormatFlag(cmd, &format, diff.Formats.Parse, fmt.Sprintf("how to show the differences, one of %v", diff.Formats.Names()))
 	addTokenFileFlag(cmd, &tokenFile)
 	return cmd
 }

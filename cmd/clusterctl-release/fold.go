@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +13,21 @@ import (
 
 // textFormat is the value of --format for what people read.
 const textFormat = "text"
+
+// addFormatFlag adds the flag --format, whose value is checked before the command runs. Text is folded.
+func addFormatFlag(cmd *cobra.Command, format *string, check func(string) error, usage string) {
+	cmd.Flags().StringVar(format, "format", textFormat, usage)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := check(*format); err != nil {
+			return &usageError{err: fmt.Errorf("--format: %w", err)}
+		}
+		if *format == textFormat {
+			foldText(cmd)
+		}
+		return run(cmd, args)
+	}
+}
 
 // foldText folds what a command prints, where a terminal shows it, at the terminal's width. A file, a pipe and the log of
 // a pipeline get one line for each message, as programs such as grep want it. Call it for text only.

@@ -50,15 +50,12 @@ failure here: move-plan is the command to ask.`,
 	for _, c := range draw.Collapses() {
 		collapses = append(collapses, string(c))
 	}
-	cmd.Flags().StringVar(&format, "format", "text", strings.Join(draw.Formats(), ", "))
+	addFormatFlag(cmd, &format, draw.ParseFormat, strings.Join(draw.Formats(), ", "))
 	cmd.Flags().StringVar(&collapse, "collapse", string(draw.Auto), "which objects share a box: "+strings.Join(collapses, ", "))
 	return cmd
 }
 
 func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format string, collapse draw.Collapse) error {
-	if err := draw.ParseFormat(format); err != nil {
-		return &usageError{err: fmt.Errorf("--format: %w", err)}
-	}
 	if err := draw.ParseCollapse(collapse); err != nil {
 		return &usageError{err: fmt.Errorf("--collapse: %w", err)}
 	}
@@ -70,9 +67,6 @@ func runGraph(cmd *cobra.Command, args []string, flags sourceFlags, format strin
 	plan := graph.Plan()
 	p := draw.Of(graph, plan)
 	p.Collapse, p.Color = collapse, wantsColor(cmd.OutOrStdout())
-	if format == textFormat {
-		foldText(cmd)
-	}
 	if err := p.Write(format, cmd.OutOrStdout()); err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func markUsageErrors(cmd *cobra.Command) {
 		cmd.Args = func(c *cobra.Command, given []string) error { return wrap(c, suggest(c, given, args(c, given))) }
 	}
 	if pre := cmd.PreRunE; pre == nil {
-		// Before cobra's own check, which would not be told from a failure.
+		// Before cobra's own check, whose error looks like any other failure.
 		cmd.PreRunE = func(c *cobra.Command, _ []string) error { return wrap(c, c.ValidateRequiredFlags()) }
 	}
 	for _, child := range cmd.Commands() {

@@ -40,22 +40,16 @@ everything could be read.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runMovePlan(cmd, args, flags, format) },
 	}
 	addSourceFlags(cmd, &flags)
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	addFormatFlag(cmd, &format, move.ParseFormat, "text or json")
 	return cmd
 }
 
 func runMovePlan(cmd *cobra.Command, args []string, flags sourceFlags, format string) error {
-	if err := move.ParseFormat(format); err != nil {
-		return &usageError{err: fmt.Errorf("--format: %w", err)}
-	}
 	world, namespace, err := readWorld(cmd, args, flags, false)
 	if err != nil {
 		return err
 	}
 	plan := move.Discover(cmd.Context(), world, namespace).Plan()
-	if format == textFormat {
-		foldText(cmd)
-	}
 	if err := plan.Write(format, cmd.OutOrStdout()); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func chooseTemplate(cmd *cobra.Command, location string, flags renderFlags, with
 }
 
 // templateOf finds values for all variables of a flavor of a release and of its classes. With are releases
-// whose kinds and classes are known besides.
+// whose kinds and classes are known as well.
 func templateOf(cmd *cobra.Command, r *release.Release, flags renderFlags, with []*release.Release) (*templateChoice, error) {
 	given, err := readValues(flags)
 	if err != nil {

@@ -33,21 +33,15 @@ func newTemplatesVariablesCommand() *cobra.Command {
   clusterctl release templates variables out/release/infrastructure-demo/v0.1.0 --flavor ha --format json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := templates.ParseFormat(format); err != nil {
-				return &usageError{err: fmt.Errorf("--format: %w", err)}
-			}
 			files, err := templatesOf(cmd, args[0], flavor)
 			if err != nil {
 				return err
-			}
-			if format == textFormat {
-				foldText(cmd)
 			}
 			return templates.WriteVariables(format, files, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&flavor, "flavor", "", "flavor to list; \"default\" is cluster-template.yaml (default: all)")
-	cmd.Flags().StringVar(&format, "format", "text", "text or json")
+	addFormatFlag(cmd, &format, templates.Formats.Parse, "text or json")
 	return cmd
 }
 

@@ -52,16 +52,16 @@ func verify(cmd *cobra.Command, location, key string, options publish.Options) (
 		subjects = append(subjects, &checks.Subject{Release: r, With: v.Releases, Config: configOf(config, r)})
 		folders = append(folders, folderOf(location, r))
 	}
-	found, err := runChecks(cmd.Context(), subjects, folders)
+	findings, err := runChecks(cmd.Context(), subjects, folders)
 	if err == nil {
-		found.Color = wantsColor(cmd.OutOrStdout())
+		findings.Color = wantsColor(cmd.OutOrStdout())
 	}
-	return v, found, err
+	return v, findings, err
 }
 
 func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
 	progress := newProgress(cmd.ErrOrStderr())
-	v, found, err := verify(cmd, location, key, publish.Options{TokenFile: tokenFile, Progress: progress.show, Report: progress.report})
+	v, findings, err := verify(cmd, location, key, publish.Options{TokenFile: tokenFile, Progress: progress.show, Report: progress.report})
 	progress.close()
 	if err != nil {
 		return err
@@ -74,10 +74,10 @@ func runVerify(cmd *cobra.Command, location, key, tokenFile string) error {
 	for _, problem := range v.Problems {
 		fmt.Fprintf(out, "problem: %v\n", problem)
 	}
-	if err := found.Write("text", out); err != nil {
+	if err := findings.Write("text", out); err != nil {
 		return err
 	}
-	if len(v.Problems) > 0 || found.Fails(checks.Error) {
+	if len(v.Problems) > 0 || findings.Fails(checks.Error) {
 		return &findingsError{}
 	}
 	for _, r := range v.Releases {

@@ -30,12 +30,8 @@ func contractCheck(rule contract.Rule) Check {
 		Source: fmt.Sprintf("contract rules for %s, %s", rule.Resource, strings.ReplaceAll(rule.Heading(), "`", "")),
 		Run: func(s *Subject, report Report) {
 			for _, i := range s.implementations() {
-				verdict := rule.Check(i)
-				if verdict.State == contract.Missing && !rule.Mandatory {
-					continue
-				}
-				for _, p := range verdict.Problems {
-					report(contractFinding(s, rule, p))
+				for _, p := range rule.Check(i).Problems {
+					report(contractFinding(s, p))
 				}
 			}
 		},
@@ -43,8 +39,8 @@ func contractCheck(rule contract.Rule) Check {
 }
 
 // contractFinding says what a rule found, where it found it.
-func contractFinding(s *Subject, rule contract.Rule, p contract.Problem) Finding {
-	f := Finding{Place: s.At(s.Release.Provider.ComponentsFile()), Message: p.Reason, Fix: rule.Advice(p)}
+func contractFinding(s *Subject, p contract.Problem) Finding {
+	f := Finding{Place: s.At(s.Release.Provider.ComponentsFile()), Message: p.Reason, Fix: p.Fix}
 	if p.CRD != nil {
 		f.Place = p.CRD.Place(p.Path...)
 	}

@@ -1,93 +1,151 @@
 package contract
 
-import "slices"
+import (
+	"fmt"
+	"slices"
 
-// controlPlane are the rules of the ControlPlane page. What its fields have to look like is in
-// control_plane_fields.go.
-var controlPlane = slices.Concat(allResources(ControlPlane, "control-plane"), []Rule{
-	{
-		ID: "control-plane-endpoint", Resource: ControlPlane, Name: "ControlPlane: endpoint", Note: mandatoryForEndpoint,
-		Title:   "The ControlPlane's endpoint is one that Cluster API can read",
-		Fix:     "make spec.controlPlaneEndpoint an object with host, a string, and port, an integer",
-		verdict: fieldIs(endpoint, "spec", "controlPlaneEndpoint"),
-	},
-	{
-		ID: "control-plane-replicas", Resource: ControlPlane, Name: "ControlPlane: replicas",
-		Note:    "Mandatory if control plane has a notion of number of instances.",
-		Title:   "A ControlPlane with replicas has the counters and the scale subresource",
-		Fix:     "add what is missing next to spec.replicas, as the contract page has it",
-		verdict: replicas,
-	},
-	{
-		ID: "control-plane-version", Resource: ControlPlane, Name: "ControlPlane: version",
-		Note:    "Mandatory if control plane allows direct management of the Kubernetes version in use; Mandatory for cluster class support.",
-		Title:   "A ControlPlane with a version says which versions it runs",
-		Fix:     "add status.versions (in Go, []clusterv1.StatusVersion) next to spec.version, or status.version",
-		verdict: kubernetesVersion,
-	},
-	{
-		ID: "control-plane-machines", Resource: ControlPlane, Name: "ControlPlane: machines",
-		Note:    "Mandatory if control plane instances are represented with a set of Cluster API Machines.",
-		Title:   "A ControlPlane's machine template is as its contract version has it",
-		Fix:     "give spec.machineTemplate the fields of the contract page",
-		verdict: machines,
-	},
-	{
-		ID: "control-plane-rollout-after", Resource: ControlPlane, Name: "ControlPlane: rolloutAfter",
-		Title:   "A ControlPlane's scheduled rollout is where its contract version has it",
-		Fix:     "add spec.rollout.after as a string (in Go, metav1.Time)",
-		verdict: rolloutAfter,
-	},
-	{
-		ID: "control-plane-initialization-completed", Resource: ControlPlane, Name: "ControlPlane: initialization completed", Mandatory: true,
-		Title:   "The ControlPlane can say that it is initialized",
-		Fix:     "add status.initialization.controlPlaneInitialized as a boolean",
-		verdict: initialized("controlPlaneInitialized", "initialized"),
-	},
-	{
-		ID: "control-plane-in-place-updates", Resource: ControlPlane, Name: "ControlPlane: in-place updates",
-		Note:   "Only supported for control plane providers with control plane machines",
-		Hidden: hiddenInPlace,
-	},
-	{
-		ID: "control-plane-conditions", Resource: ControlPlane, Name: "ControlPlane: conditions",
-		Title:   "The ControlPlane's conditions are ones that Cluster API can read",
-		Fix:     "make status.conditions a list of objects with type and status (in Go, []metav1.Condition)",
-		verdict: conditions,
-	},
-	{
-		ID: "control-plane-terminal-failures", Resource: ControlPlane, Name: "ControlPlane: terminal failures",
-		Title:   "The ControlPlane does not tell of terminal failures in fields that are going away",
-		Fix:     "make status.failureReason and status.failureMessage strings",
-		verdict: terminalFailures,
-	},
-	{
-		ID: "control-plane-template", Resource: ControlPlane, Name: "ControlPlaneTemplate, ControlPlaneTemplateList resource definition", Note: mandatoryForClusterClass,
-		Title:   "The ControlPlane's template has the names and the fields that Cluster API reads",
-		Fix:     "define the template with spec.template.spec, which holds the spec of the kind",
-		verdict: template,
-	},
-	{
-		ID: "control-plane-kubeconfig", Resource: ControlPlane, Name: "Cluster kubeconfig management", Mandatory: true,
-		Hidden: "the Secret with the kubeconfig that the controller makes and renews",
-	},
-	{
-		ID: "control-plane-certificates", Resource: ControlPlane, Name: "Cluster certificate management",
-		Hidden: "the Secrets with certificates that the controller makes",
-	},
-	{
-		ID: "control-plane-machine-placement", Resource: ControlPlane, Name: "Machine placement",
-		Hidden: "how the controller spreads its machines over failure domains",
-	},
-	{
-		ID: "control-plane-metadata-propagation", Resource: ControlPlane, Name: "Metadata propagation",
-		Hidden: "which labels and annotations the controller copies to its machines",
-	},
-	{
-		ID: "control-plane-min-ready-seconds", Resource: ControlPlane, Name: "MinReadySeconds and UpToDate propagation",
-		Hidden: "what the controller writes to its machines",
-	},
-	{ID: "control-plane-multiple-instances", Resource: ControlPlane, Name: "Support for running multiple instances", Note: mandatoryForClusterctl, Hidden: hiddenInstances},
-	{ID: "control-plane-clusterctl-support", Resource: ControlPlane, Name: "Clusterctl support", Note: mandatoryForClusterctl, Hidden: hiddenClusterctl},
-	{ID: "control-plane-pausing", Resource: ControlPlane, Name: "ControlPlane: pausing", Hidden: hiddenPausing},
-})
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// replicas are optional; with them come counters, a selector and the scale subresource.
+func replicas(i *Implementation) Verdict {
+	v := fieldRule{path: "spec.replicas", shape: integer}.with(i, func() []Problem {
+		// The page says of the old counters only that they are still read.
+		fields := []field{may("replicas", integer), may("readyReplicas", integer), may("updatedReplicas", integer), may("unavailableReplicas", integer)}
+		if !i.old {
+			fields = []field{must("selector", anyText), must("replicas", integer), must("readyReplicas", integer), must("availableReplicas", integer), must("upToDateReplicas", integer)}
+		}
+		var problems []Problem
+		for _, f := range fields {
+			problems = append(problems, f.compare(i.root.field("status"))...)
+		}
+		if i.old {
+			return problems
+		}
+		return append(problems, i.scale()...)
+	})
+	if i.old && v.State != Missing {
+		v.Detail = "" // no counter is mandatory, so that the row names no place
+	}
+	return v
+}
+
+// scale judges whether the scale subresource names the fields of the contract.
+func (i *Implementation) scale() []Problem {
+	index := slices.IndexFunc(i.CRD.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == i.Version })
+	if index < 0 {
+		return nil
+	}
+	at := []any{"spec", "versions", index, "subresources", "scale"}
+	refuse := func(path []any, reason string) Problem {
+		return Problem{
+			CRD: i.CRD, Path: path, Weight: Broken, Reason: reason,
+			Fix: "set the marker +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector",
+		}
+	}
+	subresources := i.CRD.Spec.Versions[index].Subresources
+	if subresources == nil || subresources.Scale == nil {
+		return []Problem{refuse(at, fmt.Sprintf("%s has spec.replicas and no scale subresource: neither kubectl scale nor an autoscaler can change them", i.CRD.kind()))}
+	}
+	scale := subresources.Scale
+	selector := ""
+	if scale.LabelSelectorPath != nil {
+		selector = *scale.LabelSelectorPath
+	}
+	var problems []Problem
+	for _, path := range []struct{ name, got, want string }{
+		{"specReplicasPath", scale.SpecReplicasPath, ".spec.replicas"},
+		{"statusReplicasPath", scale.StatusReplicasPath, ".status.replicas"},
+		{"labelSelectorPath", selector, ".status.selector"},
+	} {
+		if path.got != path.want {
+			problems = append(problems, refuse(append(slices.Clone(at), path.name),
+				fmt.Sprintf("the scale subresource has %q as its %s, and the contract has %s", path.got, path.name, path.want)))
+		}
+	}
+	return problems
+}
+
+// kubernetesVersion is optional; with it comes what the status says of the versions that run.
+func kubernetesVersion(i *Implementation) Verdict {
+	return fieldRule{path: "spec.version", shape: text(256)}.with(i, func() []Problem {
+		status := i.root.field("status")
+		problems := may("version", text(256)).compare(status)
+		hasVersions := false
+		if !i.old {
+			hasVersions = status.field("versions").there()
+			problems = append(problems, may("versions", mergedBy(100, object(must("version", anyText), may("replicas", integer)), "version")).compare(status)...)
+		}
+		if one := status.field("version"); !one.there() && !hasVersions {
+			problems = append(problems, one.problem(Broken,
+				i.CRD.kind()+" has spec.version, and neither status.versions nor status.version: Cluster API can't tell when an upgrade is done"))
+		}
+		return problems
+	})
+}
+
+// machines are optional; with them comes a template whose fields moved with the v1beta2 contract.
+func machines(i *Implementation) Verdict {
+	v := fieldRule{path: "spec.machineTemplate", shape: i.machineTemplate()}.judge(i)
+	if v.State == Missing {
+		return v
+	}
+	if n := i.root.at("spec.machineTemplate"); !hasMachineFields(n) {
+		return Verdict{State: NotApplicable, Detail: n.name + " has no fields of machines: the control plane is not made of Machines"}
+	}
+	old := i.root.at("spec.machineTemplate.infrastructureRef")
+	for k := range v.Problems {
+		if !i.old && old.there() {
+			v.Problems[k].Reason += "; spec.machineTemplate.infrastructureRef is where the v1beta1 contract has it"
+		}
+	}
+	if n := i.root.at("status.externalManagedControlPlane"); n.there() {
+		problems := append(v.Problems, boolean.compare(n)...)
+		v = verdictOf(problems)
+		v.Detail = "spec.machineTemplate"
+	}
+	return v
+}
+
+// hasMachineFields says whether a machine template has more than metadata, which is all that one of a
+// control plane without machines may have.
+func hasMachineFields(template node) bool {
+	if template.open || template.schema.Type != typeObject || template.schema.AdditionalProperties != nil {
+		return true
+	}
+	for name := range template.schema.Properties {
+		below := template.field(name)
+		isEmpty := below.schema.Type == typeObject && len(below.schema.Properties) == 0 && !below.open
+		if name != "metadata" && !isEmpty {
+			return true
+		}
+	}
+	return false
+}
+
+// machineTemplate is the shape of spec.machineTemplate.
+func (i *Implementation) machineTemplate() shape {
+	if i.old {
+		ref := object(may("apiVersion", anyText), must("kind", anyText), must("name", anyText))
+		return object(must("infrastructureRef", ref), may("metadata", anything),
+			may("nodeDrainTimeout", anyText), may("nodeVolumeDetachTimeout", anyText), may("nodeDeletionTimeout", anyText))
+	}
+	ref := object(must("apiGroup", anyText), must("kind", anyText), must("name", anyText))
+	deletion := object(may("nodeDrainTimeoutSeconds", integer), may("nodeVolumeDetachTimeoutSeconds", integer), may("nodeDeletionTimeoutSeconds", integer))
+	return object(may("metadata", anything), must("spec", object(
+		must("infrastructureRef", ref), may("deletion", deletion),
+		may("readinessGates", mergedBy(32, object(must("conditionType", anyText)), "conditionType")),
+		may("taints", mergedBy(64, object(must("key", anyText), may("value", anyText), must("effect", anyText)), "key", "effect")),
+	)))
+}
+
+// rolloutAfter is spec.rollout.after, and was spec.rolloutAfter under the v1beta1 contract.
+func rolloutAfter(i *Implementation) Verdict {
+	v := fieldRule{path: "spec.rollout.after", shape: anyText, old: &fieldRule{path: "spec.rolloutAfter", shape: anyText}}.judge(i)
+	if n := i.root.at("spec.rolloutAfter"); v.State == Missing && n.schema != nil {
+		p := n.problem(Broken, "spec.rolloutAfter is the v1beta1 contract's: under v1beta2 Cluster API's tools set spec.rollout.after, which is not there")
+		p.Fix = "move the field to spec.rollout.after"
+		return verdictOf([]Problem{p})
+	}
+	return v
+}

@@ -84,3 +84,9 @@ func (c *CRD) contractVersion() (contract string, index int) {
 	}
 	return v1beta2, index
 }
+
+// contractRoot returns the schema that the rules are checked on.
+func (c *CRD) contractRoot() node {
+	_, index := c.contractVersion()
+	return c.root(index)
+}

@@ -8,22 +8,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
-// formats are the ways to show tables. A new one is a file of its own and a line here.
-var formats = format.List[[]Table]{
+// Formats are the ways to show tables. A new one is a file of its own and a line here.
+var Formats = format.List[[]Table]{
 	{Name: "text", Write: writeText},
 	{Name: "markdown", Write: writeMarkdown},
 	{Name: "json", Write: writeJSON},
 }
 
-// Formats returns the names of the formats.
-func Formats() []string { return formats.Names() }
-
-// ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error { return formats.Parse(name) }
-
-// Write shows tables in a format. The error is that of the writer, or ParseFormat's.
+// Write shows tables in a format. The error is that of the writer, or that of Formats.Parse.
 func Write(name string, tables []Table, w io.Writer) error {
-	return formats.Write(name, "the tables", tables, w)
+	return Formats.Write(name, "the tables", tables, w)
 }
 
 // Caption names a table's kind, with its contract.
@@ -65,13 +59,10 @@ func (r Row) yesNo() string {
 
 // Remarks returns what there is to say about a row's state: what is wrong, or else where it is.
 func (r Row) Remarks() []string {
-	if r.State == Missing && !r.Mandatory || len(r.Problems) == 0 {
-		if r.Detail == "" {
-			return nil
-		}
+	if len(r.Problems) == 0 && r.Detail != "" {
 		return []string{r.Detail}
 	}
-	remarks := make([]string, 0, len(r.Problems))
+	var remarks []string
 	for _, p := range r.Problems {
 		remarks = append(remarks, p.Reason)
 	}

@@ -34,21 +34,21 @@ type role struct {
 	group     string
 	providers []clusterctlv1.ProviderType
 	// signature are fields that the kinds have and others of the same ending have not.
-	signature [][]string
+	signature []string
 }
 
 // roles are in an order in which no suffix hides another.
 var roles = []role{
 	{InfraCluster, "Cluster", "infrastructure", []clusterctlv1.ProviderType{clusterctlv1.InfrastructureProviderType},
-		[][]string{{"spec", "controlPlaneEndpoint"}, {"status", "initialization"}, {"status", "ready"}}},
+		[]string{"spec.controlPlaneEndpoint", "status.initialization", "status.ready"}},
 	{InfraMachine, "Machine", "infrastructure", []clusterctlv1.ProviderType{clusterctlv1.InfrastructureProviderType},
-		[][]string{{"spec", "providerID"}}},
+		[]string{"spec.providerID"}},
 	{InfraMachinePool, "MachinePool", "infrastructure", []clusterctlv1.ProviderType{clusterctlv1.InfrastructureProviderType},
-		[][]string{{"spec", "providerIDList"}}},
+		[]string{"spec.providerIDList"}},
 	{BootstrapConfig, "Config", "bootstrap", []clusterctlv1.ProviderType{clusterctlv1.BootstrapProviderType},
-		[][]string{{"status", "dataSecretName"}}},
+		[]string{"status.dataSecretName"}},
 	{ControlPlane, "ControlPlane", "controlplane", []clusterctlv1.ProviderType{clusterctlv1.ControlPlaneProviderType, clusterctlv1.InfrastructureProviderType},
-		[][]string{{"status", "initialization"}, {"status", "initialized"}, {"status", "ready"}}},
+		[]string{"status.initialization", "status.initialized", "status.ready"}},
 	{IPAM, "Pool", "ipam", []clusterctlv1.ProviderType{clusterctlv1.IPAMProviderType}, nil},
 }
 
@@ -59,7 +59,7 @@ var contractProviders = []clusterctlv1.ProviderType{
 	clusterctlv1.ControlPlaneProviderType, clusterctlv1.IPAMProviderType,
 }
 
-// mandatory is the resource without which a provider of a type is none.
+// mandatory is the resource that a provider of a type has to have.
 var mandatory = map[clusterctlv1.ProviderType]Resource{
 	clusterctlv1.InfrastructureProviderType: InfraCluster,
 	clusterctlv1.BootstrapProviderType:      BootstrapConfig,
@@ -75,15 +75,15 @@ func Implementations(provider clusterctlv1.ProviderType, crds []CRD) []*Implemen
 	if !slices.Contains(contractProviders, provider) {
 		return nil
 	}
-	var found []*Implementation
+	var implementations []*Implementation
 	for _, r := range roles {
 		kinds := r.kinds(provider, crds)
 		if len(kinds) == 0 && mandatory[provider] == r.resource {
 			kinds = append(kinds, &Implementation{Resource: r.resource})
 		}
-		found = append(found, kinds...)
+		implementations = append(implementations, kinds...)
 	}
-	return found
+	return implementations
 }
 
 // kinds returns the implementations of a role's resource.
@@ -142,10 +142,7 @@ func (r role) signed(i *Implementation) bool {
 	if i.Template != nil || r.signature == nil {
 		return true
 	}
-	return slices.ContainsFunc(r.signature, func(path []string) bool {
-		n := i.root.at(path...)
-		return n.schema != nil
-	})
+	return slices.ContainsFunc(r.signature, func(path string) bool { return i.root.at(path).schema != nil })
 }
 
 // orphans returns an implementation without a CRD for each template whose own kind is missing.
@@ -200,15 +197,4 @@ func (i *Implementation) Kind() string {
 		return strings.TrimSuffix(i.Template.kind(), "Template")
 	}
 	return ""
-}
-
-// crds returns the definitions of the kind and its template, as far as they are there.
-func (i *Implementation) crds() []*CRD {
-	var crds []*CRD
-	for _, crd := range []*CRD{i.CRD, i.Template} {
-		if crd != nil {
-			crds = append(crds, crd)
-		}
-	}
-	return crds
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // writeMarkdown shows the tables as those of the contract pages, with two columns more.
@@ -34,7 +36,7 @@ func writeMarkdown(tables []Table, w io.Writer) error {
 }
 
 // cell keeps a text that a release's author wrote from being read as Markdown or as HTML.
-func cell(s string) string { return escapes.Replace(printable(s)) }
+func cell(s string) string { return escapes.Replace(format.Printable(s)) }
 
 // escapes has what Markdown and HTML take for a sign of theirs.
 var escapes = strings.NewReplacer(

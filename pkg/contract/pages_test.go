@@ -62,7 +62,7 @@ func TestRulesAreThePages(t *testing.T) {
 		if r.Mandatory {
 			mandatory = "Yes"
 		}
-		read[r.Page()] = append(read[r.Page()], row{r.Name, mandatory, r.Note})
+		read[r.Page] = append(read[r.Page], row{r.Name, mandatory, r.Note})
 	}
 	if len(read) != 5 {
 		t.Errorf("the rules are of %d pages with a table, want 5", len(read))
@@ -76,7 +76,7 @@ func TestRulesAreThePages(t *testing.T) {
 			t.Errorf("%s: the page has\n%q\nand the rules are\n%q", page, rows, rules)
 		}
 		for _, r := range contract.Rules() {
-			if r.Page() == page && !strings.Contains(string(data), "\n### "+r.Heading()+"\n") {
+			if r.Page == page && !strings.Contains(string(data), "\n### "+r.Heading()+"\n") {
 				t.Errorf("%s has no section %q", page, r.Heading())
 			}
 		}
@@ -118,7 +118,7 @@ func TestNoOtherPageHasRules(t *testing.T) {
 	}
 	known := map[string]bool{}
 	for _, r := range contract.Rules() {
-		known[r.Page()+".md"] = true
+		known[r.Page+".md"] = true
 	}
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(pages, e.Name()))

@@ -4,7 +4,7 @@
 package contract
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 )
 
@@ -26,11 +26,11 @@ type State string
 
 // The states.
 const (
-	// Present is there, and as the rule wants it.
+	// Present is what exists as the rule asks for it.
 	Present State = "there"
-	// Missing is not there. Only a mandatory rule is broken by it.
+	// Missing is what does not exist. Only a mandatory rule is broken by it.
 	Missing State = "missing"
-	// Wrong is there, and not as the rule wants it.
+	// Wrong is what exists otherwise than the rule asks for it.
 	Wrong State = "wrong"
 	// NotApplicable is a rule that the release's contract version or kind has nothing to do with.
 	NotApplicable State = "not applicable"
@@ -38,7 +38,7 @@ const (
 	NotVisible State = "not visible in a release"
 )
 
-// Weight says what comes of a problem.
+// Weight says what a problem causes.
 type Weight string
 
 // The weights.
@@ -51,58 +51,65 @@ const (
 	Deprecated Weight = "deprecated"
 )
 
-// Problem is one thing in a custom resource definition that is not as a rule wants it.
+// Problem is one thing in a custom resource definition that breaks a rule.
 type Problem struct {
-	// CRD is the definition, or nil where there is none at all.
+	// CRD is the definition, or nil where the release has none.
 	CRD *CRD
 	// Path leads to the place in the definition's document, as manifest.Document.Place takes it.
 	Path []any
-	// Reason says what is wrong and what comes of it.
+	// Reason says what is wrong and what it causes.
 	Reason string
-	// Fix says what to do, where it is not the rule's own advice.
+	// Fix says what to do.
 	Fix    string
 	Weight Weight
 }
 
 // Verdict is what a rule says of a kind.
 type Verdict struct {
-	State State
-	// Detail says why, where there is no problem to tell of it.
-	Detail   string
-	Problems []Problem
+	State State `json:"state"`
+	// Detail says why, where no problem does.
+	Detail string `json:"detail,omitempty"`
+	// Problems are those of a mandatory rule, or of what an optional one is about: it may be missing.
+	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Rule is one row of a rules table.
+// Rule is one row of a rules table. One of its last four fields says what the rule is about.
 type Rule struct {
 	// ID names the rule for ever, e.g. infra-machine-provider-id.
-	ID       string
-	Resource Resource
+	ID       string   `json:"id"`
+	Resource Resource `json:"-"`
+	// Page is the file name of the contract page, without its extension.
+	Page string `json:"-"`
 	// Name is the row's text.
-	Name string
+	Name string `json:"rule"`
 	// Mandatory is the row's Yes or No.
-	Mandatory bool
+	Mandatory bool `json:"mandatory"`
 	// Note is the row's note: when an optional rule becomes mandatory.
-	Note string
+	Note string `json:"note,omitempty"`
 	// Title says in a line what is looked for; "" where the rule is not visible in a release.
-	Title string
+	Title string `json:"-"`
 	// Fix says what to do where the rule is broken.
-	Fix string
+	Fix string `json:"-"`
 	// Hidden says what the rule is about, where no release shows it.
-	Hidden string
+	Hidden string `json:"-"`
 
-	verdict func(*Implementation) Verdict
+	// field is a field of the kind.
+	field fieldRule
+	// fields judges several fields of the kind.
+	fields func(*Implementation) Verdict
+	// each judges the definition of the kind, and that of its template.
+	each func(*CRD) []Problem
+	// definitions judges which definitions there are.
+	definitions func(*Implementation) Verdict
 }
 
 // Visible says whether a release can show how it stands to the rule.
 func (r Rule) Visible() bool { return r.Hidden == "" }
 
-// Page is the file name of the contract page, without its extension.
-func (r Rule) Page() string { return pageOf[r.Resource] }
-
 // Heading is the section of the page that explains the rule.
 func (r Rule) Heading() string {
 	if r.Resource == IPAM {
-		return ipamHeading
+		return "Data Types"
 	}
 	return r.Text()
 }
@@ -110,36 +117,48 @@ func (r Rule) Heading() string {
 // Text returns the row's text with the space that one of them lacks and its section has.
 func (r Rule) Text() string { return strings.ReplaceAll(r.Name, "`field", "` field") }
 
-// Advice says what to do about a problem that the rule found.
-func (r Rule) Advice(p Problem) string {
-	if p.Fix != "" {
-		return p.Fix
+// Check judges a kind by the rule.
+func (r Rule) Check(i *Implementation) Verdict {
+	v := r.judge(i)
+	if v.State == Missing && !r.Mandatory {
+		v.Problems = nil
 	}
-	return r.Fix
+	for k := range v.Problems {
+		v.Problems[k].Fix = cmp.Or(v.Problems[k].Fix, r.Fix)
+	}
+	return v
 }
 
-// Check holds a kind against the rule.
-func (r Rule) Check(i *Implementation) Verdict {
+// judge returns the verdict without the rule's own advice.
+func (r Rule) judge(i *Implementation) Verdict {
 	switch {
 	case !r.Visible():
 		return Verdict{State: NotVisible, Detail: r.Hidden}
 	case i.Resource != r.Resource:
 		return Verdict{State: NotApplicable}
+	case r.definitions != nil:
+		return r.definitions(i)
+	case i.CRD == nil:
+		return Verdict{State: NotApplicable, Detail: "there is no such kind"}
+	case r.fields != nil:
+		return r.fields(i)
+	case r.each != nil:
+		problems := r.each(i.CRD)
+		if i.Template != nil {
+			problems = append(problems, r.each(i.Template)...)
+		}
+		return verdictOf(problems)
 	}
-	return r.verdict(i)
+	return r.field.judge(i)
 }
 
-// pageOf has the contract page of each resource.
-var pageOf = map[Resource]string{
-	InfraCluster:     "infra-cluster",
-	InfraMachine:     "infra-machine",
-	InfraMachinePool: "infra-machinepool",
-	BootstrapConfig:  "bootstrap-config",
-	ControlPlane:     "control-plane",
-	IPAM:             "ipam",
-}
-
-// Rules returns all rules in the order of the pages and their tables.
-func Rules() []Rule {
-	return slices.Concat(infraCluster, infraMachine, infraMachinePool, bootstrapConfig, controlPlane, ipam)
+// verdictOf returns the verdict on something that exists.
+func verdictOf(problems []Problem) Verdict {
+	v := Verdict{State: Present, Problems: problems}
+	for _, p := range problems {
+		if p.Weight != Deprecated {
+			v.State = Wrong
+		}
+	}
+	return v
 }

@@ -181,7 +181,7 @@ func TestRulesOfFields(t *testing.T) {
 				t.Errorf("with a number as %s: %q, %+v", c.path, wrong.State, wrong.Problems)
 			}
 			for _, p := range wrong.Problems {
-				if p.Reason == "" || p.CRD == nil || rule.Advice(p) == "" {
+				if p.Reason == "" || p.CRD == nil || p.Fix == "" {
 					t.Errorf("a problem without reason, definition or advice: %+v", p)
 				}
 			}

@@ -2,8 +2,11 @@ package contract
 
 import (
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 // node is a field of a kind, as the schema of one version has it.
@@ -23,19 +26,21 @@ type node struct {
 
 // root returns the schema of a version as a whole.
 func (c *CRD) root(version int) node {
-	n := node{crd: c, path: []any{"spec", "versions", version, "schema", "openAPIV3Schema"}}
-	if version >= len(c.Spec.Versions) || c.Spec.Versions[version].Schema == nil || c.Spec.Versions[version].Schema.OpenAPIV3Schema == nil {
-		n.open = true
-		return n
+	n := node{crd: c, open: true, path: []any{"spec", "versions", version, "schema"}}
+	if version >= len(c.Spec.Versions) || c.Spec.Versions[version].Schema == nil {
+		return n.below("", nil, "openAPIV3Schema")
 	}
-	n.schema = c.Spec.Versions[version].Schema.OpenAPIV3Schema
-	n.open = preserves(n.schema)
-	return n
+	return n.below("", c.Spec.Versions[version].Schema.OpenAPIV3Schema, "openAPIV3Schema")
 }
 
-// preserves says whether a schema takes fields that it does not name.
-func preserves(s *apiextensionsv1.JSONSchemaProps) bool {
-	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
+// below returns the node of a schema in this one, nil where there is none: then the field may exist if
+// this schema keeps what it does not name.
+func (n node) below(name string, schema *apiextensionsv1.JSONSchemaProps, steps ...any) node {
+	child := node{crd: n.crd, schema: schema, open: n.open, name: name, path: append(slices.Clone(n.path), steps...)}
+	if schema != nil {
+		child.open = schemas.KeepsUnnamed(schema)
+	}
+	return child
 }
 
 // there says whether an object can have the field.
@@ -43,27 +48,22 @@ func (n node) there() bool { return n.schema != nil || n.open }
 
 // field returns the field of that name below.
 func (n node) field(name string) node {
-	child := node{crd: n.crd, name: name, path: append(slices.Clone(n.path), "properties", name)}
-	if n.name != "" {
-		child.name = n.name + "." + name
-	}
+	path := strings.TrimPrefix(n.name+"."+name, ".")
 	if n.schema == nil {
-		child.open = n.open
-		return child
+		return n.below(path, nil, "properties", name)
 	}
-	if s, ok := n.schema.Properties[name]; ok {
-		child.schema = &s
-		child.open = preserves(&s)
-		child.required = slices.Contains(n.schema.Required, name) && s.Default == nil
-		return child
+	s, ok := n.schema.Properties[name]
+	if !ok {
+		return n.below(path, nil, "properties", name)
 	}
-	child.open = preserves(n.schema)
+	child := n.below(path, &s, "properties", name)
+	child.required = slices.Contains(n.schema.Required, name) && s.Default == nil
 	return child
 }
 
-// at returns the field at a path below.
-func (n node) at(path ...string) node {
-	for _, name := range path {
+// at returns the field at a path below, such as spec.version.
+func (n node) at(path string) node {
+	for name := range strings.SplitSeq(path, ".") {
 		n = n.field(name)
 	}
 	return n
@@ -71,25 +71,21 @@ func (n node) at(path ...string) node {
 
 // items returns what a list holds.
 func (n node) items() node {
-	child := node{crd: n.crd, name: n.name + "[]", path: append(slices.Clone(n.path), "items")}
-	if n.schema == nil || n.schema.Items == nil || n.schema.Items.Schema == nil {
-		child.open = n.open
-		return child
+	if n.schema == nil || n.schema.Items == nil {
+		return n.below(n.name+"[]", nil, "items")
 	}
-	child.schema = n.schema.Items.Schema
-	child.open = preserves(child.schema)
-	return child
+	return n.below(n.name+"[]", n.schema.Items.Schema, "items")
 }
 
 // values returns what a map holds; a schema that takes any value is open.
 func (n node) values() node {
-	child := node{crd: n.crd, name: n.name + "[]", path: append(slices.Clone(n.path), "additionalProperties")}
 	if n.schema == nil || n.schema.AdditionalProperties == nil {
-		child.open = n.open
-		return child
+		return n.below(n.name+"[]", nil, "additionalProperties")
 	}
-	child.schema = n.schema.AdditionalProperties.Schema
-	child.open = child.schema == nil && n.schema.AdditionalProperties.Allows || child.schema != nil && preserves(child.schema)
+	child := n.below(n.name+"[]", n.schema.AdditionalProperties.Schema, "additionalProperties")
+	if child.schema == nil {
+		child.open = n.schema.AdditionalProperties.Allows
+	}
 	return child
 }
 

@@ -54,13 +54,29 @@ func text(maxLength int64) shape { return shape{kind: typeString, maxLength: max
 // object is an object with fields.
 func object(fields ...field) shape { return shape{kind: typeObject, fields: fields} }
 
+// listOf is a list of items.
+func listOf(item shape) shape { return shape{kind: typeList, items: &item} }
+
+// mapOf is a map of values.
+func mapOf(value shape) shape { return shape{kind: typeMap, items: &value} }
+
+// mergedBy is a list of at most so many items, whose keys are fields.
+func mergedBy(maxItems int64, item shape, keys ...string) shape {
+	return shape{kind: typeList, items: &item, maxItems: maxItems, listType: typeMap, listKeys: keys}
+}
+
+// atomicList is a list of at most so many items that is replaced as a whole.
+func atomicList(maxItems int64, item shape) shape {
+	return shape{kind: typeList, items: &item, maxItems: maxItems, listType: "atomic"}
+}
+
 // must is a field that an object can't do without.
 func must(name string, s shape) field { return field{name: name, shape: s, must: true} }
 
 // may is a field that an object can do without.
 func may(name string, s shape) field { return field{name: name, shape: s} }
 
-// compare returns what is not as the shape has it. The field has to be there.
+// compare returns how an existing field differs from the shape.
 func (s shape) compare(n node) []Problem {
 	if n.schema == nil {
 		return nil // open: the schema takes whatever the controller writes
@@ -84,7 +100,7 @@ func (s shape) compare(n node) []Problem {
 	return problems
 }
 
-// compare returns what is not as the field's shape has it in an object.
+// compare returns how the field of an object differs from its shape.
 func (f field) compare(parent node) []Problem {
 	child := parent.field(f.name)
 	switch {

@@ -15,18 +15,21 @@ var ErrNoComponents = errors.New("the release has no components YAML")
 // Table is the rules table of one page, filled in for one kind.
 type Table struct {
 	// Provider is the provider's label, and Release the release's version.
-	Provider, Release string
-	Resource          Resource
+	Provider string   `json:"provider"`
+	Release  string   `json:"release"`
+	Resource Resource `json:"resource"`
 	// Page is the contract page, e.g. infra-cluster.
-	Page string
+	Page string `json:"page"`
 	// Kind and Group are the kind's; both are "" where the provider lacks a kind that it must have.
-	Kind, Group string
+	Kind  string `json:"kind,omitempty"`
+	Group string `json:"group,omitempty"`
+	// Version is the kind's version that the rules are checked on.
+	Version string `json:"version,omitempty"`
 	// Template is the kind of its template, or "".
-	Template string
-	// Contract is the contract version that the kind declares, or "", and Version the kind's
-	// version that the rules are checked on.
-	Contract, Version string
-	Rows              []Row
+	Template string `json:"template,omitempty"`
+	// Contract is the contract version that the kind declares, or "".
+	Contract string `json:"contract,omitempty"`
+	Rows     []Row  `json:"rows"`
 }
 
 // Row is one rule with its verdict.
@@ -69,7 +72,7 @@ func Tables(r *release.Release) ([]Table, error) {
 
 // table fills in the table of a kind.
 func (i *Implementation) table() Table {
-	t := Table{Resource: i.Resource, Page: pageOf[i.Resource], Kind: i.Kind(), Contract: i.Contract, Version: i.Version}
+	t := Table{Resource: i.Resource, Kind: i.Kind(), Contract: i.Contract, Version: i.Version}
 	if i.CRD != nil {
 		t.Group = i.CRD.Spec.Group
 	}
@@ -78,6 +81,7 @@ func (i *Implementation) table() Table {
 	}
 	for _, r := range Rules() {
 		if r.Resource == i.Resource {
+			t.Page = r.Page
 			t.Rows = append(t.Rows, Row{Rule: r, Verdict: r.Check(i)})
 		}
 	}

@@ -152,7 +152,7 @@ func TestFormats(t *testing.T) {
 		},
 		"json": {`"id": "infra-machine-provider-id"`, `"state": "not visible in a release"`},
 	}
-	for _, name := range contract.Formats() {
+	for _, name := range contract.Formats.Names() {
 		var b bytes.Buffer
 		if err := contract.Write(name, tables, &b); err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestFormatsOfBadReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range contract.Formats() {
+	for _, name := range contract.Formats.Names() {
 		var b bytes.Buffer
 		if err := contract.Write(name, tables, &b); err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestFormatsOfBadReleases(t *testing.T) {
 			t.Errorf("%s does not say what is wrong:\n%s", name, b.String())
 		}
 	}
-	for _, name := range contract.Formats() {
+	for _, name := range contract.Formats.Names() {
 		if err := contract.Write(name, nil, &bytes.Buffer{}); err != nil {
 			t.Errorf("no tables as %s: %v", name, err)
 		}
@@ -231,7 +231,7 @@ func TestOddDefinitions(t *testing.T) {
 			t.Errorf("%s: %d tables: %v", name, len(tables), err)
 			continue
 		}
-		for _, format := range contract.Formats() {
+		for _, format := range contract.Formats.Names() {
 			if err := contract.Write(format, tables, &bytes.Buffer{}); err != nil {
 				t.Errorf("%s as %s: %v", name, format, err)
 			}

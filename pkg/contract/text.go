@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // writeText shows the tables for a terminal: a row in a line, and what is wrong below it.
@@ -13,9 +15,9 @@ func writeText(tables []Table, w io.Writer) error {
 	for k := range tables {
 		t := &tables[k]
 		if k == 0 || tables[k-1].Provider != t.Provider || tables[k-1].Release != t.Release {
-			fmt.Fprintf(&b, "%s %s\n", printable(t.Provider), printable(t.Release))
+			fmt.Fprintf(&b, "%s %s\n", format.Printable(t.Provider), format.Printable(t.Release))
 		}
-		fmt.Fprintf(&b, "\n%s\n", printable(t.Caption()))
+		fmt.Fprintf(&b, "\n%s\n", format.Printable(t.Caption()))
 		if err := textRows(t, &b); err != nil {
 			return err
 		}
@@ -41,18 +43,8 @@ func textRows(t *Table, w io.Writer) error {
 		state := strings.TrimSuffix(string(r.State), " in a release")
 		fmt.Fprintf(columns, "  %s\t%s\t%s\n", strings.ToLower(r.yesNo()), state, strings.ReplaceAll(r.Text(), "`", ""))
 		for _, remark := range remarks {
-			fmt.Fprintf(columns, "  \t\t  %s\n", printable(remark))
+			fmt.Fprintf(columns, "  \t\t  %s\n", format.Printable(remark))
 		}
 	}
 	return columns.Flush()
-}
-
-// printable keeps what a release's author wrote from moving a terminal's cursor or a table's columns.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '·'
-		}
-		return r
-	}, s)
 }

@@ -122,7 +122,7 @@ func shown(t *testing.T, before, after *release.Release) (string, *diff.Differen
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	for _, format := range diff.Formats() {
+	for _, format := range diff.Formats.Names() {
 		if err := r.Write(format, &out); err != nil {
 			t.Fatal(err)
 		}

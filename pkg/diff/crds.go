@@ -19,7 +19,7 @@ type CRDChange struct {
 	Name string
 	// Before is nil for one that came, and After for one that went; nothing else is said of these.
 	Before, After *contract.CRD
-	// Properties are all fields but those that Versions and Fields tell of.
+	// Properties are all fields but those in Versions and Fields.
 	Properties []FieldChange
 	Versions   []VersionChange
 	Fields     []VersionFields
@@ -224,7 +224,7 @@ func schemaOf(v apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv
 }
 
 // definitions returns the custom resource definitions of two releases, and the other objects of each.
-// A definition that is none in one of them is among the others in both.
+// A definition that one of them does not have as a definition is among the others in both.
 func definitions(before, after []*manifest.Document) (old, now []contract.CRD, others, newOthers []*manifest.Document) {
 	old, now = contract.ReadCRDs(before), contract.ReadCRDs(after)
 	isOther := map[string]bool{}

@@ -51,7 +51,7 @@ func FuzzReleases(f *testing.F) {
 				return "", err
 			}
 			var out bytes.Buffer
-			for _, format := range Formats() {
+			for _, format := range Formats.Names() {
 				if err := r.Write(format, &out); err != nil {
 					t.Fatalf("%s: %v", format, err)
 				}

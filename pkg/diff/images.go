@@ -30,9 +30,9 @@ func Images(before, after []*manifest.Document) []ImageChange {
 	keys := maps.Clone(old)
 	maps.Copy(keys, now)
 	var changes []ImageChange
-	for key, one := range keys {
+	for key, image := range keys {
 		if old[key].After != now[key].After {
-			changes = append(changes, ImageChange{Object: one.Object, Container: key.container, Before: old[key].After, After: now[key].After})
+			changes = append(changes, ImageChange{Object: image.Object, Container: key.container, Before: old[key].After, After: now[key].After})
 		}
 	}
 	slices.SortFunc(changes, func(a, b ImageChange) int {

@@ -14,11 +14,11 @@ type changed func(kind SchemaKind, before, after string, narrows Narrowing)
 // compareEnums names the values that came and went.
 func compareEnums(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	old, now := enumTexts(before), enumTexts(after)
-	gone, come := without(old, now), without(now, old)
-	if len(gone) == 0 && len(come) == 0 {
+	removed, added := without(old, now), without(now, old)
+	if len(removed) == 0 && len(added) == 0 {
 		return
 	}
-	narrows := narrowsIf(len(now) > 0 && (len(old) == 0 || len(gone) > 0), Narrows)
+	narrows := narrowsIf(len(now) > 0 && (len(old) == 0 || len(removed) > 0), Narrows)
 	change(FieldEnum, strings.Join(old, ", "), strings.Join(now, ", "), narrows)
 }
 
@@ -33,7 +33,7 @@ func enumTexts(s *apiextensionsv1.JSONSchemaProps) []string {
 
 // GoneValues returns the values that an enum had and has no longer; all is true where there was no
 // enum before, so that any other value is refused now.
-func (c SchemaChange) GoneValues() (gone []string, all bool) {
+func (c SchemaChange) GoneValues() (removed []string, all bool) {
 	if c.Old == nil || c.Schema == nil {
 		return nil, false
 	}
@@ -63,22 +63,16 @@ type limit struct {
 var limits = []limit{
 	{"maximum", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Maximum) }},
 	{"minimum", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.Minimum) }},
-	{"maxLength", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxLength) }},
-	{"minLength", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinLength) }},
-	{"maxItems", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxItems) }},
-	{"minItems", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinItems) }},
-	{"maxProperties", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MaxProperties) }},
-	{"minProperties", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return count(s.MinProperties) }},
+	{"maxLength", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MaxLength) }},
+	{"minLength", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MinLength) }},
+	{"maxItems", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MaxItems) }},
+	{"minItems", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MinItems) }},
+	{"maxProperties", true, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MaxProperties) }},
+	{"minProperties", false, func(s *apiextensionsv1.JSONSchemaProps) (float64, bool) { return number(s.MinProperties) }},
 }
 
-func number(n *float64) (float64, bool) {
-	if n == nil {
-		return 0, false
-	}
-	return *n, true
-}
-
-func count(n *int64) (float64, bool) {
+// number returns the number that a limit points to, false where there is none.
+func number[N int64 | float64](n *N) (float64, bool) {
 	if n == nil {
 		return 0, false
 	}
@@ -167,7 +161,7 @@ func ruleTexts(s *apiextensionsv1.JSONSchemaProps) []string {
 	return rules
 }
 
-// compareLists names changes in how a list's items are told apart.
+// compareLists names changes of the keys of a list's items.
 func compareLists(before, after *apiextensionsv1.JSONSchemaProps, change changed) {
 	old, now := listType(before), listType(after)
 	if old == now {
@@ -176,7 +170,7 @@ func compareLists(before, after *apiextensionsv1.JSONSchemaProps, change changed
 	change(FieldList, old, now, narrowsIf(now != "atomic", Perhaps))
 }
 
-// listType describes how the items of a list are told apart; atomic is not at all.
+// listType describes the keys of the items of a list; items of an atomic list have none.
 func listType(s *apiextensionsv1.JSONSchemaProps) string {
 	if s.XListType == nil {
 		return "atomic"

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // Markdown returns the report as text for release notes.
@@ -32,40 +34,19 @@ func writeMarkdown(r *Report, w io.Writer) error {
 				fmt.Fprintf(&b, "#### %s\n\n", c.title)
 			}
 			for _, e := range c.entries {
-				markdownEntry(e, &b)
+				e.write(&b, "- ", "**%s:** ", code)
 			}
 			b.WriteString("\n")
 		}
 	}
-	for _, gone := range r.Removed {
-		fmt.Fprintf(&b, "%s has no newer release to compare with.\n\n", code(gone.String()))
+	for _, removed := range r.Removed {
+		fmt.Fprintf(&b, "%s has no newer release to compare with.\n\n", code(removed.String()))
 	}
-	for _, come := range r.Added {
-		fmt.Fprintf(&b, "%s has no older release to compare with.\n\n", code(come.String()))
+	for _, added := range r.Added {
+		fmt.Fprintf(&b, "%s has no older release to compare with.\n\n", code(added.String()))
 	}
 	_, err := io.WriteString(w, strings.TrimSuffix(b.String(), "\n"))
 	return err
-}
-
-// markdownEntry writes an entry as an item of a list: one line, or its subjects with a list of changes.
-func markdownEntry(e entry, b *strings.Builder) {
-	about := e.about.write(code)
-	if len(e.lines) > 1 && about != "" {
-		fmt.Fprintf(b, "- %s:\n", about)
-	}
-	for _, l := range e.lines {
-		text := l.text.write(code)
-		switch {
-		case about != "" && len(e.lines) == 1:
-			text = about + ": " + text
-		case about != "":
-			b.WriteString("  ")
-		}
-		if l.breaks > Widens {
-			text = "**" + l.mark() + ":** " + text
-		}
-		fmt.Fprintf(b, "- %s\n", text)
-	}
 }
 
 // signs have a meaning in Markdown or HTML, or to what servers make of both.
@@ -76,7 +57,7 @@ const signs = "`*_[]()<>&\\#@|~$!:\"'"
 // which each of signs is a character reference.
 func code(value string) string {
 	if value != "" && !strings.ContainsAny(value, "`\n") && strings.TrimSpace(value) == value {
-		return "`" + printable(value) + "`"
+		return "`" + format.Printable(value) + "`"
 	}
 	var b strings.Builder
 	before := ' '
@@ -89,7 +70,7 @@ func code(value string) string {
 		case strings.ContainsRune(signs, r):
 			fmt.Fprintf(&b, "&#%d;", r)
 		default:
-			b.WriteString(printable(string(r)))
+			b.WriteString(format.Printable(string(r)))
 		}
 		before = r
 	}

@@ -48,7 +48,7 @@ func fromTo(before, after string) phrase {
 // prefixed returns a phrase with words before it.
 func prefixed(words string, p phrase) phrase { return phrase{words + p.words, p.values} }
 
-// seriesNotes tells of the contract and the release series.
+// seriesNotes words the changes of the contract and the release series.
 func (d *Difference) seriesNotes() []note {
 	var all []note
 	if c := d.Contract; c.Before != c.After {
@@ -67,7 +67,7 @@ func (d *Difference) seriesNotes() []note {
 	return all
 }
 
-// variableNotes tells of the variables of a file.
+// variableNotes words the changes of the variables of a file.
 func variableNotes(file string, changes []VariableChange) []note {
 	var all []note
 	for _, c := range changes {
@@ -101,7 +101,7 @@ func (c VariableChange) phrase() phrase {
 	return say("default %s, was %s", quoted(c.After), quoted(c.Before))
 }
 
-// fileNotes tells of flavors, classes and other files.
+// fileNotes words the changes of flavors, classes and other files.
 func (d *Difference) fileNotes() []note {
 	var all []note
 	files := slices.Clone(d.Files)
@@ -162,7 +162,7 @@ func (d FileDifference) what() string {
 	return "file"
 }
 
-// kindNotes tells of the definitions.
+// kindNotes words the changes of the definitions.
 func (d *Difference) kindNotes() []note {
 	var all []note
 	crds := slices.Clone(d.CRDs)
@@ -258,7 +258,7 @@ func (c SchemaChange) limitsStatus() bool {
 // versionPath splits the path of a property into the version of a kind and the rest.
 var versionPath = regexp.MustCompile(`^spec\.versions\[([^\]]*)\]\.?(.*)$`)
 
-// propertyNote tells of a property of a definition.
+// propertyNote words the change of a property of a definition.
 func propertyNote(kind string, c FieldChange) note {
 	n := note{of: api, subject: kind, field: c.Path, text: fromTo(c.Before, c.After), breaks: c.Breaks}
 	if match := versionPath.FindStringSubmatch(c.Path); match != nil {
@@ -327,21 +327,21 @@ func (c SchemaChange) phrase() phrase {
 // enumPhrase names the values that came and went.
 func (c SchemaChange) enumPhrase() phrase {
 	old, now := enumTexts(c.Old), enumTexts(c.Schema)
-	come, gone := without(now, old), without(old, now)
+	added, removed := without(now, old), without(old, now)
 	switch {
 	case len(old) == 0:
 		return phrase{"values are limited to %s", [][]string{now}}
 	case len(now) == 0:
 		return phrase{"values are no longer limited to %s", [][]string{old}}
-	case len(gone) == 0:
-		return phrase{"values added: %s", [][]string{come}}
-	case len(come) == 0:
-		return phrase{"values removed: %s", [][]string{gone}}
+	case len(removed) == 0:
+		return phrase{"values added: %s", [][]string{added}}
+	case len(added) == 0:
+		return phrase{"values removed: %s", [][]string{removed}}
 	}
-	return phrase{"values removed: %s; added: %s", [][]string{gone, come}}
+	return phrase{"values removed: %s; added: %s", [][]string{removed, added}}
 }
 
-// permissionNotes tells what a role allows more, and no longer.
+// permissionNotes words what a role allows more, and no longer.
 func permissionNotes(c PermissionChange) []note {
 	var all []note
 	add := func(words string, changes []Permission) {
@@ -369,7 +369,7 @@ func sectionOf(c ObjectChange) *section {
 // flagPath finds the part of a path that is about how a container's program is called.
 var flagPath = regexp.MustCompile(`(containers|initContainers)\[[^\]]*\]\.(args|command|env|envFrom)\b.*$`)
 
-// objectNotes tells of an object of the components.
+// objectNotes words the changes of an object of the components.
 func objectNotes(c ObjectChange) []note {
 	n := note{of: sectionOf(c), subject: c.Object.String(), text: say(string(c.Kind))}
 	if c.Kind != Changed {

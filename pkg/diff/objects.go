@@ -39,26 +39,24 @@ func keyOf(o unstructured.Unstructured) objectKey {
 }
 
 // objects returns the objects that changed, by their kinds and names; it compares the part of each
-// that a function returns. An object that is there twice counts once, the last of its likes.
+// that a function returns. Of objects with the same kind and name the last counts.
 func objects(before, after []*manifest.Document, part func(unstructured.Unstructured) map[string]any) []ObjectChange {
 	old, now := byKey(before), byKey(after)
 	var changes []ObjectChange
-	for key, d := range old {
-		other, ok := now[key]
-		if !ok {
-			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Removed})
+	for key := range union(old, now) {
+		was, is := old[key], now[key]
+		switch {
+		case is == nil:
+			changes = append(changes, ObjectChange{Object: was.Place().Object, Kind: Removed})
+			continue
+		case was == nil:
+			changes = append(changes, ObjectChange{Object: is.Place().Object, Kind: Added})
 			continue
 		}
-		var w fieldWalk
-		w.hide = key.kind == "Secret" && key.group == ""
-		w.values(part(d.Object), part(other.Object), "")
+		w := fieldWalk{hide: key.kind == "Secret" && key.group == ""}
+		w.values(part(was.Object), part(is.Object), "")
 		if len(w.changes) > 0 {
-			changes = append(changes, ObjectChange{Object: other.Place().Object, Kind: Changed, Fields: w.changes})
-		}
-	}
-	for key, d := range now {
-		if _, ok := old[key]; !ok {
-			changes = append(changes, ObjectChange{Object: d.Place().Object, Kind: Added})
+			changes = append(changes, ObjectChange{Object: is.Place().Object, Kind: Changed, Fields: w.changes})
 		}
 	}
 	slices.SortFunc(changes, func(a, b ObjectChange) int {
@@ -83,8 +81,8 @@ func byKey(documents []*manifest.Document) map[objectKey]*manifest.Document {
 	return all
 }
 
-// besides returns what of an object has no comparison of its own, as rules of roles and images have.
-func besides(o unstructured.Unstructured) map[string]any {
+// comparedFields returns the fields of an object without those that are compared elsewhere: rules of roles, and images.
+func comparedFields(o unstructured.Unstructured) map[string]any {
 	fields := maps.Clone(o.Object)
 	delete(fields, "status")
 	if isRole(o) {
@@ -107,17 +105,17 @@ type fieldWalk struct {
 
 // values compares two values of a field.
 func (w *fieldWalk) values(before, after any, path string) {
-	oldFields, isMap := before.(map[string]any)
-	newFields, alsoMap := after.(map[string]any)
-	if isMap && alsoMap {
+	oldFields, oldIsMap := before.(map[string]any)
+	newFields, newIsMap := after.(map[string]any)
+	if oldIsMap && newIsMap {
 		for _, name := range unionKeys(oldFields, newFields) {
 			w.values(oldFields[name], newFields[name], join(path, name))
 		}
 		return
 	}
-	oldNames, named := itemsByName(before)
-	newNames, alsoNamed := itemsByName(after)
-	if named && alsoNamed && len(oldNames)+len(newNames) > 0 {
+	oldNames, oldIsNamed := itemsByName(before)
+	newNames, newIsNamed := itemsByName(after)
+	if oldIsNamed && newIsNamed && len(oldNames)+len(newNames) > 0 {
 		for _, name := range unionKeys(oldNames, newNames) {
 			w.values(oldNames[name], newNames[name], path+"["+name+"]")
 		}
@@ -145,25 +143,25 @@ func (w *fieldWalk) text(value any) string {
 // texts compares two lists of texts, such as arguments, item by item; false is that they are none, or
 // have the same items in another order.
 func (w *fieldWalk) texts(before, after any, path string) bool {
-	old, areTexts := textItems(before)
-	now, alsoTexts := textItems(after)
-	gone, come := without(old, now), without(now, old)
-	if !areTexts || !alsoTexts || len(gone)+len(come) == 0 {
+	old, oldAreTexts := textItems(before)
+	now, newAreTexts := textItems(after)
+	removed, added := without(old, now), without(now, old)
+	if !oldAreTexts || !newAreTexts || len(removed)+len(added) == 0 {
 		return false
 	}
-	for _, was := range gone {
+	for _, was := range removed {
 		is := ""
 		isSame := func(item string) bool { return flagOf(item) == flagOf(was) }
-		if len(gone) == 1 && len(come) == 1 && !strings.HasPrefix(was, "-") && !strings.HasPrefix(come[0], "-") {
+		if len(removed) == 1 && len(added) == 1 && !strings.HasPrefix(was, "-") && !strings.HasPrefix(added[0], "-") {
 			isSame = func(string) bool { return true } // one text took the place of another
 		}
-		if i := slices.IndexFunc(come, isSame); i >= 0 {
-			is = come[i]
-			come = slices.Delete(come, i, i+1)
+		if i := slices.IndexFunc(added, isSame); i >= 0 {
+			is = added[i]
+			added = slices.Delete(added, i, i+1)
 		}
 		w.add(path+"[]", was, is)
 	}
-	for _, is := range come {
+	for _, is := range added {
 		w.add(path+"[]", "", is)
 	}
 	return true
@@ -217,7 +215,7 @@ func join(path, name string) string {
 	return path + "." + step
 }
 
-// itemsByName returns the items of a list whose items are told apart by their names; false for another
+// itemsByName returns the items of a list whose keys are their names; false for another
 // list. Nothing is one with no items.
 func itemsByName(value any) (map[string]any, bool) {
 	if value == nil {

@@ -118,6 +118,28 @@ type entry struct {
 	lines []line
 }
 
+// write writes an entry as one line, or as its subjects and a line for each change. Lines begin with lead,
+// mark is how a change is marked that breaks users, and value writes a value.
+func (e entry) write(b *strings.Builder, lead, mark string, value func(string) string) {
+	about := e.about.write(value)
+	if len(e.lines) > 1 && about != "" {
+		fmt.Fprintf(b, "%s%s:\n", lead, about)
+	}
+	for _, l := range e.lines {
+		text := l.text.write(value)
+		switch {
+		case about != "" && len(e.lines) == 1:
+			text = about + ": " + text
+		case about != "":
+			b.WriteString("  ")
+		}
+		if l.breaks > Widens {
+			text = fmt.Sprintf(mark, l.mark()) + text
+		}
+		fmt.Fprintf(b, "%s%s\n", lead, text)
+	}
+}
+
 // line is one change of all subjects of its entry.
 type line struct {
 	text   phrase

@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// PermissionChange is what a role allows more, or no longer.
+// PermissionChange is what a role allows now and did not before, or no longer.
 type PermissionChange struct {
 	Role           manifest.Object
 	Added, Removed []Permission
@@ -39,20 +39,11 @@ func isRole(o unstructured.Unstructured) bool {
 func Permissions(before, after []*manifest.Document) []PermissionChange {
 	old, now := byKey(roles(before)), byKey(roles(after))
 	var changes []PermissionChange
-	add := func(one, was, is *manifest.Document) {
-		c := PermissionChange{Role: one.Place().Object}
-		had, has := grants(was), grants(is)
-		c.Added, c.Removed = notIn(has, had), notIn(had, has)
+	for key := range union(old, now) {
+		had, has := grants(old[key]), grants(now[key])
+		c := PermissionChange{Role: cmp.Or(old[key], now[key]).Place().Object, Added: notIn(has, had), Removed: notIn(had, has)}
 		if len(c.Added)+len(c.Removed) > 0 {
 			changes = append(changes, c)
-		}
-	}
-	for key, d := range old {
-		add(d, d, now[key])
-	}
-	for key, d := range now {
-		if old[key] == nil {
-			add(d, nil, d)
 		}
 	}
 	slices.SortFunc(changes, func(a, b PermissionChange) int { return cmp.Compare(a.Role.String(), b.Role.String()) })
@@ -60,13 +51,13 @@ func Permissions(before, after []*manifest.Document) []PermissionChange {
 }
 
 func roles(documents []*manifest.Document) []*manifest.Document {
-	var found []*manifest.Document
+	var all []*manifest.Document
 	for _, d := range documents {
 		if isRole(d.Object) {
-			found = append(found, d)
+			all = append(all, d)
 		}
 	}
-	return found
+	return all
 }
 
 // grants returns the verbs that a role allows, by resource.
@@ -91,21 +82,21 @@ func grants(role *manifest.Document) map[string]map[string]bool {
 // resources names what a rule is about.
 func resources(rule map[string]any) []string {
 	names := manifest.Texts(rule, "resourceNames")
-	var found []string
+	var all []string
 	for _, group := range manifest.Texts(rule, "apiGroups") {
 		for _, resource := range manifest.Texts(rule, "resources") {
 			if group != "" {
 				resource += "." + group
 			}
 			for _, name := range names {
-				found = append(found, resource+"/"+name)
+				all = append(all, resource+"/"+name)
 			}
 			if len(names) == 0 {
-				found = append(found, resource)
+				all = append(all, resource)
 			}
 		}
 	}
-	return append(found, manifest.Texts(rule, "nonResourceURLs")...)
+	return append(all, manifest.Texts(rule, "nonResourceURLs")...)
 }
 
 // notIn returns the verbs of one set of grants that another does not have.

@@ -31,7 +31,7 @@ type Difference struct {
 	Images      []ImageChange
 	// Variables are those of the components; those of templates are with their files.
 	Variables []VariableChange
-	// Files are the cluster templates, class definitions and others; metadata and components are none of them.
+	// Files are the cluster templates, class definitions and others; metadata and components are not among them.
 	Files []FileDifference
 	// Reworded are files that are other bytes and say the same, as far as it is compared here.
 	Reworded []string
@@ -218,7 +218,7 @@ func (d *Difference) compareComponents(before, after *release.Release) error {
 		return fmt.Errorf("reading the components of %s: %w", before, err)
 	}
 	oldCRDs, newCRDs, oldObjects, newObjects := definitions(oldObjects, newObjects)
-	d.CRDs, d.Objects = CRDs(oldCRDs, newCRDs), objects(oldObjects, newObjects, besides)
+	d.CRDs, d.Objects = CRDs(oldCRDs, newCRDs), objects(oldObjects, newObjects, comparedFields)
 	d.Permissions, d.Images = Permissions(oldObjects, newObjects), Images(oldObjects, newObjects)
 	if len(d.Objects)+len(d.Permissions)+len(d.Images)+len(d.CRDs)+len(d.Variables) == 0 {
 		d.Reworded = append(d.Reworded, now.Name)

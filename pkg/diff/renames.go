@@ -124,16 +124,16 @@ func (c SchemaChange) is() *apiextensionsv1.JSONSchemaProps {
 
 // related says whether a field may have become another: both are in one object, or one's object is
 // around the other's, or it has several fields below it, which moved with it.
-func related(gone, come SchemaChange) bool {
-	from, to := parentOf(gone.Field), parentOf(come.Field)
+func related(removed, added SchemaChange) bool {
+	from, to := parentOf(removed.Field), parentOf(added.Field)
 	around := within(from, to) || within(to, from)
-	return from == to || around && leaf(gone.Field) == leaf(come.Field) || sameShape(gone.Old, come.Schema)
+	return from == to || around && leaf(removed.Field) == leaf(added.Field) || sameShape(removed.Old, added.Schema)
 }
 
 func sameShape(a, b *apiextensionsv1.JSONSchemaProps) bool {
-	one, fields := shapeOf(a)
-	other, _ := shapeOf(b)
-	return fields > 1 && one == other
+	shape, fields := shapeOf(a)
+	otherShape, _ := shapeOf(b)
+	return fields > 1 && shape == otherShape
 }
 
 // shapeOf describes the types and names of all fields of a schema, and counts those that have a name.

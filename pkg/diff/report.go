@@ -62,25 +62,19 @@ func byProvider(releases []*release.Release) (map[string]*release.Release, error
 	return all, nil
 }
 
-// Empty says whether nothing changed at all.
+// Empty says whether nothing changed.
 func (r *Report) Empty() bool {
 	return len(r.Added)+len(r.Removed) == 0 && !slices.ContainsFunc(r.Differences, func(d *Difference) bool { return !d.Empty() })
 }
 
-// formats are the ways to show one. A new one is a file of its own and a line here.
-var formats = format.List[*Report]{
+// Formats are the ways to show one. A new one is a file of its own and a line here.
+var Formats = format.List[*Report]{
 	{Name: "text", Write: writeText},
 	{Name: "markdown", Write: writeMarkdown},
 	{Name: "json", Write: writeJSON},
 }
 
-// Formats returns the names of the formats.
-func Formats() []string { return formats.Names() }
-
-// ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error { return formats.Parse(name) }
-
 // Write shows the report in a format of Formats.
 func (r *Report) Write(name string, w io.Writer) error {
-	return formats.Write(name, "the changes", r, w)
+	return Formats.Write(name, "the changes", r, w)
 }

@@ -72,7 +72,7 @@ func sample(t *testing.T) *Report {
 
 // TestGolden holds every format against its golden file.
 func TestGolden(t *testing.T) {
-	for _, format := range Formats() {
+	for _, format := range Formats.Names() {
 		t.Run(format, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := sample(t).Write(format, &out); err != nil {
@@ -104,7 +104,7 @@ func TestNoSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range Formats() {
+	for _, format := range Formats.Names() {
 		var out bytes.Buffer
 		if err := r.Write(format, &out); err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestUnreadableBefore(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, format := range Formats() {
+		for _, format := range Formats.Names() {
 			var out bytes.Buffer
 			if err := r.Write(format, &out); err != nil {
 				t.Fatal(err)

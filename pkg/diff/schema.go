@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 )
 
 // SchemaKind says what part of a field's schema changed.
@@ -38,7 +39,7 @@ const (
 	FieldNullable SchemaKind = "nullable"
 	// FieldRule is a rule in CEL.
 	FieldRule SchemaKind = "rule"
-	// FieldList is how a list is merged, and by which keys its items are told apart.
+	// FieldList is how a list is merged, and which keys its items have.
 	FieldList SchemaKind = "list type"
 	// FieldCombination is allOf, anyOf, oneOf and not.
 	FieldCombination SchemaKind = "combination"
@@ -185,17 +186,12 @@ const (
 // openness says what becomes of fields that a schema does not name.
 func openness(s *apiextensionsv1.JSONSchemaProps) string {
 	switch {
-	case keepsUnnamed(s):
+	case schemas.KeepsUnnamed(s):
 		return kept
 	case s.AdditionalProperties != nil && (s.AdditionalProperties.Schema != nil || s.AdditionalProperties.Allows):
 		return ofAMap
 	}
 	return notKept
-}
-
-// keepsUnnamed says whether a schema keeps fields that it does not name.
-func keepsUnnamed(s *apiextensionsv1.JSONSchemaProps) bool {
-	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
 }
 
 // demanded says whether an object without the field is refused: it is required, and has no default.

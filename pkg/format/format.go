@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Named is one way to show a T.
@@ -58,4 +59,15 @@ func (l List[T]) Write(name, what string, value T, w io.Writer) error {
 		return nil
 	}
 	return l.Parse(name)
+}
+
+// Printable replaces the control characters of a text, which could move a terminal's cursor or a table's
+// columns, and what isn't UTF-8.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+			return '·'
+		}
+		return r
+	}, s)
 }

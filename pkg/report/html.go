@@ -196,7 +196,7 @@ func excerptAround(lines [][]byte, line int) []pageLine {
 	}
 	var excerpt []pageLine
 	for n := max(1, line-linesAround); n <= min(len(lines), line+linesAround); n++ {
-		text := []rune(printable(string(lines[n-1])))
+		text := printable(lines[n-1])
 		if len(text) > longestLine {
 			text = append(text[:longestLine:longestLine], '…')
 		}

@@ -112,15 +112,11 @@ func writeJSON(r *Report, w io.Writer) error {
 
 func newJSONFinding(f checks.Finding) jsonFinding {
 	finding := jsonFinding{
-		ID: f.ID, Severity: f.Severity, jsonPlace: newJSONPlace(f.Place),
+		ID: f.ID, Severity: f.Severity, jsonPlace: jsonPlace(f.Place),
 		Message: f.Message, Fix: f.Fix, Source: f.Source,
 	}
 	for _, place := range f.MorePlaces {
-		finding.MorePlaces = append(finding.MorePlaces, newJSONPlace(place))
+		finding.MorePlaces = append(finding.MorePlaces, jsonPlace(place))
 	}
 	return finding
-}
-
-func newJSONPlace(p manifest.Place) jsonPlace {
-	return jsonPlace{File: p.File, Document: p.Document, Object: p.Object, Path: p.Path, Line: p.Line, Column: p.Column}
 }

@@ -89,8 +89,8 @@ func (r *Report) Fails(on checks.Severity) bool {
 	return false
 }
 
-// formats are the ways to show one. A new one is a file of its own and a line here.
-var formats = format.List[*Report]{
+// Formats are the ways to show one. A new one is a file of its own and a line here.
+var Formats = format.List[*Report]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},
 	{Name: "sarif", Write: writeSARIF},
@@ -100,18 +100,12 @@ var formats = format.List[*Report]{
 	{Name: "html", Write: writeHTML},
 }
 
-// Formats returns the names of the formats.
-func Formats() []string { return formats.Names() }
-
 // ShowsGraphs says whether a format shows the owner graphs of templates.
 func ShowsGraphs(name string) bool { return name == "html" }
 
-// ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error { return formats.Parse(name) }
-
 // Write shows the report in a format.
 func (r *Report) Write(name string, w io.Writer) error {
-	return formats.Write(name, "the report", r, w)
+	return Formats.Write(name, "the report", r, w)
 }
 
 // plural returns a count with its noun.

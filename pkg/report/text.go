@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/fatih/color"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/format"
 )
 
 // maxShown is how many characters of a line are shown: some files have all they hold in one.
@@ -51,9 +51,9 @@ type text struct {
 	lines       fileLines
 }
 
-func (t *text) printf(format string, args ...any) {
+func (t *text) printf(text string, args ...any) {
 	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, format, args...)
+		_, t.err = fmt.Fprintf(t.w, text, args...)
 	}
 }
 
@@ -130,8 +130,7 @@ func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bo
 	if f.Line <= 0 || f.Line > len(lines) {
 		return "", 0, false
 	}
-	data := lines[f.Line-1]
-	runes := []rune(printable(string(data)))
+	runes := printable(lines[f.Line-1])
 	caret = f.Column - 1
 	if caret > maxShown/2 { // far to the right: show what is around it
 		cut := min(caret-maxShown/2, len(runes))
@@ -147,17 +146,9 @@ func (t *text) excerpt(e Entry, f checks.Finding) (line string, caret int, ok bo
 	return strings.TrimRight(string(runes), " "), caret, true
 }
 
-// printable replaces what a terminal would take for a command or could not show.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case r < ' ' || r == 0x7f || r == utf8.RuneError || r == 0x9b:
-			return '·'
-		}
-		return r
-	}, s)
+// printable is a line of a file as it is shown.
+func printable(line []byte) []rune {
+	return []rune(format.Printable(strings.ReplaceAll(string(line), "\t", " ")))
 }
 
 // indent puts a lead before every line but the first.

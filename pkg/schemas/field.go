@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
@@ -27,19 +26,11 @@ func (k *Kinds) Field(gvk schema.GroupVersionKind, path []any) *Field {
 	if len(path) == 1 && (path[0] == "apiVersion" || path[0] == "kind") || len(path) > 1 && path[0] == "metadata" {
 		return &Field{structural: textField} // Kubernetes' own, of which a CRD says nothing
 	}
-	kind, ok := k.Kind(gvk.GroupKind())
-	if !ok {
+	version, err := k.versionOf(gvk)
+	if version == nil || err != nil {
 		return nil
 	}
-	version := kind.version(gvk.Version)
-	if version == nil {
-		return nil
-	}
-	compiled, err := version.compile()
-	if err != nil {
-		return nil
-	}
-	return (&Field{structural: compiled.structural}).At(path)
+	return (&Field{structural: version.compiled.structural}).At(path)
 }
 
 // FieldOf returns the field of a schema in the types of Cluster API or of apiextensions, or nil where
@@ -49,12 +40,11 @@ func FieldOf(props any) *Field {
 	if err != nil {
 		return nil
 	}
-	versioned, internal := &apiextensionsv1.JSONSchemaProps{}, &apiextensions.JSONSchemaProps{}
-	if json.Unmarshal(data, versioned) != nil ||
-		apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(versioned, internal, nil) != nil {
+	versioned := &apiextensionsv1.JSONSchemaProps{}
+	if json.Unmarshal(data, versioned) != nil {
 		return nil
 	}
-	structural, err := structuralschema.NewStructural(internal)
+	_, structural, err := structuralOf(versioned)
 	if err != nil {
 		return nil
 	}

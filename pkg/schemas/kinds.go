@@ -111,11 +111,11 @@ func Of(crds ...*apiextensionsv1.CustomResourceDefinition) *Kinds {
 func For(releases ...*release.Release) (*Kinds, error) {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, r := range releases {
-		found, err := CRDs(r)
+		own, err := CRDs(r)
 		if err != nil {
 			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
 		}
-		crds = append(crds, found...)
+		crds = append(crds, own...)
 	}
 	return Of(crds...), nil
 }

@@ -13,14 +13,14 @@ func Steps(value any, path string) []any {
 	if path == "<nil>" {
 		return nil // that is how a path without steps is written
 	}
-	var found []any
+	var steps []any
 	for path != "" {
 		var step any
 		step, path = nextStep(value, strings.TrimPrefix(path, "."))
 		value, _ = manifest.Child(value, step)
-		found = append(found, step)
+		steps = append(steps, step)
 	}
-	return found
+	return steps
 }
 
 // nextStep returns the first step of a path into a value, and the rest of the path.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -77,19 +78,67 @@ func (v *version) build() (compiled, error) {
 	if err != nil {
 		return compiled{}, err
 	}
-	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
-		return compiled{}, fmt.Errorf("converting the schema: %w", err)
-	}
-	structural, err := structuralschema.NewStructural(internal)
+	internal, structural, err := structuralOf(props)
 	if err != nil {
-		return compiled{}, fmt.Errorf("the schema is not structural: %w", err)
+		return compiled{}, err
 	}
 	validator, _, err := validation.NewSchemaValidator(internal)
 	if err != nil {
 		return compiled{}, fmt.Errorf("compiling the schema: %w", err)
 	}
 	return compiled{structural: structural, validator: validator}, nil
+}
+
+// structuralOf returns a schema in the types that an API server works with.
+func structuralOf(props *apiextensionsv1.JSONSchemaProps) (*apiextensions.JSONSchemaProps, *structuralschema.Structural, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return nil, nil, fmt.Errorf("converting the schema: %w", err)
+	}
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the schema is not structural: %w", err)
+	}
+	return internal, structural, nil
+}
+
+// versionOf returns the version of a kind with its schema compiled, or nil where the kind is not known. The
+// error is a *VersionError, or that of a schema that can't be used.
+func (k *Kinds) versionOf(gvk schema.GroupVersionKind) (*version, error) {
+	kind, ok := k.Kind(gvk.GroupKind())
+	if !ok {
+		return nil, nil
+	}
+	version := kind.version(gvk.Version)
+	if version == nil {
+		return nil, &VersionError{Kind: kind, Version: gvk.Version}
+	}
+	if _, err := version.compile(); err != nil {
+		return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
+	}
+	return version, nil
+}
+
+// KeepsUnnamed says whether a schema keeps fields that it does not name.
+func KeepsUnnamed(props *apiextensionsv1.JSONSchemaProps) bool {
+	return props.XPreserveUnknownFields != nil && *props.XPreserveUnknownFields
+}
+
+// AcceptsEmpty says whether the rules in CEL of a schema accept an object with nothing but defaults. False is
+// also a schema without rules, or one that can't be used.
+func AcceptsEmpty(ctx context.Context, props *apiextensionsv1.JSONSchemaProps) bool {
+	_, structural, err := structuralOf(props)
+	if err != nil {
+		return false
+	}
+	rules := cel.NewValidator(structural, false, celconfig.PerCallLimit)
+	if rules == nil {
+		return false
+	}
+	object := map[string]any{}
+	defaulting.Default(object, structural)
+	broken, _ := rules.Validate(ctx, nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+	return len(broken) == 0
 }
 
 // celRules compiles the rules in CEL, which takes longest: only objects that are right by the rest
@@ -99,7 +148,7 @@ func (v *version) celRules(structural *structuralschema.Structural) *cel.Validat
 	return v.rules
 }
 
-// Validate holds an object against the schema of its kind as an API server does when it is created:
+// Validate checks an object by the schema of its kind as an API server does when it is created:
 // it drops unknown fields and nulls, sets defaults, and then looks at types, limits, keys of lists and, where
 // all that is right, rules in CEL. The object stays as it is. Nothing is wrong with objects whose
 // kind is not known. The error is that of the context, of a version that is not served, or of a schema that can't be used.
@@ -109,20 +158,11 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	gvk := object.GroupVersionKind()
-	kind, ok := k.Kind(gvk.GroupKind())
-	if !ok {
-		return nil, nil
+	version, err := k.versionOf(object.GroupVersionKind())
+	if version == nil || err != nil {
+		return nil, err
 	}
-	version := kind.version(gvk.Version)
-	if version == nil {
-		return nil, &VersionError{Kind: kind, Version: gvk.Version}
-	}
-	schema, err := version.compile()
-	if err != nil {
-		return nil, fmt.Errorf("the schema of %s: %w", gvk, err)
-	}
-
+	schema := version.compiled
 	content, err := decoded(object)
 	if err != nil {
 		return nil, err
@@ -160,19 +200,11 @@ func (k *Kinds) Validate(ctx context.Context, object *unstructured.Unstructured)
 // as an API server does that stores it. Objects whose kind is not known stay as they are. The error
 // is that of Validate.
 func (k *Kinds) Default(object *unstructured.Unstructured) error {
-	gvk := object.GroupVersionKind()
-	kind, ok := k.Kind(gvk.GroupKind())
-	if !ok {
-		return nil
+	version, err := k.versionOf(object.GroupVersionKind())
+	if version == nil || err != nil {
+		return err
 	}
-	version := kind.version(gvk.Version)
-	if version == nil {
-		return &VersionError{Kind: kind, Version: gvk.Version}
-	}
-	schema, err := version.compile()
-	if err != nil {
-		return fmt.Errorf("the schema of %s: %w", gvk, err)
-	}
+	schema := version.compiled
 	if object.Object, err = decoded(object); err != nil {
 		return err
 	}

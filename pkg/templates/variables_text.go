@@ -15,17 +15,14 @@ type fileVariables struct {
 	variables []Variable
 }
 
-// formats are the ways to list the variables of files.
-var formats = format.List[[]fileVariables]{
+// Formats are the ways to list the variables of files.
+var Formats = format.List[[]fileVariables]{
 	{Name: "text", Write: writeText},
 	{Name: "json", Write: writeJSON},
 }
 
-// ParseFormat returns an error that lists the formats if name is not one of them.
-func ParseFormat(name string) error { return formats.Parse(name) }
-
 // WriteVariables lists the variables of templates in a format. The error is that of Variables, of
-// ParseFormat, or of the writer.
+// Formats.Parse, or of the writer.
 func WriteVariables(name string, files []release.File, w io.Writer) error {
 	var all []fileVariables
 	for _, f := range files {
@@ -35,7 +32,7 @@ func WriteVariables(name string, files []release.File, w io.Writer) error {
 		}
 		all = append(all, fileVariables{f.Name, variables})
 	}
-	return formats.Write(name, "the variables", all, w)
+	return Formats.Write(name, "the variables", all, w)
 }
 
 func writeJSON(files []fileVariables, w io.Writer) error {
