@@ -5,7 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/metricstest"
 )
 
 // TestMetricsOfAHost: calls to a host are measured and its connection is shown, as long as there is a session with it.

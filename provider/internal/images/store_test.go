@@ -23,8 +23,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics/metricstest"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/metricstest"
 )
 
 func TestImageIsBroughtOnce(t *testing.T) {

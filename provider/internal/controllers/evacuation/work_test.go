@@ -13,7 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/index/indextest"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/indextest"
 )
 
 // fleetOf makes MachineSets of 50 Machines each, and LibvirtMachines for them of which the first ones are on a host.

@@ -11,8 +11,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
-	"github.com/clusterctl-release/clusterctl-release/provider/internal/index/indextest"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/indextest"
 )
 
 // steady are hosts on which nothing happens.
