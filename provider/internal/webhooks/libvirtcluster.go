@@ -39,9 +39,6 @@ func (LibvirtClusterDefaulter) Default(_ context.Context, cluster *infrav1.Libvi
 
 func libvirtClusterValidator() validator[*infrav1.LibvirtCluster] {
 	return validator[*infrav1.LibvirtCluster]{
-		kind:   "LibvirtCluster",
-		object: &infrav1.LibvirtCluster{},
-		spec:   func(c *infrav1.LibvirtCluster) any { return c.Spec },
 		always: func(c *infrav1.LibvirtCluster) field.ErrorList {
 			return clusterSpecErrors(&c.Spec, field.NewPath("spec"))
 		},
@@ -89,4 +86,19 @@ func clusterChangeErrors(before, after *infrav1.LibvirtClusterSpec, path *field.
 			fmt.Sprintf("is immutable once the control plane endpoint is set: %s has it", before.ControlPlaneLoadBalancer.Type))...)
 	}
 	return errs
+}
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirtclustertemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirtclustertemplates,versions=v1alpha1,name=validation.libvirtclustertemplate.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+func libvirtClusterTemplateValidator() validator[*infrav1.LibvirtClusterTemplate] {
+	template := field.NewPath("spec", "template")
+	return validator[*infrav1.LibvirtClusterTemplate]{
+		always: func(t *infrav1.LibvirtClusterTemplate) field.ErrorList {
+			errs := metadataErrors(&t.Spec.Template.ObjectMeta, template.Child("metadata"))
+			return append(errs, clusterSpecErrors(&t.Spec.Template.Spec, template.Child("spec"))...)
+		},
+		onUpdate: func(before, after *infrav1.LibvirtClusterTemplate) field.ErrorList {
+			return unchanged(template.Child("spec"), before.Spec.Template.Spec, after.Spec.Template.Spec, replaceTemplate)
+		},
+	}
 }

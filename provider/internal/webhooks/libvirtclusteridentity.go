@@ -30,9 +30,6 @@ func (d LibvirtClusterIdentityDefaulter) Default(_ context.Context, identity *in
 
 func libvirtClusterIdentityValidator() validator[*infrav1.LibvirtClusterIdentity] {
 	return validator[*infrav1.LibvirtClusterIdentity]{
-		kind:   "LibvirtClusterIdentity",
-		object: &infrav1.LibvirtClusterIdentity{},
-		spec:   func(i *infrav1.LibvirtClusterIdentity) any { return i.Spec },
 		always: func(i *infrav1.LibvirtClusterIdentity) field.ErrorList {
 			allowed := i.Spec.AllowedNamespaces
 			if allowed == nil {

@@ -31,9 +31,6 @@ func (LibvirtHostDefaulter) Default(_ context.Context, host *infrav1.LibvirtHost
 
 func libvirtHostValidator() validator[*infrav1.LibvirtHost] {
 	return validator[*infrav1.LibvirtHost]{
-		kind:   "LibvirtHost",
-		object: &infrav1.LibvirtHost{},
-		spec:   func(h *infrav1.LibvirtHost) any { return h.Spec },
 		always: func(h *infrav1.LibvirtHost) field.ErrorList {
 			return hostSpecErrors(&h.Spec, field.NewPath("spec"))
 		},

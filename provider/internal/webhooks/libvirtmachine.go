@@ -14,9 +14,6 @@ import (
 
 func libvirtMachineValidator() validator[*infrav1.LibvirtMachine] {
 	return validator[*infrav1.LibvirtMachine]{
-		kind:   "LibvirtMachine",
-		object: &infrav1.LibvirtMachine{},
-		spec:   func(m *infrav1.LibvirtMachine) any { return m.Spec },
 		always: func(m *infrav1.LibvirtMachine) field.ErrorList {
 			return machineSpecErrors(&m.Spec, field.NewPath("spec"))
 		},
@@ -72,4 +69,18 @@ func notSmaller(path *field.Path, before, after resource.Quantity) field.ErrorLi
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, after.String(), fmt.Sprintf("a disk can grow and can't shrink: must be at least %s", before.String()))}
+}
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirtmachinetemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates,versions=v1alpha1,name=validation.libvirtmachinetemplate.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
+
+func libvirtMachineTemplateValidator() validator[*infrav1.LibvirtMachineTemplate] {
+	template := field.NewPath("spec", "template")
+	return validator[*infrav1.LibvirtMachineTemplate]{
+		always: func(t *infrav1.LibvirtMachineTemplate) field.ErrorList {
+			return machineTemplateErrors(&t.Spec.Template, template)
+		},
+		onUpdate: func(before, after *infrav1.LibvirtMachineTemplate) field.ErrorList {
+			return unchanged(template.Child("spec"), before.Spec.Template.Spec, after.Spec.Template.Spec, replaceTemplate)
+		},
+	}
 }

@@ -110,7 +110,7 @@ func testTopologyDryRun[T client.Object](t *testing.T, v validator[T], before, a
 		{"annotation without dry run", requestContext(false), annotated, true},
 		{"neither", requestContext(false), after, true},
 	} {
-		t.Run(v.kind+" "+test.name, func(t *testing.T) {
+		t.Run(kindOf[T]().Name()+" "+test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			_, err := v.ValidateUpdate(test.ctx, before, test.after)
 			if test.refused {

@@ -8,6 +8,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,27 +49,21 @@ func SetupWithManager(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// register registers the webhooks of one kind. A nil defaulter is for kinds whose defaults are all
-// in their CRD.
+// register registers the webhooks of one kind. defaulter is nil for kinds whose defaults are all in their CRD.
 func register[T client.Object](mgr ctrl.Manager, validator validator[T], defaulter admission.Defaulter[T]) error {
-	builder := ctrl.NewWebhookManagedBy(mgr, validator.object).WithValidator(validator)
+	object, _ := reflect.New(kindOf[T]()).Interface().(T)
+	builder := ctrl.NewWebhookManagedBy(mgr, object).WithValidator(validator)
 	if defaulter != nil {
 		builder = builder.WithDefaulter(defaulter)
 	}
 	if err := builder.Complete(); err != nil {
-		return fmt.Errorf("registering the webhooks of %s: %w", validator.kind, err)
+		return fmt.Errorf("registering the webhooks of %s: %w", kindOf[T]().Name(), err)
 	}
 	return nil
 }
 
 // validator is an admission webhook from functions that return the errors of an object.
 type validator[T client.Object] struct {
-	// kind is the kind of T, for messages.
-	kind string
-	// object is an empty T.
-	object T
-	// spec returns the spec of an object.
-	spec func(T) any
 	// always validates an object at creation and after a change of its spec.
 	always func(T) field.ErrorList
 	// onCreate, if any, validates at creation only.
@@ -91,7 +86,7 @@ func (v validator[T]) ValidateCreate(_ context.Context, object T) (admission.War
 // ValidateUpdate checks a changed object. An unchanged spec is always valid: new rules of a later version must not
 // prevent removing a finalizer.
 func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admission.Warnings, error) {
-	if apiequality.Semantic.DeepEqual(v.spec(before), v.spec(after)) {
+	if apiequality.Semantic.DeepEqual(specOf(before), specOf(after)) {
 		return nil, nil
 	}
 
@@ -113,9 +108,41 @@ func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, er
 	return nil, nil
 }
 
+// kindOf returns the struct of a kind, whose objects are pointers to it.
+func kindOf[T client.Object]() reflect.Type { return reflect.TypeFor[T]().Elem() }
+
+// specOf returns the spec of an object.
+func specOf(object client.Object) any {
+	return reflect.ValueOf(object).Elem().FieldByName("Spec").Interface()
+}
+
 func (v validator[T]) invalid(object T, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(infrav1.GroupVersion.WithKind(v.kind).GroupKind(), object.GetName(), errs)
+	return apierrors.NewInvalid(infrav1.GroupVersion.WithKind(kindOf[T]().Name()).GroupKind(), object.GetName(), errs)
+}
+
+// What to do instead of changing what can't be changed.
+const (
+	replaceMachine  = "is immutable: the machine has to be replaced, by a new template in its owner"
+	replaceTemplate = "is immutable: create a new template with the change, and refer to that one"
+	setOnce         = "is immutable once set"
+)
+
+// unchanged refuses a change of a field.
+func unchanged[T any](path *field.Path, before, after T, message string) field.ErrorList {
+	if apiequality.Semantic.DeepEqual(before, after) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, message)}
+}
+
+// unchangedOnceSet refuses a change of a field that has a value already.
+func unchangedOnceSet[T comparable](path *field.Path, before, after T) field.ErrorList {
+	var unset T
+	if before == unset || before == after {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, setOnce)}
 }
