@@ -39,7 +39,7 @@ func main() {
 	klog.Flush()
 }
 
-// readFlags reads the command line and sets up logging as it says.
+// readFlags parses the command line and sets up logging.
 func readFlags(flags *pflag.FlagSet, args []string) (*options, error) {
 	options := newOptions()
 	options.addFlags(flags)
@@ -120,8 +120,7 @@ func run(ctx context.Context, options *options) error {
 	return nil
 }
 
-// addChecks makes /healthz and /readyz answer for the webhook server: without it every write to an
-// object of the provider is refused.
+// addChecks makes /healthz and /readyz check the webhook server, which all writes of the provider's objects need.
 func addChecks(mgr ctrl.Manager) error {
 	started := mgr.GetWebhookServer().StartedChecker()
 	if err := mgr.AddReadyzCheck("webhook", started); err != nil {
@@ -133,7 +132,7 @@ func addChecks(mgr ctrl.Manager) error {
 	return nil
 }
 
-// managerNamespace is the namespace that the manager runs in, as its Deployment tells it.
+// managerNamespace returns the namespace of the manager, from its Deployment.
 func managerNamespace() string {
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		return namespace

@@ -22,6 +22,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/exp/runtime/server"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	capiflags "sigs.k8s.io/cluster-api/util/flags"
 
@@ -30,17 +31,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/orphans"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/updateextension"
 )
 
 const (
 	controllerName   = "caplv-controller-manager"
 	leaderElectionID = "controller-leader-election-caplv"
 	cacheSyncTimeout = 5 * time.Minute
-	// minOrphanAge is the least that --orphan-min-age may be: longer than moves take that go well.
+	// minOrphanAge is the minimum of --orphan-min-age: longer than a successful move takes.
 	minOrphanAge = 10 * time.Minute
 )
 
-// options are what the command line says.
+// options has the values of the flags.
 type options struct {
 	leaderElect              bool
 	leaderElectLeaseDuration time.Duration
@@ -75,7 +77,7 @@ func newOptions() *options {
 	return &options{logs: logs.NewOptions()}
 }
 
-// addFlags adds the flags of the manager. They have the names that Cluster API's own managers use.
+// addFlags adds the flags, with the names of Cluster API's own managers.
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	logsv1.AddFlags(o.logs, flags)
 	o.addLeaderElectionFlags(flags)
@@ -161,7 +163,7 @@ func (o *options) addServerFlags(flags *pflag.FlagSet) {
 		"Enable block profiling.")
 }
 
-// validate says which flags can't be as they are.
+// validate returns an error for each invalid flag.
 func (o *options) validate() error {
 	var errs []error
 	for _, flag := range []struct {
@@ -203,7 +205,7 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// restConfig says how to reach the API server.
+// restConfig returns the configuration for the API server.
 func (o *options) restConfig() (*rest.Config, error) {
 	config, err := ctrl.GetConfig()
 	if err != nil {
@@ -216,7 +218,7 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// managerOptions are the options of controller-runtime's manager.
+// managerOptions returns the options of controller-runtime's manager.
 func (o *options) managerOptions() (*ctrl.Options, error) {
 	tlsOptions, metricsOptions, err := capiflags.GetManagerOptions(o.diagnostics)
 	if err != nil {
@@ -248,7 +250,7 @@ func (o *options) managerOptions() (*ctrl.Options, error) {
 	}, nil
 }
 
-// newScheme knows every kind that the manager reads or writes.
+// newScheme returns the kinds that the manager reads or writes.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, addToScheme := range []func(*runtime.Scheme) error{
@@ -257,4 +259,28 @@ func newScheme() *runtime.Scheme {
 		utilruntime.Must(addToScheme(scheme))
 	}
 	return scheme
+}
+
+// addUpdateExtension adds the server of the hooks for updates in place, and its check, if the feature is enabled.
+func (o *options) addUpdateExtension(mgr ctrl.Manager) error {
+	if !feature.Gates.Enabled(feature.InPlaceUpdates) {
+		return nil
+	}
+	tlsOptions, _, err := capiflags.GetManagerOptions(o.diagnostics)
+	if err != nil {
+		return fmt.Errorf("reading the TLS flags: %w", err)
+	}
+	extension, err := updateextension.New(mgr.GetAPIReader(), server.Options{
+		Port: o.extensionPort, CertDir: o.webhookCertDir, CertName: o.webhookCertName, KeyName: o.webhookKeyName, TLSOpts: tlsOptions,
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(extension); err != nil {
+		return fmt.Errorf("adding the update extension to the manager: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("update-extension", extension.StartedChecker()); err != nil {
+		return fmt.Errorf("adding the readiness check of the update extension: %w", err)
+	}
+	return nil
 }

@@ -12,8 +12,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Identity reports whether an identity allows a namespace: none when allowedNamespaces is left out, all when it is
-// empty, else those that its list or its selector selects. The error says that the selector can't be read.
+// Identity reports whether an identity allows a namespace: none without allowedNamespaces, all if it is empty, and
+// otherwise those of its list or selector. The error is about the selector.
 func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (bool, error) {
 	if identity.Spec.AllowedNamespaces == nil {
 		return false, nil
@@ -25,8 +25,8 @@ func Identity(identity *infrav1.LibvirtClusterIdentity, namespace *corev1.Namesp
 	return allowed, nil
 }
 
-// Networks returns the networks of a host that machines of a namespace can be on. One with a selector that can't be read,
-// which the webhook refuses, is for the namespaces of its list.
+// Networks returns the networks of a host that machines of a namespace can use. An invalid selector, which the webhook
+// refuses, selects nothing.
 func Networks(host *infrav1.LibvirtHost, namespace *corev1.Namespace) []infrav1.HostNetwork {
 	var networks []infrav1.HostNetwork
 	for _, network := range host.Spec.Networks {
@@ -57,9 +57,8 @@ func allows(allowed *infrav1.AllowedNamespaces, namespace *corev1.Namespace) (bo
 	return selector.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// Host reports whether a namespace may place machines on a host. A host that needs no identity is open to all; one
-// whose identity isn't among identities, or has a selector that can't be read, is open to none. That isn't an error
-// here, as other hosts can be used: the identity's own condition says it.
+// Host reports whether a namespace may place machines on a host. Hosts without an identity are open to all. Those whose
+// identity is missing or has an invalid selector are closed, which the identity's condition says.
 func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) bool {
 	if host.Spec.IdentityRef == nil {
 		return true
@@ -73,8 +72,8 @@ func Host(host *infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity
 	return false
 }
 
-// NotAllowed is the message for a namespace that may not use the hosts that exist. It names neither hosts nor
-// identities: not everybody may know them.
+// NotAllowed is the message for a namespace that may not use the existing hosts. It doesn't reveal hosts and
+// identities.
 func NotAllowed(namespace string) string {
 	return fmt.Sprintf("LibvirtHosts exist, but namespace %s may not use them: ask the administrators of the hosts to add it to "+
 		"spec.allowedNamespaces of a LibvirtClusterIdentity", namespace)

@@ -9,11 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -196,4 +201,70 @@ func NotGiven(err error) *NotGivenError {
 		return notGiven
 	}
 	return nil
+}
+
+// ToOwner maps IPAddressClaims and IPAddresses to their owners of a kind.
+func ToOwner(reader client.Reader, of schema.GroupKind) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		if address, is := object.(*ipamv1.IPAddress); is {
+			claim := &ipamv1.IPAddressClaim{}
+			if err := reader.Get(ctx, client.ObjectKey{Namespace: address.Namespace, Name: address.Spec.ClaimRef.Name}, claim); err != nil {
+				if client.IgnoreNotFound(err) != nil {
+					ctrl.LoggerFrom(ctx).Error(err, "Reading an IPAddressClaim")
+				}
+				return nil
+			}
+			object = claim
+		}
+		owner := metav1.GetControllerOf(object)
+		if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != of {
+			return nil
+		}
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: owner.Name}}}
+	}
+}
+
+// Address is an allocated address.
+type Address struct {
+	// Prefix is the address, with the length of its network.
+	netip.Prefix
+	// Gateway of the network. It is invalid if there is none.
+	Gateway netip.Addr
+}
+
+// readAddress validates the IPAddress of a claim: it is written into the guest's network configuration.
+func readAddress(object *ipamv1.IPAddress, claim string) (Address, error) {
+	if object.Spec.ClaimRef.Name != claim {
+		return Address{}, fmt.Errorf("spec.claimRef.name is %q", object.Spec.ClaimRef.Name)
+	}
+	address, err := readAddr("spec.address", object.Spec.Address)
+	if err != nil {
+		return Address{}, err
+	}
+	if object.Spec.Prefix == nil {
+		return Address{}, errors.New("spec.prefix is missing")
+	}
+	prefix := netip.PrefixFrom(address, int(ptr.Deref(object.Spec.Prefix, 0)))
+	if !prefix.IsValid() {
+		return Address{}, fmt.Errorf("spec.prefix is %d, and spec.address %s has %d bits", *object.Spec.Prefix, address, address.BitLen())
+	}
+	given := Address{Prefix: prefix}
+	if object.Spec.Gateway == "" {
+		return given, nil
+	}
+	if given.Gateway, err = readAddr("spec.gateway", object.Spec.Gateway); err != nil {
+		return Address{}, err
+	}
+	if given.Gateway.Is4() != address.Is4() {
+		return Address{}, fmt.Errorf("spec.gateway %s isn't of the address family of spec.address %s", given.Gateway, address)
+	}
+	return given, nil
+}
+
+func readAddr(field, text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Zone() != "" || address.IsUnspecified() || address.IsMulticast() {
+		return netip.Addr{}, fmt.Errorf("%s %q isn't the IP address of one machine", field, text)
+	}
+	return address.Unmap(), nil
 }

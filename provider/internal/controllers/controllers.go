@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
 
+	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/feature"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/evacuation"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/controllers/imagecollection"
@@ -30,35 +34,35 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
-// Options are what is the same for all controllers, and how much each does at once.
+// Options has what the controllers share, and how many objects each reconciles concurrently.
 type Options struct {
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that an object must
-	// have to be looked at. Every object is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	// Concurrency is how many objects of each kind are reconciled at once.
+	// Concurrency is the number of concurrent reconciles of each kind.
 	Concurrency Concurrency
 
-	// Fleet keeps the sessions with hosts. It is started by whoever made it.
+	// Fleet has the sessions with hosts. The caller starts it.
 	Fleet *fleet.Fleet
 
-	// Images are the limits of bringing images to hosts.
+	// Images limits the transfers of images.
 	Images images.Options
 
-	// Namespace is the one that the manager runs in. The Secrets of LibvirtClusterIdentities are watched and changed
-	// there; when it is empty none are watched.
+	// Namespace of the manager. Secrets of LibvirtClusterIdentities are watched and changed there. If it is empty, none
+	// is.
 	Namespace string
 
-	// Orphans say how often to look for what is left of machines on hosts, and whether to delete it.
+	// Orphans says how often orphans are looked for, and whether they are deleted.
 	Orphans orphans.Options
 
-	// Workload are the workload clusters: what WorkloadClusters returned.
+	// Workload has the connections that WorkloadClusters returned.
 	Workload clustercache.ClusterCache
 
-	// Ledger places machines on hosts. Whoever made it can see what is reserved. One is made when it is nil.
+	// Ledger may be nil. Tests set it to see the reservations.
 	Ledger *placement.Ledger
 
-	// CountInterval is how long numbers in the status of a LibvirtHost stay as they are. 30 seconds when it is 0.
+	// CountInterval is the minimum time between two writes of numbers in a LibvirtHost's status. The default is 30
+	// seconds.
 	CountInterval time.Duration
 }
 
@@ -78,11 +82,11 @@ type Concurrency struct {
 	LibvirtClusterIdentity int
 }
 
-// hostsPatience is for how long machines wait for hosts that are being connected to for the first time. One
-// that can be reached is, and is read, within a second or two.
+// hostsPatience is how long machines wait for first connections to hosts. A reachable host is read within two seconds.
 const hostsPatience = 5 * time.Second
 
 type reconciler interface {
+	// SetupWithManager registers all enabled controllers.
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 }
 
@@ -147,4 +151,35 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) er
 		}
 	}
 	return nil
+}
+
+// WorkloadClusters registers the connections to the workload clusters with a LibvirtCluster, by their kubeconfigs. It
+// returns nil if no enabled feature needs them. name is the manager's.
+func WorkloadClusters(ctx context.Context, mgr ctrl.Manager, name string) (clustercache.ClusterCache, error) {
+	if !feature.Gates.Enabled(feature.NodeProviderIDs) {
+		return nil, nil
+	}
+	// The manager's client reads Secrets one by one, past the cache: a kubeconfig is read for each connection.
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:  mgr.GetClient(),
+		ClusterFilter: ofLibvirt,
+		Cache:         cacheOptions(),
+		Client:        setup.ClusterCacheClientOptions(name, 20, 30),
+	}, controller.Options{MaxConcurrentReconciles: 10})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the connections to workload clusters: %w", err)
+	}
+	return clusters, nil
+}
+
+// cacheOptions let the node of a machine be found among thousands.
+func cacheOptions() clustercache.CacheOptions {
+	options := setup.ClusterCacheCacheOptions()
+	options.Indexes = append(options.Indexes, clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: index.NodeDomain, ExtractValue: index.DomainsOf})
+	return options
+}
+
+func ofLibvirt(cluster *clusterv1.Cluster) bool {
+	infra := cluster.Spec.InfrastructureRef
+	return infra.APIGroup == infrav1.GroupVersion.Group && infra.Kind == "LibvirtCluster"
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// addDisks adds the root disk, the extra disks and the seed, all of them virtio: the kernels that
-// clouds use often have no other drivers.
+// addDisks adds the root disk, the extra disks and the seed, all virtio: kernels for clouds often have no other
+// drivers.
 func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
 	root, err := disk(m.RootDisk, 0)
 	if err != nil {
@@ -62,9 +62,8 @@ const (
 	hostEntry = "opt/io.x-k8s.libvirt/host"
 )
 
-// addBootstrap adds the way that bootstrap data reaches the guest: a disk for NoCloud, the firmware
-// configuration device for Ignition (https://coreos.github.io/ignition/supported-platforms/). It comes
-// after the other disks, so that nothing moves when it is taken away.
+// addBootstrap adds a disk for NoCloud, or the firmware configuration device for Ignition
+// (https://coreos.github.io/ignition/supported-platforms/). It comes last, so that removing it moves no disk.
 func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 	ignition := m.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition
 	if m.Seed != nil && m.IgnitionPath != "" || m.Seed != nil && ignition || m.IgnitionPath != "" && !ignition {
@@ -100,11 +99,11 @@ func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
 	seen := map[string]bool{}
 	for i, spec := range m.Spec.Interfaces {
-		found := slices.IndexFunc(m.Networks, func(network infrav1.HostNetwork) bool { return network.Name == spec.Network })
-		if found < 0 {
+		index := slices.IndexFunc(m.Networks, func(network infrav1.HostNetwork) bool { return network.Name == spec.Network })
+		if index < 0 {
 			return fmt.Errorf("interfaces[%d].network: the host has no network %q", i, spec.Network)
 		}
-		nic, err := networkInterface(m.Networks[found], m.Addresses[i])
+		nic, err := networkInterface(m.Networks[index], m.Addresses[i])
 		if err != nil {
 			return fmt.Errorf("interfaces[%d].network: %w", i, err)
 		}
@@ -122,7 +121,7 @@ func (m Machine) addInterfaces(domain *libvirtxml.Domain, _ platform) error {
 	return nil
 }
 
-// networkInterface returns an interface on a network of the host, as the host's administrator wants it to be.
+// networkInterface returns an interface on a network of the host.
 func networkInterface(network infrav1.HostNetwork, addresses []netip.Addr) (libvirtxml.DomainInterface, error) {
 	source, err := interfaceSource(network)
 	if err != nil {
@@ -149,8 +148,8 @@ func networkInterface(network infrav1.HostNetwork, addresses []netip.Addr) (libv
 	return nic, nil
 }
 
-// filterRef returns a reference to a filter. IP and IPV6 are the names that libvirt knows for the addresses of an
-// interface (https://libvirt.org/formatnwfilter.html#reserved-variables).
+// filterRef returns a reference to a filter. IP and IPV6 are libvirt's names for an interface's addresses
+// (https://libvirt.org/formatnwfilter.html#reserved-variables).
 func filterRef(filter *infrav1.NetworkFilter, addresses []netip.Addr) *libvirtxml.DomainInterfaceFilterRef {
 	ref := &libvirtxml.DomainInterfaceFilterRef{Filter: filter.Name}
 	for _, address := range addresses {

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Machine is a machine's spec, and what has been decided and made for it.
+// Machine is a machine's spec with its volumes, networks and devices.
 type Machine struct {
 	// UUID of the domain in lower case with dashes.
 	UUID string
@@ -36,27 +36,24 @@ type Machine struct {
 	Seed *hypervisor.VolumeRef
 	// IgnitionPath is the path of the Ignition configuration on the host. Empty for cloud-config.
 	IgnitionPath string
-	// AvailabilityZone and Host are told to a machine with Ignition, which has no meta-data. Both may be empty.
+	// AvailabilityZone and Host are for machines with Ignition, which have no meta-data. Both may be empty.
 	AvailabilityZone, Host string
-	// ConsoleLog is the file on the host that libvirt adds what the guest writes to its serial console to. May be empty.
+	// ConsoleLog is the file on the host for the output of the serial console. It may be empty.
 	ConsoleLog string
 	// Networks are the host's networks, as in LibvirtHost.spec.networks.
 	Networks []infrav1.HostNetwork
-	// Addresses are those of interfaces that are known before the machine starts, by the index of the interface: a
-	// network's filter lets the machine use them and no others. The filter finds them out where there are none.
+	// Addresses has the known addresses by the index of the interface, for a network's filter. Without any the filter
+	// learns them.
 	Addresses map[int][]netip.Addr
-	// HostDevices are PCI addresses on the host, such as 0000:3b:00.0, by the names of
-	// spec.hostDevices, as many for each as its count.
+	// HostDevices has PCI addresses on the host, such as 0000:3b:00.0, by the names in spec.hostDevices.
 	HostDevices map[string][]string
-	// DedicatedCPUs are the numbers of the host's CPUs that the machine has to itself, as many as its
-	// virtual CPUs, for spec.cpu.dedicated.
+	// DedicatedCPUs are the numbers of the host's CPUs for spec.cpu.dedicated, one for each virtual CPU.
 	DedicatedCPUs []int
-	// SharedCPUs are the CPUs of the host that aren't kept for machines with CPUs of their own, for example
-	// 0-3,16-19. Empty when the host keeps none.
+	// SharedCPUs are the host's CPUs for other machines, for example 0-3,16-19. Empty means all.
 	SharedCPUs string
 }
 
-// Disk is a volume that is a disk.
+// Disk is a volume as a disk.
 type Disk struct {
 	hypervisor.VolumeRef
 	// Format of the volume's content.
@@ -65,7 +62,7 @@ type Disk struct {
 
 var uuidPattern = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// platform is what differs between architectures.
+// platform has the differences between architectures.
 type platform struct {
 	arch, machine string
 	acpi, apic    bool
@@ -87,8 +84,7 @@ var platforms = map[infrav1.Architecture]platform{
 	infrav1.ArchitecturePpc64le: {arch: "ppc64le", machine: "pseries"},
 }
 
-// Definition returns the domain of a machine, ready to be defined on a host. Errors name the field
-// of the spec that can't be had.
+// Definition returns the domain of a machine. Errors name the field of the spec.
 func (m Machine) Definition() (hypervisor.Definition, error) {
 	domain, err := m.Domain()
 	if err != nil {
@@ -241,7 +237,7 @@ func (m Machine) addTPM(domain *libvirtxml.Domain, target platform) error {
 	return nil
 }
 
-// addChannels adds what host and guest talk by, and what the guest makes random numbers from.
+// addChannels adds the agent's channel, the console, the random number generator and the memory balloon.
 func (m Machine) addChannels(domain *libvirtxml.Domain) {
 	if m.Spec.GuestAgent == nil || *m.Spec.GuestAgent {
 		domain.Devices.Channels = []libvirtxml.DomainChannel{{
@@ -262,10 +258,38 @@ func (m Machine) addChannels(domain *libvirtxml.Domain) {
 	domain.Devices.MemBalloon = &libvirtxml.DomainMemBalloon{Model: "virtio"}
 }
 
-// MACAddress is the MAC address of a machine's interface that asks for none: locally administered,
-// and 40 bits of a hash of the machine's UUID and the interface's index. The 24 bits that are usual
-// with QEMU would clash within a fleet of thousands.
+// MACAddress returns the MAC address of an interface without one: locally administered, with 40 bits of a hash of the
+// machine's UUID and the index. QEMU's usual 24 bits would clash in a fleet of thousands.
 func MACAddress(uuid string, index int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", uuid, index))
 	return net.HardwareAddr{2, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
+}
+
+// addPinning restricts the machine to CPUs of the host. With dedicated CPUs each virtual CPU is on one of them, and
+// QEMU's other threads are on shared ones. Other machines use shared CPUs only.
+func (m Machine) addPinning(domain *libvirtxml.Domain, _ platform) error {
+	dedicated := m.Spec.CPU.Dedicated != nil && *m.Spec.CPU.Dedicated
+	switch {
+	case !dedicated && len(m.DedicatedCPUs) > 0:
+		return fmt.Errorf("cpu.dedicated is false, and there are %d CPUs for it", len(m.DedicatedCPUs))
+	case !dedicated:
+		domain.VCPU.CPUSet = m.SharedCPUs
+		return nil
+	case len(m.DedicatedCPUs) != int(m.Spec.CPUs):
+		return fmt.Errorf("cpu.dedicated: there are %d CPUs of the host for it, and cpus is %d", len(m.DedicatedCPUs), m.Spec.CPUs)
+	}
+	tune := &libvirtxml.DomainCPUTune{}
+	seen := map[int]bool{}
+	for i, cpu := range m.DedicatedCPUs {
+		if cpu < 0 || seen[cpu] {
+			return fmt.Errorf("cpu.dedicated: %d isn't the number of a CPU, or is in use by the machine already", cpu)
+		}
+		seen[cpu] = true
+		tune.VCPUPin = append(tune.VCPUPin, libvirtxml.DomainCPUTuneVCPUPin{VCPU: uint(i), CPUSet: fmt.Sprint(cpu)})
+	}
+	if m.SharedCPUs != "" {
+		tune.EmulatorPin = &libvirtxml.DomainCPUTuneEmulatorPin{CPUSet: m.SharedCPUs}
+	}
+	domain.CPUTune = tune
+	return nil
 }

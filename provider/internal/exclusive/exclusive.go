@@ -40,16 +40,16 @@ type Thing struct {
 	Name string
 }
 
-// Held returns the things of a domain.
-func Held(domain hypervisor.Domain) map[Thing]bool {
-	held := map[Thing]bool{}
+// Of returns the things of a domain.
+func Of(domain hypervisor.Domain) map[Thing]bool {
+	things := map[Thing]bool{}
 	for _, cpu := range domain.PinnedCPUs {
-		held[CPU(cpu)] = true
+		things[CPU(cpu)] = true
 	}
 	for _, address := range domain.HostDevices {
-		held[Device(address)] = true
+		things[Device(address)] = true
 	}
-	return held
+	return things
 }
 
 // CPU is a CPU of the host by its number.
@@ -68,6 +68,9 @@ type Request struct {
 	Count int
 }
 
+// Chosen has the things for a domain, by the names of the requests, each list in the order of Request.From.
+type Chosen map[string][]Thing
+
 // NotFreeError says that the host has too few free things.
 type NotFreeError struct {
 	// Request is the name of the request.
@@ -81,21 +84,20 @@ func (e *NotFreeError) Error() string {
 	return fmt.Sprintf("%s: %d needed, and %d are free", e.Request, e.Count, e.Free)
 }
 
-// Choose returns the things for the domain with a UUID, by the names of the requests, each list in the order of
-// Request.From. domains has all domains of the host. The domain keeps its things that no other domain has. Requests
-// don't share things. The error is a *NotFreeError.
-func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (map[string][]Thing, error) {
+// Choose returns the things for the domain with a UUID. domains has all domains of the host. The domain keeps its
+// things that no other domain has. Requests don't share things. The error is a *NotFreeError.
+func Choose(uuid string, requests []Request, domains []hypervisor.Domain) (Chosen, error) {
 	taken, own := map[Thing]bool{}, map[Thing]bool{}
 	for _, domain := range domains {
 		if domain.UUID == uuid {
-			own = Held(domain)
+			own = Of(domain)
 			continue
 		}
-		for thing := range Held(domain) {
+		for thing := range Of(domain) {
 			taken[thing] = true
 		}
 	}
-	chosen := map[string][]Thing{}
+	chosen := Chosen{}
 	for _, request := range requests {
 		var kept, others []Thing
 		for _, thing := range request.From {
@@ -126,7 +128,7 @@ func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 	own := map[Thing]bool{}
 	for _, domain := range domains {
 		if domain.UUID == uuid {
-			own = Held(domain)
+			own = Of(domain)
 		}
 	}
 	var rivals []hypervisor.Domain
@@ -134,7 +136,7 @@ func Rivals(uuid string, domains []hypervisor.Domain) []hypervisor.Domain {
 		if domain.UUID == uuid {
 			continue
 		}
-		for thing := range Held(domain) {
+		for thing := range Of(domain) {
 			if own[thing] {
 				rivals = append(rivals, domain)
 				break

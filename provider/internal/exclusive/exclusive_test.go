@@ -38,25 +38,25 @@ func TestChoose(t *testing.T) {
 		name     string
 		requests []exclusive.Request
 		domains  []hypervisor.Domain
-		want     map[string][]exclusive.Thing
+		want     exclusive.Chosen
 		failure  string
 	}{
 		{name: "nothing asked for"},
-		{name: "the first that are free", requests: two, want: map[string][]exclusive.Thing{"cpus": cpus(8, 9)}},
+		{name: "the first that are free", requests: two, want: exclusive.Chosen{"cpus": cpus(8, 9)}},
 		{name: "not those of others", requests: two, domains: []hypervisor.Domain{pinned("a", 8), pinned("b", 10, 99)},
-			want: map[string][]exclusive.Thing{"cpus": cpus(9, 11)}},
+			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
 		{name: "it keeps its own, in the order of the list", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11)},
-			want: map[string][]exclusive.Thing{"cpus": cpus(9, 11)}},
+			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
 		{name: "it keeps what nobody else has of its own", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11), pinned("a", 9)},
-			want: map[string][]exclusive.Thing{"cpus": cpus(8, 11)}},
+			want: exclusive.Chosen{"cpus": cpus(8, 11)}},
 		{name: "its own that isn't lent any more is given up", requests: two, domains: []hypervisor.Domain{pinned("me", 4, 5)},
-			want: map[string][]exclusive.Thing{"cpus": cpus(8, 9)}},
+			want: exclusive.Chosen{"cpus": cpus(8, 9)}},
 		{name: "too few", requests: two, domains: []hypervisor.Domain{pinned("a", 8, 9, 10)}, failure: "cpus: 2 needed, and 1 are free"},
 		{name: "none lent", requests: []exclusive.Request{{Name: "cpus", Count: 1}}, failure: "cpus: 1 needed, and 0 are free"},
 		{name: "devices of two requests are different ones",
 			requests: []exclusive.Request{{Name: "a", From: gpus, Count: 1}, {Name: "b", From: gpus, Count: 1}},
 			domains:  []hypervisor.Domain{{UUID: "other", HostDevices: []string{"0000:3b:00.0"}}},
-			want:     map[string][]exclusive.Thing{"a": devices("0000:af:00.0"), "b": devices("0000:d8:00.0")}},
+			want:     exclusive.Chosen{"a": devices("0000:af:00.0"), "b": devices("0000:d8:00.0")}},
 		{name: "the second of two requests finds too few",
 			requests: []exclusive.Request{{Name: "a", From: gpus, Count: 2}, {Name: "b", From: gpus, Count: 2}},
 			failure:  "b: 2 needed, and 1 are free"},

@@ -3,12 +3,14 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// OtherHypervisorError says that another hypervisor answers where a host was: spec.uri, a name or an address
-// leads elsewhere now. Nothing of what it has is published, so that nothing of the host counts as gone.
+// OtherHypervisorError says that another hypervisor answers for a host: the URI, name or address leads elsewhere now.
+// Its state isn't published, so that nothing of the host seems to be missing.
 type OtherHypervisorError struct {
-	// Want is the UUID of the host's hypervisor, and Got that of the one that answers, or empty.
+	// Want is the UUID of the host's hypervisor, and Got that of the other one, or empty.
 	Want, Got string
 }
 
@@ -17,7 +19,7 @@ func (e *OtherHypervisorError) Error() string {
 	return fmt.Sprintf("another hypervisor answers: its UUID is %s and not %s", cmp.Or(e.Got, "unknown"), e.Want)
 }
 
-// DuplicateHypervisorError says that a hypervisor is that of another LibvirtHost already.
+// DuplicateHypervisorError says that another LibvirtHost has the hypervisor.
 type DuplicateHypervisorError struct {
 	// UUID of the hypervisor, and Host the name of the other LibvirtHost.
 	UUID, Host string
@@ -28,8 +30,8 @@ func (e *DuplicateHypervisorError) Error() string {
 	return fmt.Sprintf("the hypervisor with the UUID %s is that of LibvirtHost %s, which was added first", e.UUID, e.Host)
 }
 
-// Refuse says why nothing new may be placed on a host although it answers, or with nil that it may again. Its
-// snapshot then says that it can't be reached. Who has something there already still gets the connection.
+// Refuse makes a host unreachable in its snapshot, although it answers, or ends that if why is nil. Machines that are
+// there still get the connection.
 func (f *Fleet) Refuse(host string, why error) {
 	s := f.session(host)
 	if s == nil || text(s.refusal()) == text(why) {
@@ -56,8 +58,7 @@ func (s *session) hypervisorUUID() string {
 	return s.uuid
 }
 
-// recognize reports whether the hypervisor that answers is the host's. The first one that answers is, where no UUID
-// is known.
+// recognize returns an error if the hypervisor isn't the host's. Without a known UUID the first one is accepted.
 func (s *session) recognize(uuid string) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -68,4 +69,63 @@ func (s *session) recognize(uuid string) error {
 		return &OtherHypervisorError{Want: s.uuid, Got: uuid}
 	}
 	return nil
+}
+
+// Rotation returns why a host's new credentials can't be used, or nil if they are in use or not tried yet.
+func (f *Fleet) Rotation(host string) error {
+	f.lock.Lock()
+	candidate := f.candidates[host]
+	f.lock.Unlock()
+	if candidate == nil {
+		return nil
+	}
+	candidate.lock.Lock()
+	defer candidate.lock.Unlock()
+	return candidate.snapshot.Err
+}
+
+// IsOpen reports whether there is a connection to a target, with any credentials.
+func (f *Fleet) IsOpen(host string, target Target) bool {
+	s := f.session(host)
+	return s != nil && s.isOpen() && s.target.samePlace(target)
+}
+
+func (s *session) isOpen() bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.connection != nil
+}
+
+// dropCandidate ends the session with new credentials, if any. The lock is held.
+func (f *Fleet) dropCandidate(host string) {
+	if candidate, there := f.candidates[host]; there {
+		delete(f.candidates, host)
+		candidate.end()
+	}
+}
+
+// promote replaces the session with old credentials by the one with new ones. The new session calls it with its
+// connection, and the old one after it has lost its own. It reports whether there was a new session.
+func (f *Fleet) promote(by *session, connection hypervisor.Hypervisor) bool {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	candidate, old := f.candidates[by.host], f.sessions[by.host]
+	if candidate == nil || by != old && (by != candidate || connection == nil) {
+		return false
+	}
+	delete(f.candidates, by.host)
+	f.sessions[by.host] = candidate
+	candidate.takeOver(old.end(), old.refusal(), connection)
+	f.news.tell(by.host, change{host: true})
+	return true
+}
+
+// takeOver sets the state of the replaced session.
+func (s *session) takeOver(last Snapshot, refused error, connection hypervisor.Hypervisor) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.snapshot.Err != nil && last.Err != nil {
+		last.Err = s.snapshot.Err // why the new credentials aren't good is what matters now
+	}
+	s.snapshot, s.refused, s.connection = last, refused, connection
 }

@@ -12,8 +12,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// news are the feeds of everybody who wants to know what changes. They are added before the fleet is
-// started, and not guarded by a lock afterwards.
+// news has the feeds of all subscribers. They are added before the fleet is started, and not guarded by a lock
+// afterwards.
 type news struct {
 	hosts, reachability, machines []*feed
 }
@@ -22,7 +22,7 @@ func (n *news) feeds() []*feed {
 	return slices.Concat(n.hosts, n.reachability, n.machines)
 }
 
-// tell passes a change of a host on.
+// tell notifies the subscribers of a change.
 func (n *news) tell(host string, c change) {
 	name := types.NamespacedName{Name: host}
 	if c.host {
@@ -50,7 +50,7 @@ func machineEvent(name types.NamespacedName) event.GenericEvent {
 	return event.GenericEvent{Object: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}}
 }
 
-// feed passes names on. A sender never waits, and a name that is in the queue isn't added again.
+// feed passes names to a subscriber. Senders never wait, and a queued name isn't added again.
 type feed struct {
 	event func(types.NamespacedName) event.GenericEvent
 	out   chan event.GenericEvent

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
-// session is what goes on with one host and one target.
+// session is the connection to one host with one target.
 type session struct {
 	host   string
 	target Target
@@ -25,15 +26,13 @@ type session struct {
 	lock     sync.Mutex
 	ended    bool
 	snapshot Snapshot
-	// connection is the one that is open, or nil.
+	// connection is the open connection, or nil.
 	connection hypervisor.Hypervisor
-	// uuid is that of the only hypervisor that is accepted, once it is known, and refused is why nothing may be
-	// placed on it.
+	// uuid is the expected UUID of the hypervisor, once it is known, and refused why nothing may be placed on it.
 	uuid    string
 	refused error
-	// begun counts readings. listed is the last one of all domains, and read has the later ones of single
-	// domains, also of those that were found to be gone. Readings overlap, and what an older one found
-	// must not replace what a newer one did.
+	// begun numbers the readings. listed is the last one of all domains, and read has later ones of single domains,
+	// including missing ones. Readings overlap, and an older one must not replace a newer one.
 	begun, listed uint64
 	read          map[string]uint64
 
@@ -44,8 +43,7 @@ func newSession(host string, target Target, fleet *Fleet) *session {
 	return &session{host: host, target: target, fleet: fleet, uuid: target.UUID, read: map[string]uint64{}, refreshes: newRefreshes()}
 }
 
-// end ends the session and returns its last snapshot. Nothing is published any more. The fleet's lock
-// is held.
+// end ends the session and returns its last snapshot. Nothing is published afterwards. The fleet's lock is held.
 func (s *session) end() Snapshot {
 	if s.cancel != nil {
 		s.cancel()
@@ -57,7 +55,7 @@ func (s *session) end() Snapshot {
 	return s.snapshot
 }
 
-// publish replaces the snapshot, and tells everybody what has changed. The lock is held while edit runs.
+// publish replaces the snapshot and notifies subscribers. The lock is held while edit runs.
 func (s *session) publish(edit func(Snapshot) Snapshot) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -100,12 +98,12 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// jitter returns a duration that differs from d by a part of it at most.
+// jitter returns a duration that differs from d by at most that part.
 func jitter(d time.Duration, part float64) time.Duration {
 	return time.Duration(float64(d) * (1 - part + 2*part*rand.Float64())) //nolint:gosec // nothing secret
 }
 
-// guarded makes an error of a panic: no host can end the manager by what it answers.
+// guarded returns a panic as an error, so that no answer of a host can end the manager.
 func guarded(act func() error) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -115,8 +113,8 @@ func guarded(act func() error) (err error) {
 	return act()
 }
 
-// visit connects to the host and follows it until the connection is lost or the context ends. It
-// always returns an error. since is set once the host has been read.
+// visit connects to the host and follows it until the connection is lost or the context ends. It always returns an
+// error. since is set when the host was read.
 func (s *session) visit(ctx context.Context, since *time.Time) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,7 +154,7 @@ func (s *session) visit(ctx context.Context, since *time.Time) error {
 	return group.Wait()
 }
 
-// lost publishes that there is no connection, and why. What was seen stays.
+// lost publishes the lost connection with its error. The last state stays.
 func (s *session) lost(err error) {
 	s.publish(func(snapshot Snapshot) Snapshot {
 		s.connection = nil
@@ -165,7 +163,7 @@ func (s *session) lost(err error) {
 	})
 }
 
-// readEverySoOften reads all of the host, for what no news come of and for news that were missed.
+// readEverySoOften reads everything from the host at intervals, for changes without events and missed events.
 func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hypervisor) error {
 	var next <-chan time.Time
 	for {
@@ -193,4 +191,63 @@ func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hy
 		}
 		s.publishAll(connection, number, rest, domains)
 	}
+}
+
+// heard is a domain with an event.
+type heard struct {
+	uuid string
+	// due is the time to read it.
+	due time.Time
+}
+
+// follow reads each domain with an event, until the events end. It waits a moment to combine events: a new domain has
+// two, and its creator reads it too.
+func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
+	// waiting are in the order in which they are due. since has which reading was the last one to begin
+	// before the latest news: later ones know what has happened.
+	var waiting []heard
+	since := map[string]uint64{}
+	for {
+		var due <-chan time.Time
+		if len(waiting) > 0 {
+			due = time.After(time.Until(waiting[0].due))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case uuid, open := <-changed:
+			if !open {
+				return unreachable(s.host, errors.New("the connection was lost"))
+			}
+			if _, waits := since[uuid]; !waits {
+				waiting = append(waiting, heard{uuid: uuid, due: time.Now().Add(s.fleet.options.SettleTime)})
+			}
+			since[uuid] = s.lastReading()
+		case <-due:
+			uuid := waiting[0].uuid
+			known := s.hasReadSince(uuid, since[uuid])
+			waiting = waiting[1:]
+			delete(since, uuid)
+			if known {
+				continue
+			}
+			if err := s.readDomain(ctx, connection, uuid); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lastReading returns the number of the last reading.
+func (s *session) lastReading() uint64 {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.begun
+}
+
+// hasReadSince reports whether a domain was read and published by a later reading than the given one.
+func (s *session) hasReadSince(uuid string, reading uint64) bool {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return max(s.listed, s.read[uuid]) > reading
 }

@@ -10,35 +10,32 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Snapshot is what was last seen of a host. It is never changed once it is published, and readers must
-// not change it either. While a host can't be reached it is what was seen before.
+// Snapshot is the last known state of a host. Nobody changes a published snapshot. While a host is unreachable, the
+// state before stays.
 type Snapshot struct {
-	// Version is another one for each snapshot that is published, of whatever host. 0 for none.
+	// Version is different for each published snapshot of any host, and 0 for none.
 	Version uint64
-	// Taken is when all of the host was last read. Zero when it never was.
+	// Taken is the time of the last complete reading, or zero.
 	Taken time.Time
-	// Reachable reports whether there is a connection. It may have been lost since.
+	// Reachable says that there is a connection. It may have been lost since.
 	Reachable bool
-	// Err says why there is none, without credentials. nil also when the first try hasn't ended.
-	Err error
-	// Facts are what the host has and can do.
+	// Err is why there is no connection, without credentials. It is nil until the first attempt has ended.
+	Err   error
 	Facts hypervisor.Facts
-	// Pools and Networks are those that the target names, by name, each with an entry.
+	// Pools and Networks have an entry for each name in the target.
 	Pools    map[string]Pool
 	Networks map[string]Network
-	// Interfaces are the bridges and devices that the target names, and Filters the network filters, by name, each
-	// with an entry.
+	// Interfaces has the bridges and devices in the target, and Filters the network filters.
 	Interfaces, Filters map[string]Presence
-	// Devices are the PCI devices of the host, if the target wants them, and DevicesErr says why nothing is
-	// known of them.
+	// Devices has the PCI devices, if the target wants them. DevicesErr is why they are unknown.
 	Devices    []hypervisor.PCIDevice
 	DevicesErr error
-	// Domains are all domains of the host by UUID, those of others too.
+	// Domains has all domains by UUID, including foreign ones.
 	Domains map[string]hypervisor.Domain
 }
 
-// Images lists the volumes in a pool that machines may start from, ordered by name: none that has a name of the
-// provider's own, and none that a domain has as a disk.
+// Images lists the volumes of a pool that machines may start from, sorted: none with a name of this provider, and none
+// that is a domain's disk.
 func (s Snapshot) Images(pool string) []string {
 	volumes := maps.Clone(s.Pools[pool].Volumes)
 	maps.DeleteFunc(volumes, func(name string, _ hypervisor.Volume) bool { return hypervisor.IsOwnName(name) })
@@ -59,8 +56,7 @@ func (s Snapshot) Images(pool string) []string {
 	return slices.Sorted(maps.Keys(volumes))
 }
 
-// PoolAt returns the name of a storage pool that has a folder of the host, or nothing. Only those that the target names
-// are known.
+// PoolAt returns the name of the target's storage pool with a folder of the host, or nothing.
 func (s Snapshot) PoolAt(folder string) string {
 	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
 		if at := s.Pools[name].Folder; at != "" && folder != "" && path.Clean(at) == path.Clean(folder) {
@@ -70,31 +66,31 @@ func (s Snapshot) PoolAt(folder string) string {
 	return ""
 }
 
-// Pool is what was last seen of a storage pool.
+// Pool is the last known state of a storage pool.
 type Pool struct {
 	hypervisor.Pool
-	// Volumes of the pool by name. Empty when the pool isn't active.
+	// Volumes of the pool by name. It is empty for an inactive pool.
 	Volumes map[string]hypervisor.Volume
-	// Err says why nothing is known of the pool: hypervisor.ErrNotFound when it isn't there.
+	// Err is why the pool is unknown: hypervisor.ErrNotFound if it doesn't exist.
 	Err error
 }
 
-// Network is what was last seen of a libvirt network.
+// Network is the last known state of a libvirt network.
 type Network struct {
 	hypervisor.Network
-	// Err says why nothing is known of the network: hypervisor.ErrNotFound when it isn't there.
+	// Err is why the network is unknown: hypervisor.ErrNotFound if it doesn't exist.
 	Err error
 }
 
-// Presence is whether the host has something.
+// Presence says whether something exists on a host.
 type Presence struct {
-	// There says that the host has it.
+	// There says that it exists.
 	There bool
-	// Err says why that isn't known: hypervisor.ErrUnsupported when the host can't tell.
+	// Err is why that is unknown: hypervisor.ErrUnsupported if the host can't tell.
 	Err error
 }
 
-// withDomain returns a copy of the snapshot with a domain, or without it when it is nil.
+// withDomain returns a copy of the snapshot with a domain, or without it if domain is nil.
 func (s Snapshot) withDomain(uuid string, domain *hypervisor.Domain) Snapshot {
 	domains := make(map[string]hypervisor.Domain, len(s.Domains)+1)
 	maps.Copy(domains, s.Domains)
@@ -106,9 +102,9 @@ func (s Snapshot) withDomain(uuid string, domain *hypervisor.Domain) Snapshot {
 	return s
 }
 
-// change is what differs between two snapshots, as far as anybody wants to know.
+// change has the differences between two snapshots for subscribers.
 type change struct {
-	// reachability of the host, and anything of the host besides domains of ours.
+	// reachability says that the connection differs, and host that anything but domains of this provider does.
 	reachability, host bool
 	// owners of domains that have changed.
 	owners []hypervisor.Owner
@@ -161,7 +157,7 @@ func samePresences(a, b map[string]Presence) bool {
 	return maps.EqualFunc(a, b, func(a, b Presence) bool { return a.There == b.There && text(a.Err) == text(b.Err) })
 }
 
-// text compares errors by what they say: each is a new value.
+// text returns the text of an error, to compare errors.
 func text(err error) string {
 	if err == nil {
 		return ""

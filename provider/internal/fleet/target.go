@@ -15,27 +15,25 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
 )
 
-// Target says how a host is reached and what of it is looked at.
+// Target says how a host is reached, and what is read from it.
 type Target struct {
 	// URI of the libvirt daemon.
 	URI hosturi.URI
 	// Credentials to reach it with.
 	Credentials libvirt.Credentials
-	// Pools and Networks are the names of the storage pools and libvirt networks to look at.
+	// Pools and Networks are the names of the storage pools and libvirt networks.
 	Pools, Networks []string
-	// Interfaces are the names of the bridges and devices to look for.
+	// Interfaces are the names of the bridges and devices.
 	Interfaces []string
-	// Filters are the names of the network filters to look for.
+	// Filters are the names of the network filters.
 	Filters []string
-	// Devices reports whether PCI devices are looked at.
+	// Devices says that PCI devices are read.
 	Devices bool
-	// UUID is that of the hypervisor which has to answer, in lower case. Empty accepts the first one that does,
-	// and from then on only that one.
+	// UUID is the expected UUID of the hypervisor in lower case, or empty for that of the first answer.
 	UUID string
 }
 
-// Connect opens a connection to a host. It ends when its context does, and its errors are of type
-// hypervisor.Error, without credentials.
+// Connect opens a connection to a host. Errors are of type hypervisor.Error, without credentials.
 type Connect func(ctx context.Context, target Target) (hypervisor.Hypervisor, error)
 
 // Libvirt connects to libvirt daemons.
@@ -43,8 +41,8 @@ func Libvirt(ctx context.Context, target Target) (hypervisor.Hypervisor, error) 
 	return libvirt.Connect(ctx, target.URI, target.Credentials)
 }
 
-// TargetOf returns how a host is reached by its spec, with credentials from the data of its identity's
-// Secret, or none. The error is of the URI.
+// TargetOf returns the target of a host by its spec, with credentials from its identity's Secret, if any. The error is
+// about the URI.
 func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, error) {
 	uri, err := hosturi.Parse(spec.URI)
 	if err != nil {
@@ -71,8 +69,8 @@ func TargetOf(spec *infrav1.LibvirtHostSpec, secret map[string][]byte) (Target, 
 		Interfaces: slices.Sorted(maps.Keys(interfaces)), Filters: slices.Sorted(maps.Keys(filters)), Devices: len(spec.HostDevices) > 0}, nil
 }
 
-// credentials reads a Secret of a LibvirtClusterIdentity as spec.secretRef there documents it: of a
-// Secret that has both, only what the transport needs, so that a change of the rest changes nothing.
+// credentials reads the Secret of a LibvirtClusterIdentity for a transport. Other keys are ignored, so that changing
+// them changes nothing.
 func credentials(transport hosturi.Transport, secret map[string][]byte) libvirt.Credentials {
 	switch transport {
 	case hosturi.TLS:
@@ -88,7 +86,7 @@ func (t Target) equal(other Target) bool {
 	return t.samePlace(other) && reflect.DeepEqual(t.Credentials, other.Credentials)
 }
 
-// samePlace reports whether the same is looked at, with whatever credentials.
+// samePlace reports whether two targets differ by credentials only.
 func (t Target) samePlace(other Target) bool {
 	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces) &&
 		slices.Equal(t.Filters, other.Filters) && t.Devices == other.Devices

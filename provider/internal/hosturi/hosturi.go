@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Transport is the way to a libvirt daemon.
+// Transport is the way to connect to a libvirt daemon.
 type Transport string
 
 // The transports, as they stand in a URI's scheme.
@@ -31,7 +31,7 @@ const (
 	Unix Transport = "unix"
 )
 
-// Driver is the libvirt driver behind the daemon.
+// Driver is the driver of the libvirt daemon.
 type Driver string
 
 // The drivers.
@@ -47,7 +47,7 @@ const (
 	sshPort = 22
 )
 
-// URI is what a host's URI says.
+// URI is a parsed URI of a host.
 type URI struct {
 	// Driver is the libvirt driver behind the daemon.
 	Driver Driver
@@ -65,17 +65,17 @@ type URI struct {
 	Socket string
 }
 
-// NeedsIdentity tells whether the daemon can't be reached without credentials.
+// NeedsIdentity reports whether the daemon needs credentials.
 func (u URI) NeedsIdentity() bool {
 	return u.Transport == TLS || u.Transport == SSH
 }
 
-// ConnectURI is the URI that the daemon is asked to open once it is reached, for example qemu:///system.
+// ConnectURI returns the URI that the daemon opens, for example qemu:///system.
 func (u URI) ConnectURI() string {
 	return string(u.Driver) + "://" + u.Path
 }
 
-// String writes the URI in the form that Parse reads. A port is left out where it is the usual one.
+// String writes the URI in the form that Parse reads, without the usual port.
 func (u URI) String() string {
 	scheme := string(u.Driver)
 	if u.Driver == QEMU {
@@ -97,7 +97,7 @@ func (u URI) String() string {
 	return out.String()
 }
 
-// Parse reads a host's URI. Its errors say what to write instead, and never repeat a password.
+// Parse parses a host's URI. Errors say what to write instead, and never have a password.
 func Parse(raw string) (URI, error) {
 	parsed, err := url.Parse(raw)
 	if err != nil {
@@ -159,8 +159,7 @@ func parseRemote(parsed *url.URL, transport Transport) (URI, error) {
 	return URI{Driver: QEMU, Transport: transport, Host: host, Port: port, User: user}, nil
 }
 
-// IsNumeric reports whether the last label of a host is a number: then it is meant as an IPv4 address, and is never a
-// DNS name. 300.1.1.1 is such a host, and not an address.
+// IsNumeric reports whether the last label of a host is a number, as in 300.1.1.1: it is never a DNS name.
 func IsNumeric(host string) bool {
 	last := host[strings.LastIndex(host, ".")+1:]
 	return last != "" && strings.Trim(last, "0123456789") == ""

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// domainElement is what is read of a domain in libvirt's format.
+// domainElement has a part of a domain's XML.
 type domainElement struct {
 	XMLName xml.Name `xml:"domain"`
 	Name    string   `xml:"name"`
@@ -47,9 +47,8 @@ var memoryUnits = map[string]int64{
 	"TB": 1e12, "T": 1 << 40, "TiB": 1 << 40,
 }
 
-// ReadDomainXML reads what Domain has from a domain in libvirt's format, except for its state, which
-// the format doesn't have. A broken owner element of a domain counts as none: whoever wrote it, it
-// isn't one that this provider made.
+// ReadDomainXML parses a domain in libvirt's format, which doesn't have the state. An invalid owner counts as none,
+// because this provider hasn't written it.
 func ReadDomainXML(text string) (Domain, error) {
 	var element domainElement
 	if err := xml.Unmarshal([]byte(text), &element); err != nil {
@@ -103,7 +102,7 @@ func ReadDomainXML(text string) (Domain, error) {
 	return domain, nil
 }
 
-// Check reports whether the definition's XML is of the name and UUID that the definition has.
+// Check reports whether the XML has the name and UUID of the definition.
 func (d Definition) Check() error {
 	domain, err := ReadDomainXML(d.XML)
 	if err != nil {
@@ -113,4 +112,39 @@ func (d Definition) Check() error {
 		return fmt.Errorf("the XML defines domain %q (%s) and not %q (%s)", domain.Name, domain.UUID, d.Name, d.UUID)
 	}
 	return nil
+}
+
+// diskElement is a disk, or what a disk is an overlay of.
+type diskElement struct {
+	Source struct {
+		Pool   string `xml:"pool,attr"`
+		Volume string `xml:"volume,attr"`
+		File   string `xml:"file,attr"`
+		Device string `xml:"dev,attr"`
+		// Address is that of the PCI device that a disk of type nvme is.
+		Address *pciElement `xml:"address"`
+	} `xml:"source"`
+	Backing *diskElement `xml:"backingStore"`
+}
+
+// maxBacking is how many overlays a disk may have one above the other to be looked at: QEMU itself
+// allows 200.
+const maxBacking = 256
+
+// files lists the paths that the disk itself and what it is an overlay of are given by.
+func (d *diskElement) files() []string {
+	var files []string
+	for range maxBacking {
+		if d == nil {
+			break
+		}
+		files = append(files, d.ownFiles()...)
+		d = d.Backing
+	}
+	return files
+}
+
+// ownFiles lists the paths that the disk itself is given by: one or none.
+func (d *diskElement) ownFiles() []string {
+	return slices.DeleteFunc([]string{d.Source.File, d.Source.Device}, func(file string) bool { return file == "" })
 }

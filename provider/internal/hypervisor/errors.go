@@ -31,9 +31,9 @@ var (
 
 // Error is a failed call.
 type Error struct {
-	// Operation is what was being done, for example "defining the domain".
+	// Operation in words, for example "defining the domain".
 	Operation string
-	// Object is what it was done to, for example a UUID or pool/volume. Empty when it was the host.
+	// Object of the operation, for example a UUID or pool/volume, or empty for the host.
 	Object string
 	// Reason is one of this package's Err variables.
 	Reason error
@@ -69,8 +69,15 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// Uncertain reports whether what failed may have been carried out all the same, because the answer is what is
-// missing.
+// Uncertain reports whether a failed call may have succeeded, because only its answer is missing.
 func Uncertain(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnreachable)
+}
+
+// IgnoreNotFound returns nil for errors with the reason ErrNotFound, and other errors as they are.
+func IgnoreNotFound(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }

@@ -9,12 +9,12 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// pinElement is a virtual CPU that may run on some CPUs of the host only.
+// pinElement restricts the CPUs of a virtual CPU.
 type pinElement struct {
 	CPUs string `xml:"cpuset,attr"`
 }
 
-// pciElement is the address of a PCI device. What isn't there is 0, as libvirt has it.
+// pciElement is the address of a PCI device. Missing parts are 0.
 type pciElement struct {
 	Domain   string `xml:"domain,attr"`
 	Bus      string `xml:"bus,attr"`
@@ -22,7 +22,7 @@ type pciElement struct {
 	Function string `xml:"function,attr"`
 }
 
-// hostDeviceElement is a device of the host that a domain has, or an interface that may be one
+// hostDeviceElement is a host's device in a domain, or an interface that may be one
 // (https://libvirt.org/formatdomain.html#host-device-assignment and #pci-passthrough).
 type hostDeviceElement struct {
 	Type   string `xml:"type,attr"`
@@ -31,8 +31,7 @@ type hostDeviceElement struct {
 	} `xml:"source"`
 }
 
-// pciAddress returns the address of the PCI device. Devices on other buses have addresses of other forms,
-// and most interfaces have none.
+// pciAddress returns the address of the PCI device. Devices on other buses and most interfaces have none.
 func (e hostDeviceElement) pciAddress() *pciElement {
 	if e.Type != "pci" && e.Type != "hostdev" {
 		return nil
@@ -40,8 +39,7 @@ func (e hostDeviceElement) pciAddress() *pciElement {
 	return e.Source.Address
 }
 
-// pinnedCPUs returns the CPUs of the host that virtual CPUs are pinned to one by one, ordered. Somebody who
-// pins to many at once takes all of them.
+// pinnedCPUs returns the host's CPUs of all pinned virtual CPUs, sorted.
 func pinnedCPUs(pins []pinElement) ([]int, error) {
 	all := cpuset.New()
 	for _, pin := range pins {
@@ -57,7 +55,7 @@ func pinnedCPUs(pins []pinElement) ([]int, error) {
 	return all.List(), nil
 }
 
-// hostDevices writes the addresses of PCI devices of the host, ordered, each once. None is passed over.
+// hostDevices returns the distinct addresses of PCI devices, sorted. It skips nil.
 func hostDevices(elements []*pciElement) ([]string, error) {
 	var addresses []string
 	for _, at := range elements {
@@ -97,11 +95,11 @@ func PCIAddress(domain, bus, slot, function uint) string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, slot, function)
 }
 
-// cpuSetPattern keeps numbers short: a set is as large as the numbers in it say, however short the text.
+// cpuSetPattern limits the numbers: a short text could describe a large set.
 var cpuSetPattern = regexp.MustCompile(`^([0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*)?$`)
 
-// ReadCPUSet reads a set of CPUs as the kernel and libvirt write it, for example 4-15,20. No host has more
-// than 9999 CPUs.
+// ReadCPUSet parses a set of CPUs in the form of the kernel and libvirt, for example 4-15,20. Numbers have at most four
+// digits.
 func ReadCPUSet(text string) (cpuset.CPUSet, error) {
 	if !cpuSetPattern.MatchString(text) {
 		return cpuset.New(), fmt.Errorf("%q isn't a list of numbers and ranges of numbers up to 9999", text)
@@ -111,4 +109,18 @@ func ReadCPUSet(text string) (cpuset.CPUSet, error) {
 		return cpuset.New(), fmt.Errorf("reading the list of CPUs %q: %w", text, err)
 	}
 	return set, nil
+}
+
+// PCIDevice is a PCI device of a host.
+type PCIDevice struct {
+	// Address of the device, for example 0000:3b:00.0.
+	Address string
+	// VendorID and ProductID are four hexadecimal digits each, in lower case.
+	VendorID, ProductID string
+	// Bridge says that the device connects buses. Machines can't have it, and it doesn't keep them from other devices.
+	Bridge bool
+	// IOMMUGroup is the group of devices that are passed through together, or nil without an enabled IOMMU.
+	IOMMUGroup *int
+	// Driver is the host's driver of the device, or empty.
+	Driver string
 }

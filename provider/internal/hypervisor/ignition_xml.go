@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// IgnitionEntries are the names of the entries of the firmware configuration device that have an Ignition configuration:
-// Ignition's own (https://coreos.github.io/ignition/supported-platforms/), and that of Flatcar's Ignition.
+// IgnitionEntries are the entries of the firmware configuration device with the Ignition configuration: Ignition's own
+// (https://coreos.github.io/ignition/supported-platforms/) and Flatcar's.
 var IgnitionEntries = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
-// RemoveIgnitionXML takes the Ignition configuration from a domain in libvirt's format, and leaves everything else as
-// it is, byte for byte: see ResizeDomainXML. A domain without one stays as it is.
+// RemoveIgnitionXML removes the Ignition configuration, if any, from a domain's XML. Everything else stays byte for
+// byte: see ResizeDomainXML.
 func RemoveIgnitionXML(text string) (string, error) {
 	for _, name := range IgnitionEntries {
 		var err error
@@ -24,7 +24,7 @@ func RemoveIgnitionXML(text string) (string, error) {
 	return text, nil
 }
 
-// removeEntryXML removes an entry of the firmware configuration device, and the device's element if it has no other.
+// removeEntryXML removes an entry of the firmware configuration device, and the device without entries.
 func removeEntryXML(text, name string) (string, error) {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	var path []string

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// OwnerNamespace is the XML namespace of the element in a domain's metadata that says whose it is.
+// OwnerNamespace is the XML namespace of the owner in a domain's metadata.
 const OwnerNamespace = "https://infrastructure.cluster.x-k8s.io/libvirt/owner/v1"
 
-// Owner is the LibvirtMachine that a domain was made for.
+// Owner is the LibvirtMachine of a domain.
 type Owner struct {
 	// Cluster is the name of the Cluster.
 	Cluster string
@@ -26,8 +26,8 @@ type ownerElement struct {
 	Name      string   `xml:"name,attr"`
 }
 
-// Metadata writes the owner as an element for the metadata of a domain. Libvirt keeps it as it is.
-// An owner without a cluster, namespace or name is refused, as is what XML can't hold.
+// Metadata writes the owner as an element for a domain's metadata, which libvirt keeps. Incomplete owners and invalid
+// characters are errors.
 func (o Owner) Metadata() (string, error) {
 	for name, value := range map[string]string{"cluster": o.Cluster, "namespace": o.Namespace, "name": o.Name} {
 		if value == "" {
@@ -48,8 +48,7 @@ func (o Owner) Metadata() (string, error) {
 	return out.String(), nil
 }
 
-// ReadOwner reads the owner from the content of a domain's metadata element. It returns nil when
-// there is none; elements of others are passed over.
+// ReadOwner reads the owner from a domain's metadata, or nil if there is none. It ignores other elements.
 func ReadOwner(metadata string) (*Owner, error) {
 	decoder := xml.NewDecoder(strings.NewReader(metadata))
 	for {

@@ -9,26 +9,24 @@ import (
 	"strings"
 )
 
-// Size is how much of its host a domain is allocated.
+// Size is the size of a domain.
 type Size struct {
 	// CPUs is the number of virtual CPUs.
 	CPUs int32
-	// MemoryBytes is the memory, in bytes. libvirt counts in KiB; a part of one counts as a whole one.
+	// MemoryBytes is the memory in bytes, rounded up to KiB.
 	MemoryBytes int64
 }
 
-// piece is an element of a domain in libvirt's format: where it is, from byte to byte, and how it begins.
+// piece is the position of an element in a domain's XML, and its beginning.
 type piece struct {
 	from, to int64
 	start    xml.StartElement
 }
 
-// ResizeDomainXML gives a domain in libvirt's format another size, and leaves everything else as it is,
-// byte for byte: what libvirt has added when the domain was defined, such as the version of its machine
-// type and the addresses of its devices, is what the guest knows its hardware by.
+// ResizeDomainXML changes the size in a domain's XML. Everything else stays byte for byte, because libvirt's additions,
+// such as the version of the machine type and the addresses of devices, are the guest's hardware.
 //
-// The error says what the text isn't or lacks. A domain whose virtual CPUs have states of their own
-// isn't one of ours and is refused.
+// Domains with individual states of virtual CPUs, which aren't this provider's, are refused.
 func ResizeDomainXML(text string, size Size) (string, error) {
 	if size.CPUs < 1 || size.MemoryBytes < 1 {
 		return "", fmt.Errorf("a domain can't have %d CPUs and %d bytes of memory", size.CPUs, size.MemoryBytes)
@@ -40,18 +38,18 @@ func ResizeDomainXML(text string, size Size) (string, error) {
 	if len(domain.PinnedCPUs) > 0 && domain.CPUs != size.CPUs {
 		return "", errors.New("changing a domain's XML: its virtual CPUs are pinned to CPUs of the host, and another number of them would have to be")
 	}
-	found, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
+	elements, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
 	if err != nil {
 		return "", fmt.Errorf("reading a domain's XML: %w", err)
 	}
-	if _, has := found["vcpus"]; has {
+	if _, has := elements["vcpus"]; has {
 		return "", errors.New("changing a domain's XML: its virtual CPUs have states of their own, in vcpus")
 	}
 	kibibytes := fmt.Sprint((size.MemoryBytes + 1023) / 1024)
 	var replaced []piece
 	contents := map[int64]string{}
 	for name, content := range map[string]string{"vcpu": fmt.Sprint(size.CPUs), "memory": kibibytes, "currentMemory": kibibytes} {
-		at, has := found[name]
+		at, has := elements[name]
 		if !has && name != "currentMemory" {
 			return "", fmt.Errorf("changing a domain's XML: it has no %s", name)
 		}
@@ -72,16 +70,16 @@ func ResizeDomainXML(text string, size Size) (string, error) {
 	return out.String(), nil
 }
 
-// pieces finds elements directly below the domain by their names.
+// pieces returns elements directly below the domain by their names.
 func pieces(text string, names ...string) (map[string]piece, error) {
-	found := map[string]piece{}
+	elements := map[string]piece{}
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	var path []string
 	for {
 		from := decoder.InputOffset()
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return elements, nil
 		}
 		if err != nil {
 			return nil, err
@@ -93,22 +91,22 @@ func pieces(text string, names ...string) (map[string]piece, error) {
 				return nil, fmt.Errorf("expected element type <domain> but have <%s>", path[0])
 			}
 			if len(path) == 2 && token.Name.Space == "" && slices.Contains(names, path[1]) {
-				if _, twice := found[path[1]]; twice {
+				if _, twice := elements[path[1]]; twice {
 					return nil, fmt.Errorf("it has %s twice", path[1])
 				}
-				found[path[1]] = piece{from: from, start: token.Copy()}
+				elements[path[1]] = piece{from: from, start: token.Copy()}
 			}
 		case xml.EndElement:
-			if at, is := found[token.Name.Local]; is && len(path) == 2 && token.Name.Space == "" {
+			if at, is := elements[token.Name.Local]; is && len(path) == 2 && token.Name.Space == "" {
 				at.to = decoder.InputOffset()
-				found[token.Name.Local] = at
+				elements[token.Name.Local] = at
 			}
 			path = path[:len(path)-1]
 		}
 	}
 }
 
-// writeElement writes an element with other content. What its content was counted by goes.
+// writeElement writes an element with other content, without attributes about the old content.
 func writeElement(out *strings.Builder, start xml.StartElement, content string) {
 	name := start.Name.Local
 	out.WriteString("<" + name)

@@ -123,12 +123,12 @@ type VolumeSpec struct {
 type Backing struct {
 	// Path of the volume on its host, as Volume has it.
 	Path string
-	// Format of its content. It isn't detected: a guest could write a header of another format to a raw disk, and so
-	// access files of the host.
+	// Format of its content. It isn't detected: a guest could write another format's header to a raw disk to access files
+	// of the host.
 	Format VolumeFormat
 }
 
-// Check says what is wrong with the description of a volume, if anything.
+// Check validates the description of a volume.
 func (s VolumeSpec) Check() error {
 	switch {
 	case s.Pool == "" || s.Name == "" || s.Name == "." || s.Name == ".." || strings.ContainsAny(s.Name, "/\x00"):
@@ -211,7 +211,7 @@ func (d Domain) HasDisk(volume Volume) bool {
 	return slices.Contains(d.Disks, volume.VolumeRef) || volume.Path != "" && slices.Contains(d.DiskFiles, volume.Path)
 }
 
-// Definition is a domain to be made.
+// Definition is a domain to define.
 type Definition struct {
 	// UUID and Name of the domain. XML says the same.
 	UUID, Name string

@@ -24,14 +24,14 @@ import (
 // If the marker still exists at the second read, the overlay was created before the marker was deleted, and so before
 // the listing. A content whose marker was deleted never gets a new one.
 
-// volumeName takes the names of this package's volumes apart: the marker, and what a content has more.
+// volumeName matches the names of this package's volumes: the marker, and the suffix of a content.
 var volumeName = regexp.MustCompile(`^(` + namePrefix + `(?:sha256-[0-9a-f]{64}|sha512-[0-9a-f]{128})(?:-[0-9a-f]{32})?\.(?:qcow2|raw))(\.[0-9a-f]{12})?$`)
 
 // Collection describes one collection on a host.
 type Collection struct {
 	// Host is the name of the LibvirtHost.
 	Host string
-	// Pools are the storage pools in which images may be.
+	// Pools are the storage pools that may have images.
 	Pools []string
 	// Age is how long this store must have seen an image unused.
 	Age time.Duration
@@ -43,25 +43,25 @@ type Collection struct {
 	Domains []hypervisor.Domain
 }
 
-// Collected has the deleted images.
+// Collected counts the deleted images.
 type Collected struct {
-	// Images are the markers of the images that were deleted, without what they have in common.
+	// Images has the names of the deleted markers without their prefix.
 	Images []string
-	// HalfImages is how many contents without a marker were deleted.
+	// HalfImages is the number of deleted contents without a marker.
 	HalfImages int
-	// Bytes is what all of it took.
+	// Bytes is the freed space.
 	Bytes int64
 }
 
 // unused is an image, or a part of one, that may be deleted after some time.
 type unused struct {
-	// marker of the image, or nil when it has none.
+	// marker of the image, or nil.
 	marker *hypervisor.VolumeRef
-	// content of the image, or nil when the marker is one of nothing.
+	// content of the image, or nil if the marker has none.
 	content *hypervisor.Volume
 }
 
-// key tells what is unused apart. A content has a name that no other ever has.
+// key identifies an unused image. Names of contents are unique.
 func (u unused) key() hypervisor.VolumeRef {
 	if u.content != nil {
 		return u.content.VolumeRef
@@ -69,8 +69,8 @@ func (u unused) key() hypervisor.VolumeRef {
 	return *u.marker
 }
 
-// Confirm reports whether an image is still there after an overlay of it was made. If it isn't, the overlay may be
-// one of nothing soon: ask for the image once more. Errors are of package hypervisor.
+// Confirm reports whether an image still exists after an overlay of it was created. If not, request the image again.
+// Errors are of package hypervisor.
 func Confirm(ctx context.Context, host hypervisor.Volumes, wish Wish, image Image) (bool, error) {
 	marker, err := host.Volume(ctx, wish.markerRef())
 	if errors.Is(err, hypervisor.ErrNotFound) {
@@ -165,7 +165,7 @@ func (s *Store) due(c Collection, seen usage) map[hypervisor.VolumeRef]bool {
 	return due
 }
 
-// ForgetHost drops what is remembered of a host that is gone.
+// ForgetHost drops the state of a deleted host.
 func (s *Store) ForgetHost(host string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -183,9 +183,9 @@ func wantedMarkers(wishes []Wish) map[string]bool {
 // usage has the volumes of a host and the paths in use.
 type usage struct {
 	volumes []hypervisor.Volume
-	// paths are those that something is an overlay of, other than a marker, or a disk of a domain.
+	// paths has the backing volumes of overlays other than markers, and the disks of domains.
 	paths map[string]bool
-	// marked are the paths that markers are overlays of.
+	// marked has the backing volumes of markers.
 	marked map[string]bool
 }
 
@@ -221,7 +221,7 @@ func newUsage(volumes []hypervisor.Volume, domains []hypervisor.Domain) usage {
 	return u
 }
 
-// readUsage reads all volumes, in all pools, and all domains of a host.
+// readUsage reads all volumes and domains of a host.
 func readUsage(ctx context.Context, host hypervisor.Hypervisor) (usage, error) {
 	pools, err := inTime(ctx, host.Pools)
 	if err != nil {

@@ -20,19 +20,18 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Access is what is needed to have an image.
+// Access restricts who may use an image.
 type Access struct {
-	// Namespace is the UID of the namespace that may have the image. URLs and checksums aren't secret: another
-	// namespace needs credentials of its own.
+	// Namespace is the UID of the namespace. URLs and checksums aren't secret, so another namespace needs its own
+	// credentials.
 	Namespace types.UID
-	// Secret is the name of the Secret with the credentials.
+	// Secret is the name of the Secret.
 	Secret string
-	// Read reads them, for each attempt anew. Its errors are shown to whoever wants the image.
+	// Read reads the credentials for each attempt. Its errors are shown to users.
 	Read func(context.Context) (Credentials, error)
 }
 
-// WishOf returns the image that a machine with an image URL wants on a host. reader reads the machine's namespace and the
-// Secret with the credentials.
+// WishOf returns the request of a machine with an image URL. reader reads the namespace and the Secret.
 func WishOf(ctx context.Context, reader client.Reader, host *infrav1.LibvirtHost, machine *infrav1.LibvirtMachine) (Wish, error) {
 	spec := machine.Spec.Image
 	wish := Wish{Host: host.Name, Pool: host.Spec.StoragePools.Images, URL: spec.URL, Checksum: spec.Checksum, Format: spec.Format}
@@ -67,11 +66,11 @@ func readSecret(ctx context.Context, reader client.Reader, key client.ObjectKey)
 	return credentials, nil
 }
 
-// Credentials are what a server of images asks for.
+// Credentials are the credentials for a server of images.
 type Credentials struct {
-	// roots are the authorities that the server's certificate may be of. The system's when it is nil.
+	// roots are the trusted authorities, or nil for the system's.
 	roots *x509.CertPool
-	// authorization is the value of that header. None when it is empty.
+	// authorization is the value of the header, or empty.
 	authorization string
 }
 
@@ -81,7 +80,8 @@ const (
 	tokenKey = corev1.ServiceAccountTokenKey
 )
 
-// readCredentials reads the data of a Secret: ca.crt, and either username and password, or token. Errors show nothing of it.
+// readCredentials parses the data of a Secret: ca.crt, and either username and password or token. Errors show no
+// values.
 func readCredentials(data map[string][]byte) (Credentials, error) {
 	var credentials Credentials
 	user, password, token := string(data[corev1.BasicAuthUsernameKey]), string(data[corev1.BasicAuthPasswordKey]), strings.TrimSpace(string(data[tokenKey]))
@@ -110,12 +110,12 @@ func readCredentials(data map[string][]byte) (Credentials, error) {
 	return credentials, nil
 }
 
-// accessError is why credentials can't be read. It may be shown.
+// accessError is an error of credentials that may be shown.
 type accessError struct{ error }
 
 func (e *accessError) Unwrap() error { return e.error }
 
-// clientFor returns a client for one attempt to get an image. end closes what it has open.
+// clientFor returns the client for one attempt. end closes its connections.
 func (s *Store) clientFor(ctx context.Context, wish Wish) (_ *http.Client, end func(), err error) {
 	if wish.Access == nil {
 		return s.client, func() {}, nil
@@ -142,8 +142,8 @@ func (s *Store) clientFor(ctx context.Context, wish Wish) (_ *http.Client, end f
 	}, own.CloseIdleConnections, nil
 }
 
-// entrusted is a transport that sends credentials to one server. All others, which that one redirects to, get none, and
-// have to have certificates that the system trusts.
+// entrusted is a transport that sends credentials to one server only. Servers that it redirects to get none and need
+// certificates that the system trusts.
 type entrusted struct {
 	http.RoundTripper
 	others              http.RoundTripper

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,17 +24,15 @@ import (
 )
 
 const (
-	// maxRedirects is how many redirects are followed.
 	maxRedirects = 10
-	// connectTimeout is how long a server has to take a connection, and as long again to answer.
+	// connectTimeout limits connecting to a server, and again waiting for its answer.
 	connectTimeout = 30 * time.Second
-	// receiveBytes is how much is read at once from a server.
+	// receiveBytes is the size of a read from a server.
 	receiveBytes = 64 << 10
 )
 
-// newClient returns the client that images are downloaded with. It goes through the proxies that the
-// environment names, unpacks nothing on the way, and has no limit for the whole: images are as large
-// as they are. What must not last is silence (see received.Read).
+// newClient returns the client for downloads. It uses the proxies of the environment, and has no limit for the whole
+// download: see received.Read.
 func newClient(sources Sources) *http.Client {
 	return &http.Client{
 		Transport: discreet{sources: sources, Transport: &http.Transport{
@@ -63,7 +64,7 @@ func checkRedirect(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// shownURL is a URL as it may be shown: queries are often credentials.
+// shownURL returns a URL without user and query, which are often credentials.
 func shownURL(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil {
@@ -72,34 +73,34 @@ func shownURL(text string) string {
 	return (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
 }
 
-// download is an image on its way from a server. It counts and hashes what the server sends, and gives what is in it.
+// download is an image on its way from a server. It counts and hashes the bytes of the server, and decompresses them.
 type download struct {
 	ctx    context.Context
 	body   io.ReadCloser
 	cancel context.CancelCauseFunc
 	idle   time.Duration
 	watch  *time.Timer
-	// minRate is how many bytes a second it has to be over each time of idle that the server is waited for; waited
-	// and received are how long it was in the present one, and how much came in it.
+	// minRate is the minimum of bytes per second over each idle time of waiting; waited and received are the present one's
+	// time and bytes.
 	minRate, received int64
 	waited            time.Duration
 	now               func() time.Time
 	hash              hash.Hash
 	want              string
-	// size is what the server says that it sends, in bytes. done of them were read.
+	// size is the announced number of bytes, and done the number of those that were read.
 	size int64
 	done *atomic.Int64
-	// content is what is sent, decompressed if compressed says so, and contentBytes is how much of it was read.
+	// content is the body, decompressed if compressed is true, and contentBytes the number of bytes read from it.
 	content      *bufio.Reader
 	compressed   bool
 	contentBytes int64
-	// fits reports whether so much may be read.
+	// fits returns an error if that many bytes are too many.
 	fits func(size int64) error
-	// capacity is the size of the disk in the image. That of a compressed raw image is known when all was read.
+	// capacity is the size of the disk. For a compressed raw image it is known at the end.
 	capacity int64
 }
 
-// open asks a server for an image, and looks at how it begins. done counts the bytes that are read.
+// open requests an image and reads its header. done counts the bytes.
 func open(ctx context.Context, client *http.Client, wish Wish, limits Options, done *atomic.Int64) (*download, error) {
 	sum, want, err := newHash(wish.Checksum)
 	if err != nil {
@@ -117,7 +118,7 @@ func open(ctx context.Context, client *http.Client, wish Wish, limits Options, d
 	return d, nil
 }
 
-// newHash returns the hash that a checksum is of, and what it must be.
+// newHash returns the hash of a checksum, and the expected sum.
 func newHash(checksum string) (hash.Hash, string, error) {
 	algorithm, sum, _ := strings.Cut(checksum, ":")
 	switch {
@@ -177,7 +178,7 @@ func checkSize(size, maxBytes int64) error {
 	return fmt.Errorf("%w: it has %s, and at most %s are allowed", ErrNotAnImage, unit.Up(size), unit.Down(maxBytes))
 }
 
-// Read implements io.Reader. It reads what is in the image, decompressed.
+// Read implements io.Reader with the decompressed content.
 func (d *download) Read(out []byte) (int, error) {
 	n, err := d.content.Read(out)
 	d.contentBytes += int64(n)
@@ -187,7 +188,7 @@ func (d *download) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// length is how much can be read, or hypervisor.UnknownSize.
+// length returns the number of bytes that can be read, or hypervisor.UnknownSize.
 func (d *download) length() int64 {
 	if d.compressed {
 		return hypervisor.UnknownSize
@@ -195,7 +196,7 @@ func (d *download) length() int64 {
 	return d.size
 }
 
-// received is what the server sends.
+// received is the body of the server's answer.
 type received struct{ *download }
 
 // Read implements io.Reader. Only while it waits for the server does the time of its silence count.
@@ -215,8 +216,8 @@ func (d received) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// tooSlow counts what was read in some time, and reports whether the server sends too little: one that sends a byte
-// now and then is never silent, and would have a turn for ever.
+// tooSlow returns an error if the server sends too little: one that sends a byte now and then would block a turn for
+// ever.
 func (d *download) tooSlow(read int, in time.Duration) error {
 	d.received += int64(read)
 	d.waited += in
@@ -231,7 +232,7 @@ func (d *download) tooSlow(read int, in time.Duration) error {
 	return nil
 }
 
-// verify reports whether all that was read has the checksum. Nothing reads any more when it is called.
+// verify checks the size and the checksum after everything was read.
 func (d *download) verify() error {
 	if got := d.done.Load(); got != d.size {
 		return fmt.Errorf("%d bytes of %d were read", got, d.size)
@@ -251,10 +252,97 @@ func (d *download) Close() {
 	}
 }
 
-// plain is an error, or the reason for which the download was ended, if that is why.
+// plain returns the reason for which the download was aborted, if any, or the error.
 func (d *download) plain(err error) error {
 	if cause := context.Cause(d.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
+}
+
+// Errors of downloads come into conditions, which more people read than those who know the credentials that
+// are in URLs of images, of redirects and of proxies. net/http puts much into its errors of what servers and
+// proxies have sent, and they may send what they were sent themselves.
+
+// refusal is an error whose text was written here and may be shown.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+func refused(format string, values ...any) error {
+	return &refusal{text: fmt.Sprintf(format, values...)}
+}
+
+// discreet is a transport that refuses redirects with unreadable targets, which http.Client would quote, and sources
+// that aren't allowed.
+type discreet struct {
+	*http.Transport
+	sources Sources
+}
+
+func (t discreet) RoundTrip(request *http.Request) (*http.Response, error) {
+	proxy, err := t.Proxy(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.sources.checkRequest(request, proxy != nil); err != nil {
+		return nil, err
+	}
+	if proxy != nil {
+		request = request.WithContext(context.WithValue(request.Context(), proxiedKey{}, true))
+	}
+	response, err := t.Transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := response.Location(); response.StatusCode/100 == 3 && err != nil && !errors.Is(err, http.ErrNoLocation) {
+		_ = response.Body.Close()
+		return nil, refused("the server answers %d %s with a header Location that can't be read", response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	return response, nil
+}
+
+// checkProxy refuses the answer of a proxy without its text (http.Transport.OnProxyConnectResponse).
+func checkProxy(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+	if answer.StatusCode != http.StatusOK {
+		return refused("the proxy answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
+	return nil
+}
+
+// sent matches parts of an error's text that a server or proxy may have sent: quoted texts, and URLs' users and
+// queries.
+var sent = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^\s/@]+@|[?#]\S+`)
+
+// shown is an error with a text that may be shown.
+type shown struct {
+	text string
+	err  error
+}
+
+func (s *shown) Error() string { return s.text }
+
+// Unwrap returns the original error, whose text must not be shown.
+func (s *shown) Unwrap() error { return s.err }
+
+// discreetly returns an error of net/http with a text without credentials and URLs.
+func discreetly(err error) error {
+	var own *refusal
+	if errors.As(err, &own) {
+		return own
+	}
+	var ofURL *url.Error
+	for errors.As(err, &ofURL) {
+		err = ofURL.Err
+	}
+	var ofHeader textproto.ProtocolError // which quotes nothing
+	if errors.As(err, &ofHeader) {
+		return &shown{text: "the answer has a header that can't be read", err: err}
+	}
+	var ofNetwork *net.OpError
+	if errors.As(err, &ofNetwork) && ofNetwork.Source != nil {
+		// Its text has the number of a port in it, which is another one each time.
+		err = fmt.Errorf("%s: %w", ofNetwork.Op, ofNetwork.Err)
+	}
+	return &shown{text: sent.ReplaceAllString(err.Error(), "..."), err: err}
 }

@@ -1,12 +1,93 @@
 package images
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/therootcompany/xz"
 
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
+
+// maxWindow limits the memory of a decompressor, as xz -9 and zstd --ultra -21 need it. The stream could ask for
+// gigabytes.
+const maxWindow = 64 << 20
+
+// decompressor returns a reader of the content of a compressed stream.
+type decompressor func(stream io.Reader) (io.Reader, error)
+
+// compressions are recognized by their first bytes, because file names and Content-Type are often wrong. Those without
+// a decompressor are refused.
+var compressions = []struct {
+	name  string
+	magic []byte
+	open  decompressor
+}{
+	{"gzip", []byte("\x1f\x8b"), func(stream io.Reader) (io.Reader, error) { return gzip.NewReader(stream) }},
+	{"xz", []byte("\xfd7zXZ\x00"), func(stream io.Reader) (io.Reader, error) { return xz.NewReader(stream, maxWindow) }},
+	// With one worker it has no goroutine that has to be ended.
+	{"zstd", []byte("\x28\xb5\x2f\xfd"), func(stream io.Reader) (io.Reader, error) {
+		return zstd.NewReader(stream, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+	}},
+	{"bzip2", []byte("BZh"), nil},
+	{"zip", []byte("PK\x03\x04"), nil},
+}
+
+// compressionOf returns the name of a compression by its first bytes, and its decompressor.
+func compressionOf(header []byte) (name string, open decompressor) {
+	for _, compression := range compressions {
+		if bytes.HasPrefix(header, compression.magic) {
+			return compression.name, compression.open
+		}
+	}
+	return "", nil
+}
+
+// decompress returns the decompressed content of a stream, or the stream itself if it isn't compressed.
+func decompress(stream *bufio.Reader) (content *bufio.Reader, compressed bool, err error) {
+	header, err := stream.Peek(headerBytes)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fmt.Errorf("reading how it begins: %w", err)
+	}
+	name, open := compressionOf(header)
+	if open == nil {
+		return stream, false, nil
+	}
+	opened, err := open(stream)
+	if err != nil {
+		return nil, false, decompressionError(name, err)
+	}
+	return bufio.NewReader(&decompressing{name: name, Reader: opened}), true, nil
+}
+
+// decompressing is the content of a compressed stream.
+type decompressing struct {
+	io.Reader
+	name string
+}
+
+func (d *decompressing) Read(out []byte) (int, error) {
+	n, err := d.Reader.Read(out)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = decompressionError(d.name, err)
+	}
+	return n, err
+}
+
+// decompressionError returns an error of a decompressor. An error of the server stays as it is.
+func decompressionError(name string, err error) error {
+	var ofSource *sourceError
+	if errors.As(err, &ofSource) {
+		return ofSource
+	}
+	return &sourceError{fmt.Errorf("%w: decompressing it with %s: %w", ErrNotAnImage, name, err)}
+}
 
 const (
 	// headerBytes is how much of an image is looked at: what version 3 of qcow2 has at least.

@@ -20,8 +20,10 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
@@ -96,7 +98,7 @@ var (
 	errBroken  = fmt.Errorf("%w, and its marker is", errMissing)
 )
 
-// look looks for an image on its host. The error is errMissing when it isn't there.
+// look returns the image on its host, or errMissing.
 func look(ctx context.Context, host hypervisor.Volumes, wish Wish) (Image, error) {
 	marker, err := host.Volume(ctx, wish.markerRef())
 	if errors.Is(err, hypervisor.ErrNotFound) {
@@ -122,3 +124,74 @@ func look(ctx context.Context, host hypervisor.Volumes, wish Wish) (Image, error
 	}
 	return Image{VolumeRef: content, Path: volume.Path, Format: wish.format(), CapacityBytes: marker.CapacityBytes}, nil
 }
+
+// ErrChecksumMismatch means that the download doesn't have the checksum.
+var ErrChecksumMismatch = errors.New("it doesn't have the checksum")
+
+// ErrNotAnImage means that the download isn't a usable image of the format.
+var ErrNotAnImage = errors.New("it isn't an image that can be used")
+
+// Transferring says that an image is being downloaded.
+type Transferring struct {
+	// URL of the image without credentials.
+	URL string
+	// Queued says that the download waits for others.
+	Queued bool
+	// DoneBytes and TotalBytes are the progress. Both are 0 until the server has answered.
+	DoneBytes, TotalBytes int64
+}
+
+// shownBytes is the minimum progress in messages: the size of something smaller, which isn't an image, isn't shown.
+const shownBytes = 16 << 20
+
+// Error says how far the transfer is.
+func (t *Transferring) Error() string {
+	switch {
+	case t.Queued:
+		return fmt.Sprintf("the download of %s is queued: a namespace can have at most half of the concurrent downloads", t.URL)
+	case t.DoneBytes < shownBytes || t.TotalBytes == 0:
+		return fmt.Sprintf("downloading %s", t.URL)
+	}
+	unit := bytesize.UnitFor(t.DoneBytes, t.TotalBytes)
+	return fmt.Sprintf("downloading %s: %s of %s (%d %%)", t.URL, unit.Down(t.DoneBytes), unit.Up(t.TotalBytes), t.DoneBytes*100/t.TotalBytes)
+}
+
+// Failed says that a transfer has failed and is retried.
+type Failed struct {
+	// URL of the image without credentials.
+	URL string
+	// Attempts is the number of attempts.
+	Attempts int
+	// Retry is the time of the next attempt.
+	Retry time.Time
+	// Err is the error of the last attempt.
+	Err error
+}
+
+// Error says why the last attempt failed, as far as it is for everybody. Whoever chooses a URL doesn't hear what is
+// behind it, as the manager's network isn't theirs: neither what was served nor how a server failed. It doesn't say when
+// or how often either: the text is the same as long as the reason is, so that a condition which has it isn't written
+// for nothing.
+func (f *Failed) Error() string {
+	why := "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
+	var ofHost *hypervisor.Error
+	var ofSource *sourceError
+	var ofAccess *accessError
+	switch {
+	case errors.As(f.Err, &ofAccess):
+		why = ofAccess.Error()
+	case errors.Is(f.Err, errNotAllowed):
+		why = errNotAllowed.Error()
+	case errors.As(f.Err, &ofHost) && !errors.As(f.Err, &ofSource):
+		why = f.Err.Error()
+	}
+	return fmt.Sprintf("downloading %s failed and is retried: %s", f.URL, why)
+}
+
+// sourceError is an error of the source in the error of an upload.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
+// Unwrap returns why the last attempt failed.
+func (f *Failed) Unwrap() error { return f.Err }

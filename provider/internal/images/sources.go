@@ -12,22 +12,21 @@ import (
 	"syscall"
 )
 
-// Sources say where images may come from. Whoever may write LibvirtMachines chooses URLs, and the manager, which asks
-// for them, reaches what they may not: its own ports, the services of its cluster, the metadata of its cloud.
+// Sources restricts where images come from: users choose URLs, and the manager can reach its own ports, services of its
+// cluster and metadata of its cloud, which users can't.
 //
-// An entry is a name, a name with *. in front, which stands for all names below it, an IP address, or a network such
-// as 192.0.2.0/24. Addresses are looked at when a connection is made, after names have been resolved, redirects
-// included. Through a proxy it is the proxy that resolves names: only what the URL itself says is looked at then.
+// An entry is a name, *. and a name for all names below it, an IP address, or a network such as 192.0.2.0/24. Addresses
+// are checked for each connection after names are resolved, also for redirects. With a proxy, which resolves names
+// itself, only the URL is checked.
 type Sources struct {
-	// Allowed are all that images may come from. Everything when it is empty or has *, but for what Denied has and for
-	// loopback, link-local, unspecified and multicast addresses and the manager's own. Those are allowed by a network
-	// that has nothing else, or by the address itself.
+	// Allowed has the allowed sources. If it is empty or has *, everything is allowed except Denied and loopback,
+	// link-local, unspecified, multicast and the manager's own addresses. Those need an entry with only such addresses.
 	Allowed []string
-	// Denied goes before Allowed.
+	// Denied takes precedence over Allowed.
 	Denied []string
 }
 
-// Validate says which entry can't be read.
+// Validate returns an error for each invalid entry.
 func (s Sources) Validate() error {
 	var errs []error
 	for _, list := range []struct {
@@ -46,7 +45,7 @@ func (s Sources) Validate() error {
 	return errors.Join(errs...)
 }
 
-// network reads an entry that is an address or a network.
+// network parses an entry with an address or a network.
 func network(entry string) (netip.Prefix, bool) {
 	if address, err := netip.ParseAddr(entry); err == nil {
 		return netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), true
@@ -55,7 +54,7 @@ func network(entry string) (netip.Prefix, bool) {
 	return prefix.Masked(), err == nil
 }
 
-// hasName reports whether entries have a name.
+// hasName reports whether entries include a name.
 func hasName(entries []string, name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return slices.ContainsFunc(entries, func(entry string) bool {
@@ -65,7 +64,7 @@ func hasName(entries []string, name string) bool {
 	})
 }
 
-// hasAddress reports whether entries have a network with an address, of those that may count.
+// hasAddress reports whether entries have a network with an address, among those for which may is true.
 func hasAddress(entries []string, address netip.Addr, may func(netip.Prefix) bool) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
 		prefix, is := network(entry)
@@ -76,7 +75,7 @@ func hasAddress(entries []string, address netip.Addr, may func(netip.Prefix) boo
 // anyNetwork is for addresses that any network may allow or deny.
 func anyNetwork(netip.Prefix) bool { return true }
 
-// class says of a special address what it is, or nothing.
+// class returns the class of a special address, or nothing.
 func class(address netip.Addr) string {
 	switch {
 	case address.IsLoopback():
@@ -91,10 +90,10 @@ func class(address netip.Addr) string {
 	return ""
 }
 
-// errNotAllowed is all that is told of a source that is refused: no more than that it was.
+// errNotAllowed reveals nothing about the refused source.
 var errNotAllowed = refused("downloads from this source aren't allowed: ask the administrators of the provider")
 
-// checkAddress refuses an address. named says that the name which it was resolved from is allowed.
+// checkAddress refuses an address. named says that it belongs to an allowed name.
 func (s Sources) checkAddress(address netip.Addr, named bool) error {
 	address = address.Unmap().WithZone("")
 	special := class(address)
@@ -120,7 +119,7 @@ func (s Sources) checkAddress(address netip.Addr, named bool) error {
 	return nil
 }
 
-// isOwn reports whether an address is one of the manager's own network interfaces, or not known to be of others.
+// isOwn reports whether an address may be one of the manager's own network interfaces.
 func isOwn(address netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	return err != nil || slices.ContainsFunc(own, func(a net.Addr) bool {
@@ -129,7 +128,7 @@ func isOwn(address netip.Addr) bool {
 	})
 }
 
-// checkRequest refuses what can be told to be refused from a URL alone.
+// checkRequest refuses a URL by itself.
 func (s Sources) checkRequest(request *http.Request, proxied bool) error {
 	host := request.URL.Hostname()
 	address, err := netip.ParseAddr(host)
@@ -147,8 +146,7 @@ func (s Sources) checkRequest(request *http.Request, proxied bool) error {
 // proxiedKey marks the context of requests that go through a proxy.
 type proxiedKey struct{}
 
-// dial connects to an address that may be connected to, and to a proxy's in any case: those who run the manager have
-// named it.
+// dial connects to an allowed address. The administrators' proxies are always allowed.
 func (s Sources) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	if ctx.Value(proxiedKey{}) == nil {

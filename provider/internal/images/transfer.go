@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// callTimeout is how long one call to a host may take, other than an upload.
+	// callTimeout limits a call to a host other than an upload.
 	callTimeout = time.Minute
-	// strayAge is how long a content without a marker must not have grown before it counts as left
-	// behind. Whoever fills one is given up for dead sooner, by its own watchdogs.
+	// strayAge is how long a content without a marker must not have grown before it counts as abandoned. The watchdogs of
+	// its creator end sooner.
 	strayAge = 10 * time.Minute
-	// forgetAge is how long a content is remembered that may grow. A transfer that fails looks more often.
+	// forgetAge is how long the size of a content is remembered.
 	forgetAge = 24 * time.Hour
 )
 
-// volumes is a host whose calls, other than the upload, each end in time.
+// volumes is a host with a time limit for each call except the upload.
 type volumes struct{ hypervisor.Volumes }
 
 func inTime[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
@@ -45,16 +45,13 @@ func (v volumes) create(ctx context.Context, spec hypervisor.VolumeSpec) (hyperv
 	return inTime(ctx, func(ctx context.Context) (hypervisor.Volume, error) { return v.CreateVolume(ctx, spec) })
 }
 
-// remove deletes a volume, and is content when it isn't there.
+// remove deletes a volume if it exists.
 func (v volumes) remove(ctx context.Context, ref hypervisor.VolumeRef) error {
 	_, err := inTime(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, v.DeleteVolume(ctx, ref) })
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		return nil
-	}
-	return err
+	return hypervisor.IgnoreNotFound(err)
 }
 
-// transfer is one attempt to bring an image to its host, unless it is there. Metrics count it if it isn't.
+// transfer is one attempt to download an image to its host, unless it exists there. Metrics count it then only.
 func (t *task) transfer(ctx context.Context) (err error) {
 	connected, err := t.store.hosts(t.wish.Host)
 	if err != nil {
@@ -100,8 +97,8 @@ func (t *task) transfer(ctx context.Context) (err error) {
 	return nil
 }
 
-// room returns a function that refuses images which are larger than what is free in a pool, or than maxBytes. With it an
-// upload that can't succeed isn't begun, and that of a compressed image ends when more comes out than fits.
+// room returns a function that refuses images that are larger than the free space of a pool or maxBytes: uploads that
+// can't succeed don't begin, and decompression stops in time.
 func room(ctx context.Context, host volumes, name string, maxBytes int64) (fits func(size int64) error, err error) {
 	pool, err := inTime(ctx, func(ctx context.Context) (hypervisor.Pool, error) { return host.Pool(ctx, name) })
 	return func(size int64) error {
@@ -113,8 +110,7 @@ func room(ctx context.Context, host volumes, name string, maxBytes int64) (fits 
 	}, err
 }
 
-// fill makes the content of this attempt and uploads to it. The image names what may have been made,
-// also when there is an error.
+// fill creates and uploads the content of this attempt. The image names the volume, also after an error.
 func (t *task) fill(ctx context.Context, host volumes, source *download) (Image, error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -122,11 +118,11 @@ func (t *task) fill(ctx context.Context, host volumes, source *download) (Image,
 		VolumeRef: hypervisor.VolumeRef{Pool: t.wish.Pool, Name: t.wish.marker() + "." + hex.EncodeToString(id[:])},
 		Format:    t.wish.format(), CapacityBytes: source.capacity,
 	}
-	made, err := host.create(ctx, hypervisor.VolumeSpec{VolumeRef: image.VolumeRef, Format: image.Format, CapacityBytes: image.CapacityBytes})
+	content, err := host.create(ctx, hypervisor.VolumeSpec{VolumeRef: image.VolumeRef, Format: image.Format, CapacityBytes: image.CapacityBytes})
 	if err != nil {
 		return image, err
 	}
-	image.Path = made.Path
+	image.Path = content.Path
 	if err := host.UploadVolume(ctx, image.VolumeRef, source, source.length()); err != nil {
 		return image, err
 	}
@@ -136,8 +132,7 @@ func (t *task) fill(ctx context.Context, host volumes, source *download) (Image,
 	return image, source.verify()
 }
 
-// mark says for good that a content is the image. When there is an image already, made by somebody
-// faster, that one stays, and the error is nil: the content is a stray.
+// mark marks a content as the image. If another manager was faster, its image stays, and the error is nil.
 func mark(ctx context.Context, host volumes, wish Wish, image Image) error {
 	spec := hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatQCOW2, CapacityBytes: image.CapacityBytes,
 		Backing: &hypervisor.Backing{Path: image.Path, Format: image.Format}}
@@ -156,8 +151,8 @@ func mark(ctx context.Context, host volumes, wish Wish, image Image) error {
 	return err
 }
 
-// removeAfter deletes what a failed attempt has made. What can't be deleted now is deleted before the
-// next attempt, as is what may be marked: the answer to that was lost.
+// removeAfter deletes the content of a failed attempt. If that isn't possible now, or the content may be marked, the
+// next attempt does it.
 func (t *task) removeAfter(ctx context.Context, host volumes, ref hypervisor.VolumeRef, why error) {
 	t.left = append(t.left, ref)
 	if hypervisor.Uncertain(why) && ctx.Err() == nil {
@@ -174,7 +169,7 @@ func (t *task) removeAfter(ctx context.Context, host volumes, ref hypervisor.Vol
 	}
 }
 
-// removeLeft deletes what earlier attempts of this task have left. The image isn't marked.
+// removeLeft deletes the contents of earlier attempts of this task. The image isn't marked.
 func (t *task) removeLeft(ctx context.Context, host volumes) error {
 	for len(t.left) > 0 {
 		if err := host.remove(ctx, t.left[0]); err != nil {
@@ -185,9 +180,8 @@ func (t *task) removeLeft(ctx context.Context, host volumes) error {
 	return nil
 }
 
-// removeStrays deletes contents that managers which are gone have left: at once when the image is
-// there, as whoever still fills one of them is too late; otherwise those that don't grow. What
-// anything is an overlay of stays in any case. An error isn't one of the transfer.
+// removeStrays deletes abandoned contents: if the image exists, all others, and otherwise those that don't grow.
+// Backing volumes of overlays stay. Errors are only logged.
 func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
 	log := klog.FromContext(ctx)
 	all, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, wish.Pool) })
@@ -216,7 +210,7 @@ func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
 	}
 }
 
-// isUsed reports whether something is an overlay of a content: machines that were made when it was the image.
+// isUsed reports whether a content has overlays, of machines that were created when it was the image.
 func (s *Store) isUsed(ctx context.Context, host volumes, wish Wish, content hypervisor.Volume, inPool []hypervisor.Volume) (bool, error) {
 	isOverlay := func(volume hypervisor.Volume) bool {
 		return volume.BackingPath == content.Path
@@ -239,13 +233,13 @@ func (s *Store) isUsed(ctx context.Context, host volumes, wish Wish, content hyp
 	return false, nil
 }
 
-// observation is how much a content had when it was first seen like that.
+// observation is the size of a content, and since when it is unchanged.
 type observation struct {
 	bytes int64
 	since time.Time
 }
 
-// stoppedGrowing reports whether a content has been the same for so long that nobody fills it.
+// stoppedGrowing reports whether a content was unchanged for strayAge.
 func (s *Store) stoppedGrowing(host string, volume hypervisor.Volume) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// allTransfers names the turns of all transfers, which go through this process. Copies are made by their hosts.
+// allTransfers is the key of the turns of all transfers, which pass through this process. Hosts make copies themselves.
 const allTransfers = ""
 
-// turns let a number of transfers and copies run at once, and the others wait. The next turn is for the namespace with
-// the fewest under way, and a namespace never has more than half of them, so that nobody's images keep everybody else's
-// waiting, however slow their servers are. The store's lock guards it.
+// turns limits concurrent transfers and copies. The next turn is for the namespace with the fewest running ones. A
+// namespace has at most half of them, so that slow servers of one namespace don't block the others. The store's lock
+// guards it.
 type turns struct {
 	limit int
-	// running is how many transfers and copies each namespace has under way.
+	// running counts the transfers and copies of each namespace.
 	running map[string]int
 	waiting []*turn
 }
 
-// turn is that of a transfer or a copy.
+// turn is a turn of a transfer or a copy.
 type turn struct {
-	// namespaces are those of the machines that want it now.
+	// namespaces returns the namespaces of the waiting machines.
 	namespaces func() []string
-	// namespace is the one that it counts for, once it has begun.
+	// namespace is the one that the turn counts for, after it has begun.
 	namespace string
 	begun     chan struct{}
 }
 
-// begin begins the turns that may begin now, those that have waited longest first. The lock is held.
+// begin starts waiting turns, the oldest first. The lock is held.
 func (t *turns) begin() {
 	for t.total() < t.limit {
 		best, namespace := -1, ""
@@ -60,7 +60,7 @@ func (t *turns) total() int {
 	return total
 }
 
-// end ends a turn, or waits for it no longer. The lock is held.
+// end ends a turn, or removes it from the waiting ones. The lock is held.
 func (t *turns) end(of *turn) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(waiting *turn) bool { return waiting == of })
 	if of.namespace != "" {
@@ -71,7 +71,7 @@ func (t *turns) end(of *turn) {
 	t.begin()
 }
 
-// Copy runs a function that copies an image on a host when it is its turn there: copies have the turns of transfers.
+// Copy calls a function that copies an image on a host, in a turn of that host.
 func (s *Store) Copy(ctx context.Context, host, namespace string, run func(ctx context.Context) error) error {
 	end, err := s.take(ctx, host, func() []string { return []string{namespace} }, func() {})
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Store) Copy(ctx context.Context, host, namespace string, run func(ctx c
 	return run(ctx)
 }
 
-// take waits for a turn on a host, or for one of allTransfers, and returns what ends it. namespaces and waits, which is
-// called when it has to wait, are called with the lock held.
+// take waits for a turn on a host or of allTransfers, and returns the function that ends it. namespaces and waits are
+// called with the lock held, waits if there is no turn at once.
 func (s *Store) take(ctx context.Context, of string, namespaces func() []string, waits func()) (end func(), err error) {
 	mine := &turn{namespaces: namespaces, begun: make(chan struct{})}
 	s.lock.Lock()
@@ -120,7 +120,7 @@ func (s *Store) take(ctx context.Context, of string, namespaces func() []string,
 	}
 }
 
-// namespaces are those of the machines that want the image. The lock is held.
+// namespaces returns the namespaces of the machines that want the image. The lock is held.
 func (t *task) namespaces() []string {
 	var namespaces []string
 	for machine := range t.wantedBy {

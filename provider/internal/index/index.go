@@ -1,5 +1,4 @@
-// Package index adds the fields that the provider's controllers select objects by to a manager's cache, and to the
-// caches of workload clusters.
+// Package index adds the fields for selecting objects to the caches of a manager and of workload clusters.
 package index
 
 import (
@@ -20,23 +19,23 @@ import (
 
 // The fields.
 const (
-	// MachineHost is the field of LibvirtMachines with the name of the host that they are bound to.
+	// MachineHost is the field of LibvirtMachines with the name of their host.
 	MachineHost = "spec.hostName"
 	// MachineProviderID is the field of LibvirtMachines with their provider ID.
 	MachineProviderID = "spec.providerID"
-	// MachineOwner is the field of Machines with the kind and name of what controls them, as Owner writes it.
+	// MachineOwner is the field of Machines with the kind and name of their controller, as Owner writes it.
 	MachineOwner = "metadata.controller"
-	// NodeDomain is the field of nodes with the UUIDs that their domains may have.
+	// NodeDomain is the field of nodes with the possible UUIDs of their domains.
 	NodeDomain = "status.nodeInfo.systemUUID"
 )
 
-// Field is a field that objects are selected by.
+// Field is a field for selecting objects.
 type Field struct {
 	// Object is an object of the kind.
 	Object client.Object
 	// Name of the field.
 	Name string
-	// Values returns what an object has there.
+	// Values returns the values of an object.
 	Values client.IndexerFunc
 }
 
@@ -47,7 +46,7 @@ var Fields = []Field{
 	{&clusterv1.Machine{}, MachineOwner, OwnerOf},
 }
 
-// HostOf returns what MachineHost has of an object.
+// HostOf returns the values of MachineHost.
 func HostOf(object client.Object) []string {
 	machine, is := object.(*infrav1.LibvirtMachine)
 	if !is || machine.Spec.HostName == "" {
@@ -56,7 +55,7 @@ func HostOf(object client.Object) []string {
 	return []string{machine.Spec.HostName}
 }
 
-// ProviderIDOf returns what MachineProviderID has of an object.
+// ProviderIDOf returns the values of MachineProviderID.
 func ProviderIDOf(object client.Object) []string {
 	machine, is := object.(*infrav1.LibvirtMachine)
 	if !is || machine.Spec.ProviderID == "" {
@@ -65,10 +64,10 @@ func ProviderIDOf(object client.Object) []string {
 	return []string{machine.Spec.ProviderID}
 }
 
-// Owner writes the kind and name of what controls Machines.
+// Owner writes the kind and name of a controller.
 func Owner(kind, name string) string { return kind + "/" + name }
 
-// OwnerOf returns what MachineOwner has of an object.
+// OwnerOf returns the values of MachineOwner.
 func OwnerOf(object client.Object) []string {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -77,8 +76,8 @@ func OwnerOf(object client.Object) []string {
 	return []string{Owner(owner.Kind, owner.Name)}
 }
 
-// DomainsOf returns what NodeDomain has of a node: the UUIDs that its domain may have, in libvirt's form. SMBIOS before
-// 2.6 doesn't say in which order the bytes of the first three fields are, and guests then show them reversed.
+// DomainsOf returns the values of NodeDomain: the possible UUIDs in libvirt's form. SMBIOS before 2.6 doesn't define
+// the order of the bytes in the first three fields, and guests then show them reversed.
 func DomainsOf(object client.Object) []string {
 	node, is := object.(*corev1.Node)
 	if !is {
@@ -98,7 +97,7 @@ func DomainsOf(object client.Object) []string {
 	return []string{id.String(), reversed.String()}
 }
 
-// Add adds all fields. It is called once for a manager, before its controllers are set up.
+// Add adds all fields to a manager, before its controllers are set up.
 func Add(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, field := range Fields {
 		if err := indexer.IndexField(ctx, field.Object, field.Name, field.Values); err != nil {

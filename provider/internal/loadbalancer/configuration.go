@@ -10,23 +10,24 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
-// Configuration is what a load balancer is to do. It is stored as JSON in an annotation of its LibvirtMachine.
+// Configuration is the task of a load balancer. It is stored as JSON in an annotation of its LibvirtMachine.
 type Configuration struct {
-	// Port is where it listens, on all of its addresses.
+	// Port to listen on, on all addresses.
 	Port int32 `json:"port"`
 	// Servers are the API servers behind it.
 	Servers []netip.AddrPort `json:"servers"`
-	// Address is its own one, with the length of its network, and Gateway what leads out of that. DHCP gives
-	// it one when there is none.
+	// Address is its own address with the length of the network, and Gateway the way out of that network. Without an
+	// address it uses DHCP.
 	Address netip.Prefix `json:"address,omitzero"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
-	// VirtualAddress is one more address of it, in addition to that from DHCP.
+	// VirtualAddress is an additional address to that from DHCP.
 	VirtualAddress netip.Addr `json:"virtualAddress,omitzero"`
 }
 
-// Parse reads what String has written. What doesn't describe a load balancer is an error that says why.
+// Parse parses and validates the result of String.
 func Parse(text string) (Configuration, error) {
 	var c Configuration
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
@@ -43,7 +44,7 @@ func Parse(text string) (Configuration, error) {
 	return c, nil
 }
 
-// String writes the configuration as JSON. The same one gives the same text, in whatever order its servers are.
+// String writes the configuration as JSON, independent of the order of servers.
 func (c Configuration) String() string {
 	c.Servers = c.sortedServers()
 	text, err := json.Marshal(c)
@@ -59,7 +60,7 @@ func (c Configuration) sortedServers() []netip.AddrPort {
 	return slices.Compact(servers)
 }
 
-// check says what is wrong, if anything. All of it goes into files that the guest's programs read.
+// check validates the configuration, which is written to files for the guest's programs.
 func (c Configuration) check() error {
 	if c.Port < 1 || c.Port > 65535 {
 		return fmt.Errorf("port %d isn't one", c.Port)
@@ -80,7 +81,67 @@ func (c Configuration) check() error {
 	return nil
 }
 
-// isOfOneMachine reports whether others can reach one machine by an address. A zone is a machine's own matter.
+// isOfOneMachine reports whether an address is one machine's, also for others: without a zone.
 func isOfOneMachine(address netip.Addr) bool {
 	return address.IsValid() && address.Zone() == "" && !address.IsUnspecified() && !address.IsMulticast()
+}
+
+// head is the part without values of a cluster. Servers are checked with /readyz, the API server's own test of
+// readiness; 401 means ready too. Watches are silent for long, so timeouts are long and the kernel checks idle
+// connections.
+const head = `# Written by the libvirt provider of Cluster API, and replaced when the control plane changes.
+global
+    log stdout format raw daemon notice
+    maxconn 8000
+
+defaults
+    log global
+    mode tcp
+    timeout connect 5s
+    timeout client 1h
+    timeout server 1h
+    timeout check 5s
+    option clitcpka
+    option srvtcpka
+    option redispatch
+    retries 2
+
+`
+
+const backend = `
+backend api-servers
+    balance roundrobin
+    option httpchk GET /readyz
+    http-check expect status 200,401
+    default-server check check-ssl verify none inter 3s fastinter 1s downinter 3s fall 2 rise 1 on-marked-down shutdown-sessions
+`
+
+// File returns HAProxy's configuration (2.2 or newer), the same for the same servers.
+func (c Configuration) File() string {
+	var out strings.Builder
+	out.WriteString(head)
+	bind := fmt.Sprintf("*:%d", c.Port)
+	if c.hasIPv6() {
+		bind = fmt.Sprintf(":::%d v4v6", c.Port)
+	}
+	fmt.Fprintf(&out, "frontend control-plane\n    bind %s\n    default_backend api-servers\n", bind)
+	out.WriteString(backend)
+	for _, server := range c.sortedServers() {
+		fmt.Fprintf(&out, "    server %s %s\n", serverName(server), server)
+	}
+	return out.String()
+}
+
+// serverName returns a name for statistics and logs, of letters, digits and -.
+func serverName(server netip.AddrPort) string {
+	return strings.NewReplacer(".", "-", ":", "-", "[", "", "]", "").Replace(server.String())
+}
+
+// hasIPv6 reports whether any address is IPv6. Otherwise the guest may lack IPv6.
+func (c Configuration) hasIPv6() bool {
+	addresses := []netip.Addr{c.Address.Addr(), c.VirtualAddress}
+	for _, server := range c.Servers {
+		addresses = append(addresses, server.Addr())
+	}
+	return slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.Is6() })
 }

@@ -2,8 +2,11 @@ package loadbalancer
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"fmt"
+
+	"sigs.k8s.io/yaml"
 )
 
 // The disk of a load balancer is its seed and, behind that, an area with HAProxy's configuration. The
@@ -11,16 +14,16 @@ import (
 // half of one write and half of another, so that the area begins with a line that has the length and the hash of
 // what follows: the guest takes nothing else. To write a configuration again changes nothing.
 const (
-	// AreaOffset is where the area begins, in bytes, and AreaSize how large it is.
+	// AreaOffset is the position of the area in bytes, and AreaSize its size.
 	AreaOffset = 1 << 20
 	AreaSize   = 64 << 10
 
-	// areaMark begins the area. A guest that finds another one leaves it alone.
+	// areaMark is the beginning of the area, for the guest.
 	areaMark = "haproxy.cfg"
 )
 
-// Disk returns the content of a load balancer's disk: its seed, and the area with a configuration of
-// HAProxy. It has the same size always. It is an error when one of them is too long.
+// Disk returns the content of a load balancer's disk: its seed, and the area with a configuration of HAProxy. The size
+// is always the same. It is an error if one of them is too long.
 func Disk(seed []byte, file string) ([]byte, error) {
 	if len(seed) > AreaOffset {
 		return nil, fmt.Errorf("the seed of a load balancer has %d bytes, and there is room for %d", len(seed), AreaOffset)
@@ -34,4 +37,43 @@ func Disk(seed []byte, file string) ([]byte, error) {
 	copy(disk, seed)
 	copy(disk[AreaOffset:], area)
 	return disk, nil
+}
+
+var (
+	//go:embed haproxy-configuration.sh
+	script string
+	//go:embed haproxy-configuration.service
+	unit string
+)
+
+type (
+	cloudConfig struct {
+		WriteFiles []cloudFile `json:"write_files"`
+		RunCmd     [][]string  `json:"runcmd"`
+	}
+	cloudFile struct {
+		Path        string `json:"path"`
+		Permissions string `json:"permissions"`
+		Content     string `json:"content"`
+	}
+)
+
+// UserData returns the user-data of all load balancers for cloud-init: a service that passes the configurations on the
+// disk to HAProxy, which is in the image. It has no secrets.
+func UserData() ([]byte, error) {
+	text, err := yaml.Marshal(cloudConfig{
+		WriteFiles: []cloudFile{
+			{Path: "/usr/local/sbin/haproxy-configuration", Permissions: "0755", Content: script},
+			{Path: "/etc/systemd/system/haproxy-configuration.service", Permissions: "0644", Content: unit},
+		},
+		RunCmd: [][]string{
+			{"systemctl", "daemon-reload"},
+			{"systemctl", "enable", "haproxy.service"},
+			{"systemctl", "enable", "--now", "haproxy-configuration.service"},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing the user-data of a load balancer: %w", err)
+	}
+	return append([]byte("#cloud-config\n"), text...), nil
 }

@@ -20,10 +20,10 @@ const (
 	resultLabel = "result"
 )
 
-// All are the metrics that are registered.
+// All has the registered metrics.
 var All []prometheus.Collector
 
-// ofHosts are the metrics with a host, without what remains to be deleted of it.
+// ofHosts has the metrics with a host label.
 var ofHosts []interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
@@ -86,7 +86,7 @@ func register[C prometheus.Collector](collector C) C {
 	return collector
 }
 
-// ofHost registers a metric whose series go with their host.
+// ofHost registers a metric whose series are deleted with their host.
 func ofHost[C interface {
 	prometheus.Collector
 	DeletePartialMatch(labels prometheus.Labels) int
@@ -95,14 +95,14 @@ func ofHost[C interface {
 	return register(collector)
 }
 
-// AddHost begins to count for a host.
+// AddHost begins counting for a host.
 func AddHost(host string) {
 	lock.Lock()
 	defer lock.Unlock()
 	known[host] = true
 }
 
-// RemoveHost removes all that was counted for a host. Calls and transfers that end later don't count.
+// RemoveHost deletes the series of a host. Calls and transfers that end later aren't counted.
 func RemoveHost(host string) {
 	lock.Lock()
 	defer lock.Unlock()
@@ -112,7 +112,7 @@ func RemoveHost(host string) {
 	}
 }
 
-// of counts for a host if it is known.
+// of counts for a known host.
 func of(host string, count func()) {
 	lock.RLock()
 	defer lock.RUnlock()
@@ -121,10 +121,10 @@ func of(host string, count func()) {
 	}
 }
 
-// Reachable sets the function that says which hosts there are, and whether there is a connection to each.
+// Reachable sets the function that returns all hosts, and whether they are connected.
 func Reachable(hosts func() map[string]bool) { reachable.hosts.Store(&hosts) }
 
-// reachability asks for the hosts when metrics are collected.
+// reachability collects the hosts' connections.
 type reachability struct {
 	desc  *prometheus.Desc
 	hosts atomic.Pointer[func() map[string]bool]
@@ -146,8 +146,7 @@ func (r *reachability) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// Transfer counts an attempt to bring an image to a host, until the function that it returns is called with the bytes
-// that were uploaded and the error that it ended with.
+// Transfer counts a transfer of an image to a host, until ended is called with the uploaded bytes and the error.
 func Transfer(host string) (ended func(bytes int64, err error)) {
 	of(host, func() { transfersRunning.WithLabelValues(host).Inc() })
 	return func(bytes int64, err error) {

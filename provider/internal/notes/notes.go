@@ -10,16 +10,14 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// MaxBytes is how long the note of an event may be. The API server refuses a longer one, and with it the
-// event, of which only a line in the log is left (Kubernetes' validation of events.k8s.io/v1,
-// noteLengthLimit).
+// MaxBytes is the maximum length of an event's note. The API server refuses events with longer ones (Kubernetes'
+// validation of events.k8s.io/v1, noteLengthLimit).
 const MaxBytes = 1024
 
-// more is at the end of a note that was cut.
+// more marks a shortened note.
 const more = " ..."
 
-// Short returns a recorder that cuts notes which are too long: why no host of many fits, or what an error
-// of a host says, is as long as it is. All of it is in the object's conditions.
+// Short returns a recorder that shortens long notes. Conditions have the full text.
 func Short(recorder events.EventRecorder) events.EventRecorder { return short{recorder} }
 
 type short struct{ events.EventRecorder }
@@ -36,8 +34,8 @@ func cut(note string) string {
 	return Cut(note, MaxBytes-len(more)) + more
 }
 
-// Cut returns the beginning of a text, of at most so many bytes, which ends between two characters. What a host
-// sent needn't be UTF-8: the API server shows such bytes as U+FFFD, and so does Cut.
+// Cut shortens a text to at most the given bytes, between two characters. Like the API server it replaces bytes that
+// aren't UTF-8 by U+FFFD.
 func Cut(text string, most int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= most {

@@ -5,6 +5,9 @@ package outcome
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,15 +21,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// ConflictDelay is how long the cache gets to show what somebody else wrote.
+// ConflictDelay is how long to wait for the cache after a conflict.
 const ConflictDelay = time.Second
 
-// End ends a reconcile that has changed an object's status and nothing else of it. before is the object as
-// it was read, and after as it is to be; what has been written is announced, for example with events.
+// End writes the status at the end of a reconcile, with its result and err. before is the object as read, and after the
+// changed one. After a write it calls announce, for events.
 //
-// result and err are what the reconcile has come to. A status that couldn't be written is another error,
-// which says what doing was. Somebody who was faster is none: the object comes again after ConflictDelay.
-// Neither is an object that is gone.
+// After a conflict the object is requeued. A missing object isn't an error. Another failed write is joined to err, with
+// doing.
 func End[T client.Object](ctx context.Context, c client.Client, doing string, before, after T, result ctrl.Result, err error, announce func(before, after T)) (ctrl.Result, error) {
 	written, patched := WriteStatus(ctx, c, before, after)
 	switch {
@@ -53,13 +55,12 @@ func WriteStatus(ctx context.Context, c client.Client, before, after client.Obje
 	return err == nil, err
 }
 
-// Over is a patch over what was read and nothing else: whoever reads something old can't decide by it.
+// Over returns a patch that fails if the object has changed since it was read.
 func Over(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// RemoveFinalizer removes a finalizer from an object, by a write of its own, and reports whether it was there. The
-// object stays as it is in memory.
+// RemoveFinalizer writes the object without a finalizer, and reports whether it had it. The object in memory stays.
 func RemoveFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) (bool, error) {
 	after := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is what it is a copy of
 	if !controllerutil.RemoveFinalizer(after, finalizer) {
@@ -68,8 +69,7 @@ func RemoveFinalizer(ctx context.Context, c client.Client, object client.Object,
 	return true, Wrap(client.IgnoreNotFound(c.Patch(ctx, after, Over(object))), "removing the finalizer")
 }
 
-// Again is the result of a reconcile that ended with an error, if any. Somebody who was faster is no
-// error worth a log: the cache shows what they wrote soon.
+// Again returns the result of a reconcile with an error, if any. After a conflict it requeues without an error.
 func Again(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: ConflictDelay}, nil
@@ -77,7 +77,7 @@ func Again(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// SetReady sums up conditions of an object in its condition Ready.
+// SetReady summarizes conditions of an object in Ready.
 func SetReady(object conditions.Setter, of conditions.ForConditionTypes, options ...conditions.SummaryOption) {
 	options = append(options, of, conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
 		conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(
@@ -88,3 +88,28 @@ func SetReady(object conditions.Setter, of conditions.ForConditionTypes, options
 			Reason: infrav1.InternalErrorReason, Message: err.Error()})
 	}
 }
+
+// Wrap adds what was being done to an error. nil stays nil.
+func Wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// OneLine writes joined errors on one line.
+func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// shown is the maximum number of entries of List.
+const shown = 10
+
+// List joins the first entries, and adds the number of the others.
+func List(things []string, separator string) string {
+	if rest := len(things) - shown; rest > 0 {
+		things = append(things[:shown:shown], fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(things, separator)
+}
+
+// Names is List for sorted names.
+func Names(names []string) string { return List(slices.Sorted(slices.Values(names)), ", ") }

@@ -37,16 +37,16 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 		return nil, err
 	}
 	// Take the snapshots before listing the machines, so that no own domain counts as foreign.
-	found := &hostSet{snapshots: map[string]fleet.Snapshot{}}
+	set := &hostSet{snapshots: map[string]fleet.Snapshot{}}
 	for i := range list.Items {
-		found.snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
+		set.snapshots[list.Items[i].Name], _ = s.Hosts.Snapshot(list.Items[i].Name)
 	}
 	s.observeClaimed()
 	quotas := quotasOf(list.Items, identities)
 	now := time.Now()
 	for i := range list.Items {
 		object := &list.Items[i]
-		host := s.places.of(object, found.snapshots[object.Name], s.Ledger)
+		host := s.places.of(object, set.snapshots[object.Name], s.Ledger)
 		if s.WatchFilterValue != "" && !labels.HasWatchLabel(object, s.WatchFilterValue) {
 			host.Connecting, host.Ready = false, false
 			host.Message = fmt.Sprintf("it lacks the label %s: %s of this manager", clusterv1.WatchLabel, s.WatchFilterValue)
@@ -62,13 +62,13 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 		}
 		host.NamespaceAllowed = access.Host(object, identities, namespace)
 		if host.NamespaceAllowed { // the others are not to be named
-			found.allowed = append(found.allowed, host)
+			set.allowed = append(set.allowed, host)
 		} else {
-			found.unlisted = true
+			set.unlisted = true
 		}
 	}
 	s.places.keep(list.Items)
-	return found, nil
+	return set, nil
 }
 
 // hostSelector returns the host selector of the LibvirtCluster. An empty one selects all hosts.
@@ -89,11 +89,8 @@ func (s *Scheduler) hostSelector(ctx context.Context, candidate Candidate) (k8sl
 }
 
 // places caches hosts until one of their sources changes: counting the foreign resources of a host takes going
-// through all of its domains and volumes. The zero value is ready to use.
-type places struct {
-	lock  sync.Mutex
-	known map[string]place
-}
+// through all of its domains and volumes. It has a place by the name of each host. The zero value is ready to use.
+type places struct{ sync.Map }
 
 type place struct {
 	host Host
@@ -110,73 +107,49 @@ type origins struct {
 func (p *places) of(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, ledger *Ledger) Host {
 	// Read the versions before the sources, so that a cached host is never older than its versions.
 	of := origins{resourceVersion: host.ResourceVersion, snapshot: snapshot.Version, ledger: ledger.Version(host.Name)}
-	p.lock.Lock()
-	known, there := p.known[host.Name]
-	p.lock.Unlock()
-	if there && known.of == of && snapshot.Version != 0 {
-		return known.host
+	if cached, there := p.Load(host.Name); there && cached.(place).of == of && snapshot.Version != 0 {
+		return cached.(place).host
 	}
-	made := HostOf(host, snapshot, ledger.Domains(host.Name))
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if p.known == nil {
-		p.known = map[string]place{}
-	}
-	p.known[host.Name] = place{host: made, of: of}
-	return made
+	current := HostOf(host, snapshot, ledger.Domains(host.Name))
+	p.Store(host.Name, place{host: current, of: of})
+	return current
 }
 
 // keep removes all other hosts from the cache.
 func (p *places) keep(hosts []infrav1.LibvirtHost) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if len(p.known) <= len(hosts) {
-		return
-	}
-	there := map[string]bool{}
+	names := map[any]bool{}
 	for i := range hosts {
-		there[hosts[i].Name] = true
+		names[hosts[i].Name] = true
 	}
-	for name := range p.known {
-		if !there[name] {
-			delete(p.known, name)
+	p.Range(func(name, _ any) bool {
+		if !names[name] {
+			p.Delete(name)
 		}
-	}
+		return true
+	})
 }
 
-// newHosts has the start times of first connections to hosts. The zero value is ready to use.
+// newHosts has the start times of first connections, by the names of hosts. The zero value is ready to use.
 //
 // After the start of a manager, hosts connect within seconds, one after the other. Machines wait a moment, so that
 // they aren't all placed on the first host. An unreachable host doesn't delay them longer.
-type newHosts struct {
-	lock  sync.Mutex
-	since map[string]time.Time
-}
+type newHosts struct{ sync.Map }
 
 // see records whether a host is connecting.
 func (n *newHosts) see(host string, connecting bool, now time.Time) {
-	n.lock.Lock()
-	defer n.lock.Unlock()
-	if !connecting {
-		delete(n.since, host)
-		return
-	}
-	if n.since == nil {
-		n.since = map[string]time.Time{}
-	}
-	if _, there := n.since[host]; !there {
-		n.since[host] = now
+	if connecting {
+		n.LoadOrStore(host, now)
+	} else {
+		n.Delete(host)
 	}
 }
 
 // wait returns how long to wait for the given hosts, at most upTo for each. It returns 0 if none is connecting.
 func (n *newHosts) wait(hosts []string, upTo time.Duration, now time.Time) time.Duration {
-	n.lock.Lock()
-	defer n.lock.Unlock()
 	var longest time.Duration
 	for _, host := range hosts {
-		if since, there := n.since[host]; there {
-			longest = max(longest, since.Add(upTo).Sub(now))
+		if since, there := n.Load(host); there {
+			longest = max(longest, since.(time.Time).Add(upTo).Sub(now))
 		}
 	}
 	return longest

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 )
 
 // Machine is a machine with its needs.
@@ -82,7 +83,7 @@ func NeedsWith(spec *infrav1.LibvirtMachineSpec, vcpus int32, memoryBytes int64,
 		memory = Resource{Kind: Hugepages, Name: string(pageSize(spec.Hugepages))}
 	}
 	cpus := Resource{Kind: CPU}
-	if spec.CPU.Dedicated != nil && *spec.CPU.Dedicated {
+	if exclusive.Dedicated(spec) {
 		cpus.Kind = DedicatedCPU
 	}
 	needs := Resources{

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"regexp"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -9,7 +10,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/exclusive"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
 // Bound has the UUIDs of the domains of the machines on one host. These domains aren't foreign.
@@ -148,4 +151,101 @@ func Foreign(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound
 		}
 	}
 	return foreign
+}
+
+// Lendable is Capacity with dedicated CPUs and devices as resources of their own. Dedicated CPUs don't count as
+// shared ones.
+func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources {
+	capacity := Capacity(snapshot)
+	for _, resource := range lent(spec, snapshot) {
+		capacity[resource]++
+	}
+	shared := Resource{Kind: CPU}
+	capacity[shared] = max(capacity[shared]-capacity[Resource{Kind: DedicatedCPU}], 0)
+	return capacity
+}
+
+// lent returns the exclusive things of a host, with the resource that each counts as.
+func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Thing]Resource {
+	things := map[exclusive.Thing]Resource{}
+	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
+		things[exclusive.CPU(cpu)] = Resource{Kind: DedicatedCPU}
+	}
+	for _, device := range exclusive.LentOf(spec, snapshot.Devices) {
+		if device.Problem == "" {
+			things[exclusive.Device(device.Address)] = DeviceResource(device.VendorID, device.ProductID)
+		}
+	}
+	return things
+}
+
+// foreignExclusive counts the exclusive things that foreign domains use, each thing once.
+func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
+	foreign := Resources{}
+	things := lent(spec, snapshot)
+	if len(things) == 0 {
+		return foreign
+	}
+	taken := map[exclusive.Thing]bool{}
+	for uuid, domain := range snapshot.Domains {
+		if bound[uuid] {
+			continue
+		}
+		for thing := range exclusive.Of(domain) {
+			if resource, is := things[thing]; is && !taken[thing] {
+				taken[thing] = true
+				foreign[resource]++
+			}
+		}
+	}
+	return foreign
+}
+
+// sharedCPUs returns the number of a domain's virtual CPUs on shared CPUs.
+func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, domain hypervisor.Domain) int64 {
+	shared := int64(domain.CPUs)
+	if len(domain.PinnedCPUs) == 0 {
+		return shared
+	}
+	own := exclusive.Of(domain)
+	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
+		if own[exclusive.CPU(cpu)] {
+			shared--
+		}
+	}
+	return max(shared, 0)
+}
+
+// Given has the resources of a LibvirtMachine in the snapshot of its host.
+type Given struct {
+	// Is reports whether the host has the machine's domain. The spec and the status of the machine prove nothing,
+	// because users of the namespace can write both.
+	Is bool
+	// Domain is that domain.
+	Domain hypervisor.Domain
+	// Needs has the resources of the machine's domain and disks, whatever its spec asks for now. Without a domain, it
+	// has those of the spec.
+	Needs Resources
+	// Whole says that the sizes of all disks are known. Unknown disks count with the size in the spec.
+	Whole bool
+}
+
+// GivenTo returns the resources of a machine on its host.
+func GivenTo(infra *infrav1.LibvirtMachine, snapshot fleet.Snapshot) Given {
+	uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
+	domain, there := snapshot.Domains[uuid]
+	if !there || !domain.IsOf(uuid, infra.Namespace, infra.Name) {
+		return Given{Needs: Needs(&infra.Spec)}
+	}
+	given, disks, prefix := Given{Is: true, Domain: domain}, map[string]int64{}, hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)
+	for _, ref := range domain.Disks {
+		name, own := hypervisor.DiskName(prefix, ref)
+		volume, known := snapshot.Pools[ref.Pool].Volumes[ref.Name]
+		if own && known {
+			disks[name] = volume.CapacityBytes
+		}
+	}
+	given.Whole = len(disks) == 1+len(infra.Spec.ExtraDisks)
+	given.Needs = NeedsWith(&infra.Spec, domain.CPUs, domain.MemoryBytes, disks)
+	return given
 }

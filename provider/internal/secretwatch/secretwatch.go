@@ -1,5 +1,5 @@
-// Package secretwatch watches the Secrets of LibvirtClusterIdentities, by their metadata and in one namespace only:
-// what is in them stays where it is, and no right on Secrets of other namespaces is needed.
+// Package secretwatch watches the metadata of the Secrets of LibvirtClusterIdentities in one namespace. It needs no
+// right for Secrets of other namespaces, and keeps no content in memory.
 package secretwatch
 
 import (
@@ -18,14 +18,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Watch watches the Secrets of one namespace. A nil one watches none.
+// Watch watches the Secrets of one namespace. It may be nil.
 type Watch struct {
 	cache     cache.Cache
 	client    client.Client
 	namespace string
 }
 
-// New adds a watch of a namespace to a manager. The manager's own cache has Secrets of clusters only.
+// New adds a watch of a namespace to a manager, whose own cache has only Secrets of clusters.
 func New(mgr ctrl.Manager, namespace string) (*Watch, error) {
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields()})
@@ -38,12 +38,12 @@ func New(mgr ctrl.Manager, namespace string) (*Watch, error) {
 	return &Watch{cache: secrets, client: mgr.GetClient(), namespace: namespace}, nil
 }
 
-// Covers reports whether a change of an identity's Secret is heard of.
+// Covers reports whether an identity's Secret is watched.
 func (w *Watch) Covers(identity *infrav1.LibvirtClusterIdentity) bool {
 	return w != nil && identity.Spec.SecretRef.Namespace == w.namespace
 }
 
-// Source brings to a controller what mapped returns for each identity whose Secret is made, changed or deleted.
+// Source triggers the mapped reconciles of each identity whose Secret was created, changed or deleted.
 func (w *Watch) Source(mapped func(context.Context, client.Object) []ctrl.Request) source.Source {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

@@ -17,10 +17,9 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// canUpdateMachine says which changes of a machine are carried out in place. None are of one whose
-// bootstrap data was made by hand: Cluster API's Machine controller waits for
-// status.initialization.bootstrapDataSecretCreated of the Machine before it calls UpdateMachine, and sets
-// that only for Machines with a bootstrap.configRef. Such a machine would be updated for ever.
+// canUpdateMachine returns the changes of a machine that are made in place. It returns none for user-provided bootstrap
+// data: Cluster API's Machine controller calls UpdateMachine only if status.initialization.bootstrapDataSecretCreated
+// is true, which needs a bootstrap.configRef.
 func canUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	if !request.Desired.Machine.Spec.Bootstrap.ConfigRef.IsDefined() {
@@ -34,8 +33,7 @@ func canUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMach
 	response.InfrastructureMachinePatch = patch
 }
 
-// canUpdateMachineSet says which changes of a template are carried out in place on its machines. Bootstrap
-// data that was made by hand is as with canUpdateMachine.
+// canUpdateMachineSet returns the changes of a template that are made in place, as canUpdateMachine does.
 func canUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	if !request.Desired.MachineSet.Spec.Template.Spec.Bootstrap.ConfigRef.IsDefined() {
@@ -57,16 +55,15 @@ func fail(ctx context.Context, response runtimehooksv1.ResponseObject, err error
 	response.SetMessage(err.Error())
 }
 
-// operation is one of a JSON patch. Adding replaces what is there.
+// operation is an operation of a JSON patch. "add" replaces an existing value.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// changes returns a patch that makes of an object the one that is wanted, as far as that is done in
-// place: other CPUs if they aren't dedicated, other memory, larger disks, another run policy. The patch isn't defined when nothing is. Objects of
-// other kinds are other providers'.
+// changes returns a patch with the changes that are made in place: CPUs that aren't dedicated, memory, larger disks and
+// the run policy. The patch is undefined if there are none, and for objects of other providers.
 func changes(current, desired runtime.RawExtension, kind string, path ...string) (runtimehooksv1.Patch, error) {
 	before, ours, err := specOf(current, kind, path)
 	if err != nil || !ours {
@@ -110,8 +107,7 @@ func dedicated(spec map[string]any) bool {
 	return err == nil && asks
 }
 
-// growth is the patch of a disk that becomes larger, or says the same in another way. A disk of another
-// name is another disk.
+// growth returns the patch of a disk of the same name that grows, or whose size is written differently.
 func growth(before, after any, path string) []operation {
 	disk, _ := before.(map[string]any)
 	wanted, _ := after.(map[string]any)
@@ -134,20 +130,20 @@ func list(value any) []any {
 	return items
 }
 
-// specOf returns the spec of a machine in an object, and false when the object isn't of our kind.
+// specOf returns the spec of a machine in an object, and false if the object is of another kind.
 func specOf(object runtime.RawExtension, kind string, path []string) (map[string]any, bool, error) {
 	read, ours, err := readObject(object, kind)
 	if err != nil || !ours {
 		return nil, ours, err
 	}
-	spec, found, err := unstructured.NestedMap(read.Object, path...)
-	if err != nil || !found {
+	spec, hasSpec, err := unstructured.NestedMap(read.Object, path...)
+	if err != nil || !hasSpec {
 		return nil, true, fmt.Errorf("reading %s %s/%s: it has no %v", kind, read.GetNamespace(), read.GetName(), path)
 	}
 	return spec, true, nil
 }
 
-// readObject reads an object, and reports whether it is of our group and of a kind.
+// readObject decodes an object, and reports whether it has the group and the kind.
 func readObject(object runtime.RawExtension, kind string) (*unstructured.Unstructured, bool, error) {
 	read := &unstructured.Unstructured{}
 	if err := read.UnmarshalJSON(object.Raw); err != nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// mark is the value of the annotation that asks for a replacement. By it, it can be taken back.
+// mark returns the value of the annotation that asks for a replacement. unmark removes only this value.
 func mark(host string) string { return "evacuating LibvirtHost " + host }
 
-// evacuate looks how far the machine is that is being replaced, or chooses the next one.
+// evacuate takes the next step with the machine that is being replaced, or chooses the next one.
 func (r *Reconciler) evacuate(ctx context.Context, host *infrav1.LibvirtHost) error {
 	residents, err := r.residents(ctx, host.Name)
 	if err != nil {
@@ -66,17 +66,17 @@ func current(m *resident) *infrav1.EvacuatedMachine {
 	return out
 }
 
-// plan is what can be done about the machines that are on a host.
+// plan has what can be done about the machines on a host.
 type plan struct {
 	residents []resident
-	// next is the machine whose turn it is. It may be nil.
+	// next is the machine to replace next. It may be nil.
 	next *resident
-	// waiting and blocked are the machines that can't be replaced now, with the reason for each.
+	// waiting and blocked are the machines that can't be replaced now, with their reasons.
 	waiting, blocked []string
 }
 
-// choose says whose turn it is: that of one that is on its way out already, then of workers, then of
-// control planes. Those wait for workers that can be replaced later, not for those that can't be.
+// choose returns the machine to replace next: one that is leaving already, then workers, then control plane machines.
+// Those wait for workers that can be replaced later, and not for blocked ones.
 func choose(residents []resident) plan {
 	p := plan{residents: residents}
 	leaving := false
@@ -133,8 +133,8 @@ func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reas
 	conditions.Set(host, metav1.Condition{Type: infrav1.EvacuatedCondition, Status: status, Reason: reason, Message: message})
 }
 
-// replace takes the next step with the machine that is being replaced, and returns what it waits for.
-// Nothing when it was replaced, or no longer can be.
+// replace takes the next step with the current machine, and returns what it waits for, or nothing if the machine was
+// replaced or can't be.
 func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, residents []resident) (string, error) {
 	status := host.Status.Evacuation.Current
 	machine := &clusterv1.Machine{}
@@ -176,7 +176,7 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 	return waitForRemediation(m), nil
 }
 
-// waitForRemediation says what a machine that is marked waits for.
+// waitForRemediation returns what a marked machine waits for.
 func waitForRemediation(m *resident) string {
 	if allowed := conditions.Get(m.check, clusterv1.MachineHealthCheckRemediationAllowedCondition); allowed != nil && allowed.Status == metav1.ConditionFalse {
 		return fmt.Sprintf("MachineHealthCheck %s doesn't allow it now: %s", m.check.Name, allowed.Message)
@@ -191,8 +191,7 @@ func waitForRemediation(m *resident) string {
 	return waits
 }
 
-// waitForCheck says what the MachineHealthCheck of a machine has to do, which it doesn't while its controller
-// doesn't run or doesn't see the machine.
+// waitForCheck is the message while the MachineHealthCheck hasn't marked the machine as unhealthy.
 func waitForCheck(m *resident) string {
 	return fmt.Sprintf("waiting for MachineHealthCheck %s to mark it as unhealthy, because of its annotation %s", m.check.Name, clusterv1.RemediateMachineAnnotation)
 }
@@ -208,7 +207,7 @@ func (r *Reconciler) mark(ctx context.Context, host *infrav1.LibvirtHost, machin
 	return nil
 }
 
-// unmark takes it back, unless somebody else has asked, or it is too late.
+// unmark removes the annotation, unless somebody else has set it or the machine is being deleted.
 func (r *Reconciler) unmark(ctx context.Context, host *infrav1.LibvirtHost, machine *clusterv1.Machine) error {
 	if machine.Annotations[clusterv1.RemediateMachineAnnotation] != mark(host.Name) || !machine.DeletionTimestamp.IsZero() {
 		return nil
@@ -221,8 +220,7 @@ func (r *Reconciler) unmark(ctx context.Context, host *infrav1.LibvirtHost, mach
 	return nil
 }
 
-// takeBack ends the evacuation of a host that isn't to be evacuated any more. A machine that was marked
-// and isn't being deleted stays.
+// takeBack ends a cancelled evacuation. A marked machine that isn't being deleted stays.
 func (r *Reconciler) takeBack(ctx context.Context, host *infrav1.LibvirtHost) error {
 	if host.Status.Evacuation == nil {
 		conditions.Delete(host, infrav1.EvacuatedCondition)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
-// maxSaid is how much is shown of what the conditions of a machine say, in bytes.
+// maxSaid is the maximum length of the messages of a machine's conditions, in bytes.
 const maxSaid = 512
 
 // resident is a machine on the host, with what decides about its replacement.
@@ -33,12 +35,12 @@ type resident struct {
 	owner   *metav1.OwnerReference
 	// check is a MachineHealthCheck that has the Machine as a target, or nil.
 	check *clusterv1.MachineHealthCheck
-	// others says how many of the other Machines of the owner are Ready, and wanted how many there have to
-	// be before this one may go. wanted is 0 when that isn't known.
+	// others is the number of other Ready Machines of the owner, and wanted how many there must be before this one may be
+	// deleted, or 0 if that isn't known.
 	others, wanted int
 }
 
-// name is that of the Machine, which is the LibvirtMachine's most of the time.
+// name returns the name of the Machine, or of the LibvirtMachine without one.
 func (m *resident) name() string {
 	if m.machine != nil {
 		return m.machine.Namespace + "/" + m.machine.Name
@@ -50,12 +52,12 @@ func (m *resident) isControlPlane() bool {
 	return m.machine != nil && util.IsControlPlaneMachine(m.machine)
 }
 
-// isBalancer reports whether the machine is the load balancer of a LibvirtCluster, which looks after it by itself.
+// isBalancer reports whether the machine is a load balancer, which its LibvirtCluster replaces.
 func (m *resident) isBalancer() bool {
 	return m.machine == nil && m.infra.Labels[infrav1.LoadBalancerLabel] != ""
 }
 
-// isLeaving reports whether the machine is on its way out already, whoever wanted it.
+// isLeaving reports whether the machine is being deleted or replaced already.
 func (m *resident) isLeaving() bool {
 	if !m.infra.DeletionTimestamp.IsZero() || m.machine != nil && !m.machine.DeletionTimestamp.IsZero() {
 		return true
@@ -63,7 +65,7 @@ func (m *resident) isLeaving() bool {
 	return m.machine != nil && m.blockedBy() == "" && (annotations.HasRemediateMachine(m.machine) || collections.IsUnhealthyAndOwnerRemediated(m.machine))
 }
 
-// blockedBy says what somebody has to do before the machine can be replaced, if so.
+// blockedBy returns what a user must change before the machine can be replaced, if anything.
 func (m *resident) blockedBy() string {
 	switch {
 	case m.isBalancer():
@@ -80,7 +82,7 @@ func (m *resident) blockedBy() string {
 	return ""
 }
 
-// leavesWhen says what a machine waits for that is on its way out, as far as somebody says so.
+// leavesWhen returns what a leaving machine waits for, if its conditions say it.
 func (m *resident) leavesWhen() string {
 	const leaving = "it is being deleted"
 	switch {
@@ -109,7 +111,7 @@ func (m *resident) leavesWhen() string {
 	return leaving + ": " + notes.Cut(strings.ReplaceAll(strings.Join(says, "; "), "\n", " "), maxSaid)
 }
 
-// waitsFor says what has to pass by itself before the machine can be replaced, if so.
+// waitsFor returns what the replacement waits for without a user, if anything.
 func (m *resident) waitsFor() string {
 	switch {
 	case m.isBalancer():
@@ -124,7 +126,7 @@ func (m *resident) waitsFor() string {
 	return ""
 }
 
-// residents returns the machines that are bound to a host, control planes last, otherwise by name.
+// residents returns the machines that are bound to a host, sorted by name, with those of control planes last.
 func (r *Reconciler) residents(ctx context.Context, host string) ([]resident, error) {
 	list := &infrav1.LibvirtMachineList{}
 	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}); err != nil {
@@ -183,8 +185,7 @@ func isReady(machine *clusterv1.Machine) bool {
 	return conditions.IsTrue(machine, clusterv1.MachineReadyCondition)
 }
 
-// desired returns how many Machines an owner wants. Of a control plane, whatever its kind, the Cluster
-// says it.
+// desired returns how many Machines an owner wants. For a control plane of any kind the Cluster has the number.
 func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, clusterName string) (int, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	var replicas *int32
@@ -212,4 +213,92 @@ func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, cluster
 		return 0, fmt.Errorf("reading how many machines %s %s/%s wants: %w", kind, namespace, name, err)
 	}
 	return int(ptr.Deref(replicas, 0)), nil
+}
+
+// view caches what the machines on a host have in common: their owners, and the checks of their namespaces.
+type view struct {
+	*Reconciler
+	owned  map[owner]*owned
+	checks map[string][]check
+}
+
+type owner struct{ namespace, kind, name string }
+
+// owned has the UIDs of the Ready Machines of an owner, and how many it wants.
+type owned struct {
+	ready   map[types.UID]bool
+	desired int
+}
+
+// check is a MachineHealthCheck with its parsed selector.
+type check struct {
+	*clusterv1.MachineHealthCheck
+	selector k8slabels.Selector
+}
+
+func (r *Reconciler) look() *view {
+	return &view{Reconciler: r, owned: map[owner]*owned{}, checks: map[string][]check{}}
+}
+
+// checkOf returns a MachineHealthCheck that has a Machine as a target, as its controller selects them (Cluster API
+// v1.14.2, getMachinesFromMHC), or nil.
+func (v *view) checkOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.MachineHealthCheck, error) {
+	checks, read := v.checks[machine.Namespace]
+	if !read {
+		list := &clusterv1.MachineHealthCheckList{}
+		if err := v.Client.List(ctx, list, client.InNamespace(machine.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing MachineHealthChecks: %w", err)
+		}
+		for i := range list.Items {
+			one := &list.Items[i]
+			selector, err := metav1.LabelSelectorAsSelector(metav1.CloneSelectorAndAddLabel(&one.Spec.Selector, clusterv1.ClusterNameLabel, one.Spec.ClusterName))
+			if err == nil && one.DeletionTimestamp.IsZero() { // one with a selector that can't be read finds no targets
+				checks = append(checks, check{one, selector})
+			}
+		}
+		v.checks[machine.Namespace] = checks
+	}
+	for _, one := range checks {
+		if one.selector.Matches(k8slabels.Set(machine.Labels)) {
+			return one.MachineHealthCheck, nil
+		}
+	}
+	return nil, nil
+}
+
+// replicas returns the number of Ready Machines of an owner except one, which may be nil, and how many the owner wants,
+// or 0 if that isn't known.
+func (v *view) replicas(ctx context.Context, namespace, kind, name string, besides *clusterv1.Machine) (ready, desired int, err error) {
+	of := owner{namespace, kind, name}
+	machines, read := v.owned[of]
+	if !read {
+		if machines, err = v.count(ctx, of); err != nil {
+			return 0, 0, err
+		}
+		v.owned[of] = machines
+	}
+	ready = len(machines.ready)
+	if besides != nil && machines.ready[besides.UID] {
+		ready--
+	}
+	return ready, machines.desired, nil
+}
+
+func (v *view) count(ctx context.Context, of owner) (*owned, error) {
+	list := &clusterv1.MachineList{}
+	if err := v.Client.List(ctx, list, client.InNamespace(of.namespace), client.MatchingFields{index.MachineOwner: index.Owner(of.kind, of.name)},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	machines, clusterName := &owned{ready: map[types.UID]bool{}}, ""
+	for i := range list.Items {
+		machine := &list.Items[i]
+		clusterName = machine.Spec.ClusterName
+		if machine.DeletionTimestamp.IsZero() && isReady(machine) {
+			machines.ready[machine.UID] = true
+		}
+	}
+	var err error
+	machines.desired, err = v.desired(ctx, of.namespace, of.kind, of.name, clusterName)
+	return machines, err
 }

@@ -40,32 +40,29 @@ import (
 const (
 	// name of the controller: the one of LibvirtHosts is another.
 	name = "libvirthost-images"
-	// longestInterval and shortestInterval are how often a host is looked at, at most and at least. The
-	// snapshot of the host is what is looked at, which costs the host nothing.
+	// longestInterval and shortestInterval limit the interval of checking a host, by its snapshot.
 	longestInterval, shortestInterval = 10 * time.Minute, time.Second
-	// shownImages is how many images an event names at most.
+	// shownImages is the maximum number of images in an event.
 	shownImages = 5
 )
 
-// Hosts are what was last seen of the hosts: a fleet.Fleet.
+// Hosts has the snapshots of hosts. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
 	Snapshot(host string) (fleet.Snapshot, bool)
 }
 
-// Reconciler goes to the hosts of LibvirtHosts every so often, and never writes to a LibvirtHost.
+// Reconciler deletes unused images from hosts. It never writes to a LibvirtHost.
 type Reconciler struct {
-	// Client reads objects from the manager's cache.
+	// Client reads from the manager's cache.
 	Client client.Client
 
-	// Hosts are the hosts.
 	Hosts Hosts
 
-	// Images knows which images are on hosts, and for how long they stay.
+	// Images has the images on hosts, and how long they stay.
 	Images *images.Store
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a LibvirtHost must
-	// have to be looked at. Every one is when it is empty.
+	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all LibvirtHosts.
 	WatchFilterValue string
 
 	recorder events.EventRecorder
@@ -89,8 +86,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile deletes what may be deleted from one host, and comes again in time. A host that is paused,
-// or can't be reached, is left alone.
+// Reconcile deletes unused images from one host, at intervals. It ignores paused and unreachable hosts.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
@@ -153,7 +149,7 @@ func (r *Reconciler) collection(ctx context.Context, host *infrav1.LibvirtHost, 
 	return collection, nil
 }
 
-// report says what was deleted.
+// report counts the deleted images and records an event.
 func (r *Reconciler) report(host *infrav1.LibvirtHost, collected images.Collected) {
 	count := len(collected.Images) + collected.HalfImages
 	if count == 0 {

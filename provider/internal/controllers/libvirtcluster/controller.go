@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -17,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -59,13 +63,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// scope is what one reconcile works on.
+// scope is the state of one reconcile.
 type scope struct {
-	// infra's status is changed while it is reconciled, and written at the end.
+	// infra is the reconciled object. Its status is written at the end.
 	infra *infrav1.LibvirtCluster
-	// cluster owns infra. It is nil when infra is being deleted and its Cluster is gone.
+	// cluster owns infra. It may be nil during deletion.
 	cluster *clusterv1.Cluster
-	// noAddress is the reason why there is no address for the endpoint from the pool, or nil.
+	// noAddress is why the endpoint has no address from the pool, or nil.
 	noAddress error
 	// hosts has the hosts of the cluster. It is nil until they are read.
 	hosts *hosts
@@ -75,11 +79,10 @@ type scope struct {
 	balancer *metav1.Condition
 }
 
-// Reconcile does what "Typical InfraCluster reconciliation workflow" of Cluster API's contract for
-// InfraCluster says.
+// Reconcile implements "Typical InfraCluster reconciliation workflow" of Cluster API's contract for InfraCluster.
 //
-// Each write before the last is a reconcile of its own: the change brings the object here again. The
-// status, with all conditions, is one write, and only over what was read.
+// A write of anything but the status ends the reconcile: the change triggers the next one. The status, with all
+// conditions, is one write, which fails if the object has changed since it was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	infra := &infrav1.LibvirtCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, infra); err != nil {
@@ -129,18 +132,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return outcome.Again(err)
 		}
 	}
+	// setReady summarizes the other conditions. During deletion reconcileDelete sets Ready.
 	setReady(s.infra)
 	return outcome.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
 }
 
-// reconcileNormal finds hosts and the endpoint, and says when there are both. One that fails doesn't
-// keep the other from being looked at.
+// reconcileNormal looks for hosts and for the endpoint, each also if the other fails.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	err := errors.Join(r.reconcileHosts(ctx, s), r.lookForEndpoint(ctx, s))
 	if s.taken == "" {
 		err = errors.Join(err, r.reconcileBalancer(ctx, s))
 	}
 	setEndpointCondition(s)
+	// setProvisioned marks the infrastructure as provisioned. This is never reverted.
 	setProvisioned(s.infra)
 	if claims.NotGiven(s.noAddress) == nil {
 		err = errors.Join(err, s.noAddress) // to be tried again; otherwise the claim's change brings the object here
@@ -148,23 +152,118 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	return err
 }
 
-// externallyManaged reports whether somebody else manages the infrastructure. Cluster API's code looks for an
-// annotation, and its contract ("Externally managed infrastructure") speaks of a label.
+// externallyManaged reports whether an external system manages the infrastructure. Cluster API's code uses an
+// annotation, and its contract ("Externally managed infrastructure") a label.
 func externallyManaged(object client.Object) bool {
 	_, labelled := object.GetLabels()[clusterv1.ManagedByAnnotation]
 	return labelled || annotations.IsExternallyManaged(object)
 }
 
-// watched reports whether an object has the watch filter's label.
 func (r *Reconciler) watched(object client.Object) bool {
 	return r.WatchFilterValue == "" || labels.HasWatchLabel(object, r.WatchFilterValue)
 }
 
-// ownerCluster returns the Cluster that owns an object, or nil when no owner is set or it doesn't exist.
+// ownerCluster returns the Cluster that owns an object, or nil if it doesn't exist.
 func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtCluster) (*clusterv1.Cluster, error) {
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, infra.ObjectMeta)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	return cluster, outcome.Wrap(err, "reading the owner")
+}
+
+// reconcileDelete waits until the cluster's LibvirtMachines are gone, which need it to know their hosts, and then
+// deletes the load balancer and releases the endpoint's address. IPAM providers don't release claims of a deleted
+// Cluster. It reports whether everything is gone.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
+	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
+	names, err := r.machineNames(ctx, s.infra)
+	switch {
+	case err != nil:
+	case len(names) > 0:
+		ready.Message = fmt.Sprintf("Waiting for %d LibvirtMachines to be deleted: %s", len(names), outcome.Names(names))
+	default:
+		ready.Message, err = r.deleteBalancer(ctx, s)
+		if err != nil || ready.Message != "" {
+			break
+		}
+		var left []string
+		left, err = r.claimer(s.infra).Release(ctx, []string{claimName(s.infra)})
+		switch {
+		case err != nil:
+		case len(left) > 0:
+			ready.Message = "Waiting for the IPAM provider to release IPAddressClaims: " + outcome.Names(left)
+		default:
+			return true, nil
+		}
+	}
+	if err != nil {
+		ready.Message = err.Error()
+	}
+	conditions.Set(s.infra, ready)
+	return false, err
+}
+
+// machineNames lists the LibvirtMachines of the cluster without its load balancer.
+func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtCluster) ([]string, error) {
+	name := clusterName(infra)
+	if name == "" {
+		return nil, nil // it never belonged to a Cluster
+	}
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(infra.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return nil, fmt.Errorf("listing the LibvirtMachines of the cluster: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if !isBalancerOf(&list.Items[i], infra) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// summedUp has the conditions that Ready summarizes.
+var summedUp = conditions.ForConditionTypes{infrav1.HostsAvailableCondition, infrav1.ControlPlaneEndpointReadyCondition}
+
+// setProvisioned says that the cluster's infrastructure is there, once and for good.
+func setProvisioned(infra *infrav1.LibvirtCluster) {
+	for _, condition := range summedUp {
+		if !conditions.IsTrue(infra, condition) {
+			return
+		}
+	}
+	infra.Status.Initialization.Provisioned = ptr.To(true)
+}
+
+// setReady sums up the other conditions. While the object is being deleted, reconcileDelete has set
+// Ready and what is left to do is what it says.
+func setReady(infra *infrav1.LibvirtCluster) {
+	if !infra.DeletionTimestamp.IsZero() {
+		return
+	}
+	outcome.SetReady(infra, summedUp)
+}
+
+// waiting has the reasons of normal progress, for which no event is recorded.
+var waiting = []string{infrav1.WaitingForControlPlaneEndpointReason, infrav1.WaitingForAddressReason}
+
+// announce records events of the changed conditions after the status was written.
+func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
+	if !ptr.Deref(before.Status.Initialization.Provisioned, false) && ptr.Deref(after.Status.Initialization.Provisioned, false) {
+		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",
+			"The endpoint is %s, and hosts are available", after.Spec.ControlPlaneEndpoint.String())
+	}
+	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
+		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
+		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		switch {
+		case condition == infrav1.ReadyCondition && is.Reason == infrav1.DeletingReason && is.Message != "":
+			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Delete", "%s", is.Message)
+		case condition != infrav1.ReadyCondition && is.Status == metav1.ConditionFalse && !slices.Contains(waiting, is.Reason):
+			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Reconcile", "%s", is.Message)
+		}
+	}
 }

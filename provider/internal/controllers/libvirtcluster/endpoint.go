@@ -1,6 +1,7 @@
 package libvirtcluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,14 +16,14 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// takeEndpoint writes the endpoint that users have given to the Cluster into a LibvirtCluster that has none, and
-// reports whether it did. The LibvirtCluster's own one is never changed.
+// takeEndpoint copies the Cluster's endpoint into a LibvirtCluster without one, and reports whether it did.
 //
-// It is a separate write before all others: status.initialization.provisioned must not be true without an endpoint
-// (contract of InfraCluster, "control plane endpoint").
+// It is a write of its own: status.initialization.provisioned must not be true without an endpoint (contract for
+// InfraCluster, "control plane endpoint").
 func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster == nil || !infra.DeletionTimestamp.IsZero() ||
 		infra.Spec.ControlPlaneEndpoint.IsValid() || !cluster.Spec.ControlPlaneEndpoint.IsValid() ||
@@ -41,8 +42,7 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 	return true, nil
 }
 
-// lookForEndpoint looks for another LibvirtCluster that had the endpoint first: it is provisioned and this one isn't,
-// or it is older. Machines of both clusters would answer for the endpoint.
+// lookForEndpoint looks for another LibvirtCluster that had the endpoint first. Machines of both would answer for it.
 func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	if !s.infra.Spec.ControlPlaneEndpoint.IsValid() {
 		return nil
@@ -65,13 +65,13 @@ func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// sharesEndpoint reports whether another LibvirtCluster, of which this provider takes care, has the same endpoint.
+// sharesEndpoint reports whether another LibvirtCluster of this provider has the same endpoint.
 func sharesEndpoint(infra, other *infrav1.LibvirtCluster) bool {
 	return client.ObjectKeyFromObject(infra) != client.ObjectKeyFromObject(other) && controllerutil.ContainsFinalizer(other, infrav1.ClusterFinalizer) &&
 		infra.Spec.ControlPlaneEndpoint == other.Spec.ControlPlaneEndpoint
 }
 
-// isFirst reports whether one of two LibvirtClusters keeps the endpoint that both have.
+// isFirst reports whether one of two LibvirtClusters keeps their endpoint: the provisioned one, or the older one.
 func isFirst(one, other *infrav1.LibvirtCluster) bool {
 	provisioned := ptr.Deref(one.Status.Initialization.Provisioned, false)
 	switch {
@@ -118,4 +118,55 @@ func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.API
 	}
 	return no(infrav1.WaitingForControlPlaneEndpointReason,
 		"Waiting for spec.controlPlaneEndpoint to be set, here or on the Cluster")
+}
+
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
+
+// defaultPort is the port of an API server if no field sets another one.
+const defaultPort = 6443
+
+// claimName returns the name of the endpoint's IPAddressClaim. Those of machines end with numbers.
+func claimName(infra *infrav1.LibvirtCluster) string { return infra.Name + "-control-plane-endpoint" }
+
+func (r *Reconciler) claimer(infra *infrav1.LibvirtCluster) claims.Claimer {
+	return claims.Claimer{Client: r.Client, APIReader: r.APIReader, Owner: infra, Cluster: clusterName(infra)}
+}
+
+// claimEndpoint claims an address from the pool for an endpoint without one, and writes it into the spec, as
+// takeEndpoint does. problem is why there is no address.
+func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (written bool, problem, err error) {
+	pool := infra.Spec.ControlPlaneLoadBalancer.AddressFromPool
+	if cluster == nil || pool == nil || !infra.DeletionTimestamp.IsZero() || infra.Spec.ControlPlaneEndpoint.Host != "" || cluster.Spec.ControlPlaneEndpoint.Host != "" {
+		return false, nil, nil
+	}
+	address, problem := r.claimer(infra).Ensure(ctx, claimName(infra), *pool)
+	if problem != nil {
+		return false, problem, nil
+	}
+	after := infra.DeepCopy()
+	after.Spec.ControlPlaneEndpoint.Host = address.Addr().String()
+	after.Spec.ControlPlaneEndpoint.Port = endpointPort(infra, cluster)
+	if err := r.Client.Patch(ctx, after, outcome.Over(infra)); err != nil {
+		return false, nil, err
+	}
+	endpoint := after.Spec.ControlPlaneEndpoint.String()
+	ctrl.LoggerFrom(ctx).Info("Claimed the control plane endpoint", "endpoint", endpoint, "IPAddressClaim", claimName(infra))
+	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "ClaimEndpoint",
+		"%s was allocated for IPAddressClaim %s", endpoint, claimName(infra))
+	return true, nil, nil
+}
+
+// endpointPort returns the port of the endpoint, or the one that it will have.
+func endpointPort(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) int32 {
+	return cmp.Or(infra.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ClusterNetwork.APIServerPort, defaultPort)
+}
+
+// claimCondition returns the condition of an endpoint without an address.
+func claimCondition(problem error) metav1.Condition {
+	reason := infrav1.AddressClaimFailedReason
+	if notGiven := claims.NotGiven(problem); notGiven != nil && !notGiven.Failed {
+		reason = infrav1.WaitingForAddressReason
+	}
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: problem.Error()}
 }

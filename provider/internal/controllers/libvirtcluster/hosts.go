@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// maxFailureDomains is how many failure domains a status may have, by the contract's "InfraCluster:
-	// failure domains".
+	// maxFailureDomains is the limit of the contract's "InfraCluster: failure domains".
 	maxFailureDomains = 100
 )
 
@@ -42,7 +41,7 @@ func (r *Reconciler) reconcileHosts(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hosts are the hosts that a cluster can use, as far as they have come through each question.
+// hosts has the hosts that a cluster selects, those of them that it may use, and those that it can use now.
 type hosts struct {
 	all      int
 	selected []infrav1.LibvirtHost
@@ -64,8 +63,7 @@ func (r *Reconciler) readHosts(ctx context.Context, infra *infrav1.LibvirtCluste
 	return sortOut(infra, list.Items, identities.Items, namespace)
 }
 
-// sortOut says which hosts a cluster selects, may use, and can use now. A host that is being deleted
-// is none of them.
+// sortOut returns the hosts of a cluster. Hosts that are being deleted aren't included.
 func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (*hosts, error) {
 	sorted := &hosts{all: len(all)}
 	for i := range all {
@@ -89,7 +87,7 @@ func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identitie
 	return sorted, nil
 }
 
-// selects reports whether a cluster's hostSelector selects a host. One that is left out selects all.
+// selects reports whether a cluster's hostSelector, if any, selects a host.
 func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
 	if infra.Spec.HostSelector == nil {
 		return true, nil
@@ -101,10 +99,9 @@ func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
 	return selector.Matches(k8slabels.Set(host.GetLabels())), nil
 }
 
-// failureDomains lists the failure domains that have a Ready host, or had one and were offered before, each once,
-// sorted by name. A host that doesn't answer any more counts: its machines are where they were, and come back. One
-// that never was Ready doesn't, because control plane machines would wait there; nor does one in maintenance, so
-// that Cluster API places no new machines where only such hosts are.
+// failureDomains lists the failure domains with a Ready host, and those that were offered before, sorted by name. Those
+// of unreachable hosts stay, because their machines come back. Those with only hosts in maintenance, or hosts that were
+// never Ready, aren't listed, so that Cluster API places no machines there.
 func (h *hosts) failureDomains(offered []clusterv1.FailureDomain) []clusterv1.FailureDomain {
 	known := map[string]bool{}
 	for _, domain := range offered {

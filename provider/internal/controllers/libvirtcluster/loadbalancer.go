@@ -48,8 +48,8 @@ func balancerName(infra *infrav1.LibvirtCluster) string {
 	return strings.TrimRight(name[:min(len(name), maxBalancerName-len(tail))], "-") + tail
 }
 
-// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster. It still is when somebody has removed
-// its owner reference: the name, the label and the annotation are those that makeBalancer gives.
+// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster. Without an owner reference, which
+// somebody may have removed, the name, the label and the annotation decide.
 func isBalancerOf(machine *infrav1.LibvirtMachine, infra *infrav1.LibvirtCluster) bool {
 	label, labelled := machine.Labels[infrav1.LoadBalancerLabel]
 	if metav1.GetControllerOf(machine) != nil {
@@ -59,7 +59,7 @@ func isBalancerOf(machine *infrav1.LibvirtMachine, infra *infrav1.LibvirtCluster
 	return machine.Name == balancerName(infra) && label == format.MustFormatValue(infra.Name) && configured
 }
 
-// readBalancer returns the machine of the load balancer's name, or nil when there is none.
+// readBalancer returns the machine with the load balancer's name, or nil.
 func (r *Reconciler) readBalancer(ctx context.Context, infra *infrav1.LibvirtCluster) (*infrav1.LibvirtMachine, error) {
 	machine := &infrav1.LibvirtMachine{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: balancerName(infra)}, machine)
@@ -69,9 +69,8 @@ func (r *Reconciler) readBalancer(ctx context.Context, infra *infrav1.LibvirtClu
 	return machine, outcome.Wrap(err, "reading the load balancer")
 }
 
-// takeBalancersEndpoint writes the address that DHCP has given the load balancer as the control plane endpoint, when
-// that is to be it, by itself as takeEndpoint does. Before that it writes the MAC address of all load balancers that
-// the cluster will have. It reports whether it has written.
+// takeBalancersEndpoint writes the load balancer's address from DHCP as the control plane endpoint, as takeEndpoint
+// does. Before that it writes the MAC address for all load balancers of the cluster. It reports whether it has written.
 func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster == nil || !infra.DeletionTimestamp.IsZero() || !hasBalancer(infra) || !isByDHCP(infra, cluster) {
 		return false, nil
@@ -102,8 +101,8 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	return true, nil
 }
 
-// isByDHCP reports whether the endpoint is the load balancer's address from DHCP: if no endpoint or pool was set
-// before the load balancer was created.
+// isByDHCP reports whether the endpoint is the load balancer's address from DHCP: if no endpoint or pool was set before
+// it was created.
 func isByDHCP(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) bool {
 	if _, chosen := infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation]; chosen {
 		return true

@@ -28,8 +28,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// build registers the controller with what it watches. The watch filter and the externally managed
-// label are looked for on LibvirtClusters only: hosts, identities and namespaces are shared.
+// build registers the controller and its watches. The watch filter and the externally managed label apply to
+// LibvirtClusters only: other objects are shared.
 func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtcluster")
 	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtCluster").GroupKind()))
@@ -60,7 +60,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Complete(ctx, r)
 }
 
-// hostChanged lets pass what matters for clusters, and not each count of what a host has free.
+// hostChanged passes changes of hosts that matter to clusters, without changed numbers.
 func hostChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*infrav1.LibvirtHost), e.ObjectNew.(*infrav1.LibvirtHost)
@@ -70,8 +70,7 @@ func hostChanged() predicate.Predicate {
 	}}
 }
 
-// machineChanged lets pass that a machine is gone, and what load balancers need to know: how they are
-// themselves, and where the control plane machines are.
+// machineChanged passes deletions of machines, and changes of load balancers and of control plane machines.
 func machineChanged() predicate.Predicate {
 	matters := func(object client.Object) bool {
 		_, balancer := object.GetLabels()[infrav1.LoadBalancerLabel]
@@ -95,8 +94,7 @@ func machineChanged() predicate.Predicate {
 	}
 }
 
-// hostToClusters returns the LibvirtClusters that select a host. For a host whose labels change it is
-// called with both.
+// hostToClusters returns the LibvirtClusters that select a host. For a host with changed labels it is called with both.
 func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []ctrl.Request {
 	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool {
 		selected, err := selects(infra, host)
@@ -104,7 +102,7 @@ func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []c
 	})
 }
 
-// endpointToClusters returns the LibvirtClusters that have the endpoint of one that is gone.
+// endpointToClusters returns the LibvirtClusters with the endpoint of a deleted one.
 func (r *Reconciler) endpointToClusters(ctx context.Context, gone client.Object) []ctrl.Request {
 	endpoint := gone.(*infrav1.LibvirtCluster).Spec.ControlPlaneEndpoint
 	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool { return infra.Spec.ControlPlaneEndpoint == endpoint })
@@ -114,8 +112,8 @@ func (r *Reconciler) namespaceToClusters(ctx context.Context, namespace client.O
 	return r.requests(ctx, func(*infrav1.LibvirtCluster) bool { return true }, client.InNamespace(namespace.GetName()))
 }
 
-// machineToClusters returns the LibvirtClusters that are being deleted and wait for a machine, or have a load
-// balancer that needs to know of it.
+// machineToClusters returns the LibvirtClusters that wait for the deletion of a machine, or whose load balancer depends
+// on it.
 func (r *Reconciler) machineToClusters(ctx context.Context, machine client.Object) []ctrl.Request {
 	name := machine.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {
@@ -134,8 +132,7 @@ func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtC
 	return watches.Requests(ctx, r.Client, &infrav1.LibvirtClusterList{}, wanted, options...)
 }
 
-// clusterName is the name of the Cluster that owns an object, or "". The owner counts, as it does
-// for Reconcile: labels can be changed.
+// clusterName returns the name of the owning Cluster, or of the one in the label.
 func clusterName(object metav1.Object) string {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == "Cluster" {

@@ -44,7 +44,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts,verbs=get;list;watch
 
 const (
-	// secretInterval is how often a Secret is looked at again that can't be used, or isn't watched.
+	// secretInterval is the interval of reading a Secret that is unusable or not watched.
 	secretInterval = 15 * time.Second
 )
 
@@ -56,10 +56,10 @@ type Reconciler struct {
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	// Namespace is the one whose Secrets may be changed: the manager's. All when it is empty.
+	// Namespace of the manager, whose Secrets may be changed. All may be if it is empty.
 	Namespace string
 
-	// Secrets watches Secrets. None is watched when it is nil.
+	// Secrets watches Secrets. It may be nil.
 	Secrets *secretwatch.Watch
 
 	recorder events.EventRecorder
@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// hostToIdentity returns the identity of a host. For a host whose identity changes it is called with both.
+// hostToIdentity returns the identity of a host. For a host with a changed identity it is called with both.
 func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
 	host, ok := object.(*infrav1.LibvirtHost)
 	if !ok || host.Spec.IdentityRef == nil {
@@ -94,9 +94,9 @@ func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: host.Spec.IdentityRef.Name}}}
 }
 
-// Reconcile makes an identity an owner of its Secret and reports whether that can be used.
+// Reconcile makes an identity an owner of its Secret and reports whether the Secret can be used.
 //
-// Each write but that of the status ends the reconcile: the change triggers the next one.
+// A write of anything but the status ends the reconcile: the change triggers the next one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	identity := &infrav1.LibvirtClusterIdentity{}
 	if err := r.Client.Get(ctx, req.NamespacedName, identity); err != nil {
@@ -157,8 +157,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	return ctrl.Result{RequeueAfter: secretInterval}, nil
 }
 
-// own makes an identity an owner of its Secret, in addition to owners that are there, so that `clusterctl
-// move` takes the Secret along (contract of clusterctl, "Move").
+// own makes an identity an additional owner of its Secret, so that `clusterctl move` moves the Secret (contract for
+// clusterctl, "Move").
 func (r *Reconciler) own(ctx context.Context, identity *infrav1.LibvirtClusterIdentity, secret *corev1.Secret) error {
 	before := secret.DeepCopy()
 	if err := controllerutil.SetOwnerReference(identity, secret, r.Client.Scheme()); err != nil {
@@ -170,8 +170,8 @@ func (r *Reconciler) own(ctx context.Context, identity *infrav1.LibvirtClusterId
 	return r.Client.Patch(ctx, secret, outcome.Over(before))
 }
 
-// reconcileDelete lets the identity go when no LibvirtHost refers to it: its host would be lost, and
-// the machines there with it. The last host that goes brings it here again.
+// reconcileDelete removes the finalizer when no LibvirtHost refers to the identity: a host without credentials, and its
+// machines, would be lost.
 func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.LibvirtClusterIdentity) (ctrl.Result, error) {
 	hosts := &infrav1.LibvirtHostList{}
 	if err := r.Client.List(ctx, hosts); err != nil {
@@ -201,7 +201,7 @@ func setReady(identity *infrav1.LibvirtClusterIdentity, status metav1.ConditionS
 	conditions.Set(identity, metav1.Condition{Type: infrav1.ReadyCondition, Status: status, Reason: reason, Message: message})
 }
 
-// announce makes an event of a change for the worse, after it has been written.
+// announce records an event when the condition becomes False.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtClusterIdentity) {
 	was, is := conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)
 	if is == nil || is.Status != metav1.ConditionFalse || is.Message == "" || was != nil && was.Reason == is.Reason {

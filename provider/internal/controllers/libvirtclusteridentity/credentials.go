@@ -19,8 +19,7 @@ const (
 	knownHostsKey = "known_hosts"
 )
 
-// check says what keeps a Secret's data from being credentials, for TLS, SSH or both. No error holds
-// anything of a private key; of certificates and known hosts, only what the parser says of their form.
+// check returns what is wrong with the credentials for TLS, SSH or both. Errors show nothing of a private key.
 func check(data map[string][]byte, now time.Time) error {
 	hasTLS := has(data, corev1.TLSCertKey) || has(data, corev1.TLSPrivateKeyKey) || has(data, caKey)
 	hasSSH := has(data, corev1.SSHAuthPrivateKey) || has(data, knownHostsKey)
@@ -40,7 +39,7 @@ func check(data map[string][]byte, now time.Time) error {
 
 func has(data map[string][]byte, key string) bool { return len(data[key]) > 0 }
 
-// lacks says which keys are missing.
+// lacks returns an error that names the missing keys.
 func lacks(data map[string][]byte, keys ...string) error {
 	var missing []string
 	for _, key := range keys {
@@ -88,7 +87,7 @@ func checkSSH(data map[string][]byte) error {
 	return checkKnownHosts(data[knownHostsKey])
 }
 
-// checkKnownHosts reads known hosts to their end, which is how a host's key is looked for.
+// checkKnownHosts parses all known hosts.
 func checkKnownHosts(rest []byte) error {
 	for count := 0; ; count++ {
 		var err error

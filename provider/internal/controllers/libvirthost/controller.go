@@ -9,23 +9,35 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // Secrets are read one by one. Whether they change is watched by their metadata.
@@ -36,8 +48,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusteridentities;libvirtmachines,verbs=get;list;watch
 
-// secretInterval is how often credentials are looked at, whether they have been rotated or are there at
-// last: not all Secrets are watched.
+// secretInterval is the interval of reading credentials, because not all Secrets are watched.
 const secretInterval = time.Minute
 
 // Reconciler reconciles LibvirtHosts.
@@ -45,21 +56,20 @@ type Reconciler struct {
 	// Client reads from the manager's cache, except for Secrets, and writes.
 	Client client.Client
 
-	// Fleet keeps the sessions with hosts.
+	// Fleet has the sessions with hosts.
 	Fleet *fleet.Fleet
 
-	// Scheduler knows what machines take of hosts.
+	// Scheduler has the resources of machines.
 	Scheduler *placement.Scheduler
 
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	// CountInterval is how long a status that was written stays as it is when only numbers or messages
-	// differ: how much is allocated, how many machines there are, what exactly an error says. With a
-	// thousand machines on their way these change all the time. 30 seconds when it is 0.
+	// CountInterval is the minimum time between two writes of a status in which only numbers or messages differ. While
+	// many machines are created these change all the time. The default is 30 seconds.
 	CountInterval time.Duration
 
-	// Secrets watches Secrets. None is watched when it is nil.
+	// Secrets watches Secrets. It may be nil.
 	Secrets *secretwatch.Watch
 
 	recorder events.EventRecorder
@@ -76,10 +86,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile keeps a session with a host and writes what is seen of it. A host that is being deleted
-// keeps its session as long as machines are bound to it, because their domains have to be removed.
+// Reconcile keeps a session with a host and writes its state. A deleted host keeps its session while machines are bound
+// to it, because their domains must be removed.
 //
-// Each write but that of the status ends the reconcile: the change triggers the next one.
+// A write of anything but the status ends the reconcile: the change triggers the next one.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
@@ -156,7 +166,7 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	return ctrl.Result{RequeueAfter: secretInterval}, nil
 }
 
-// setAll sets the status. unused says why the connection that is open was made with earlier credentials, if it was.
+// setAll sets the status. unused is why the open connection still has earlier credentials, or nil.
 func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine, unused error) {
 	setSeen(host, snapshot)
 	if snapshot.Reachable && unused != nil {
@@ -167,8 +177,7 @@ func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, 
 	setReady(host, machines)
 }
 
-// keepSession is all that is done for a host that is paused: its machines aren't, and need the session,
-// also after a restart. Nothing of the LibvirtHost is written.
+// keepSession keeps the session with a paused host, for its machines. It writes nothing.
 func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost) (ctrl.Result, error) {
 	target, err := r.target(ctx, host)
 	if hopeless := (*targetError)(nil); errors.As(err, &hopeless) {
@@ -190,4 +199,108 @@ func (r *Reconciler) keepSession(ctx context.Context, host *infrav1.LibvirtHost)
 func (r *Reconciler) forget(host string) {
 	r.Fleet.Forget(host)
 	r.written.Delete(host)
+}
+
+// machines returns the LibvirtMachines that are bound to a host. They belong to the cache.
+func (r *Reconciler) machines(ctx context.Context, host string) ([]infrav1.LibvirtMachine, error) {
+	list := &infrav1.LibvirtMachineList{}
+	if err := r.Client.List(ctx, list, client.MatchingFields{index.MachineHost: host}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the LibvirtMachines that are bound to the host: %w", err)
+	}
+	return list.Items, nil
+}
+
+// finishDeletion ends the session and lets the object go: no machine is bound to the host.
+// finishDeletion ends the session and removes the finalizer. No machine is bound to the host.
+func (r *Reconciler) finishDeletion(ctx context.Context, host *infrav1.LibvirtHost) error {
+	r.forget(host.Name)
+	removed, err := outcome.RemoveFinalizer(ctx, r.Client, host, infrav1.HostFinalizer)
+	if !removed { // the object stays for somebody else's
+		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
+	}
+	return err
+}
+
+// targetError says why a host can't be connected to until somebody changes something.
+type targetError struct{ reason, message string }
+
+// Error returns the message.
+func (e *targetError) Error() string { return e.message }
+
+// target returns the target of a host. With a *targetError it lacks the credentials.
+func (r *Reconciler) target(ctx context.Context, host *infrav1.LibvirtHost) (fleet.Target, error) {
+	data, missing := r.credentials(ctx, host.Spec.IdentityRef)
+	target, err := fleet.TargetOf(&host.Spec, data)
+	if err != nil {
+		return fleet.Target{}, &targetError{infrav1.ConnectionFailedReason, err.Error()}
+	}
+	target.UUID = hypervisorUUID(host)
+	return target, missing
+}
+
+// credentials reads the Secret of an identity. Whether what is in it can be used is for the
+// connection to say, and for the identity's own condition.
+func (r *Reconciler) credentials(ctx context.Context, ref *infrav1.ClusterIdentityReference) (map[string][]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	identity, secret := &infrav1.LibvirtClusterIdentity{}, &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, identity)
+	if apierrors.IsNotFound(err) {
+		return nil, &targetError{infrav1.IdentityNotFoundReason, fmt.Sprintf("LibvirtClusterIdentity %s doesn't exist", ref.Name)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading LibvirtClusterIdentity %s: %w", ref.Name, err)
+	}
+	key := client.ObjectKey{Namespace: identity.Spec.SecretRef.Namespace, Name: identity.Spec.SecretRef.Name}
+	err = r.Client.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, &targetError{infrav1.IdentityNotFoundReason,
+			fmt.Sprintf("Secret %s of LibvirtClusterIdentity %s doesn't exist", key, ref.Name)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s of LibvirtClusterIdentity %s: %w", key, ref.Name, err)
+	}
+	return secret.Data, nil
+}
+
+// build registers the controller with what it watches. The watch filter is looked for on LibvirtHosts only.
+func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
+	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.LibvirtHost{}, builder.WithPredicates(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue))).
+		WithOptions(options).
+		Watches(&infrav1.LibvirtClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToHosts), identityChanged()).
+		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.twins), hypervisorChanged()).
+		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(machineToHost), predicate.GenerationChangedPredicate{}).
+		WatchesRawSource(source.Channel(r.Fleet.Hosts(), &handler.EnqueueRequestForObject{}))
+	if r.Secrets != nil {
+		of = of.WatchesRawSource(r.Secrets.Source(r.identityToHosts))
+	}
+	return of.Complete(ctx, r)
+}
+
+// identityChanged lets pass that an identity refers to another Secret, or that the Secret has become
+// another one as far as the identity's controller sees.
+func identityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*infrav1.LibvirtClusterIdentity), e.ObjectNew.(*infrav1.LibvirtClusterIdentity)
+		return before.Generation != after.Generation ||
+			conditions.GetReason(before, infrav1.ReadyCondition) != conditions.GetReason(after, infrav1.ReadyCondition)
+	}}
+}
+
+func (r *Reconciler) identityToHosts(ctx context.Context, identity client.Object) []ctrl.Request {
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, func(host *infrav1.LibvirtHost) bool {
+		return host.Spec.IdentityRef != nil && host.Spec.IdentityRef.Name == identity.GetName()
+	})
+}
+
+// machineToHost returns the host that a machine is bound to.
+func machineToHost(_ context.Context, machine client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	for _, host := range index.HostOf(machine) {
+		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: host}})
+	}
+	return requests
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// setExclusive sets how much there is, and how much is free, of what machines have to themselves. allocated
-// is what machines take, and domains of others. What was seen stays while the host isn't.
+// setExclusive sets the number of dedicated CPUs and devices, and how many are free. allocated has the resources of
+// machines and of foreign domains. The status stays while the host is unknown.
 func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated placement.Resources) {
 	if snapshot.Taken.IsZero() {
 		return
@@ -29,18 +29,18 @@ func setExclusive(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated 
 	}
 }
 
-// devices counts the devices of each model that the host lends.
+// devices counts the lent devices of each model.
 func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated placement.Resources) []infrav1.HostDevices {
 	var models []infrav1.HostDevices
 	lent := exclusive.LentOf(&host.Spec, snapshot.Devices)
 	for _, model := range host.Spec.HostDevices {
 		var problems []string
-		usable, found := 0, map[string]bool{}
+		usable, present := 0, map[string]bool{}
 		for _, device := range lent {
 			if device.VendorID != model.VendorID || device.ProductID != model.ProductID {
 				continue
 			}
-			found[device.Address] = true
+			present[device.Address] = true
 			if device.Problem == "" {
 				usable++
 				continue
@@ -48,7 +48,7 @@ func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated place
 			problems = append(problems, device.Address+" "+device.Problem)
 		}
 		for _, address := range model.Addresses {
-			if !found[address] && snapshot.DevicesErr == nil {
+			if !present[address] && snapshot.DevicesErr == nil {
 				problems = append(problems, address+" doesn't exist, or is of another model")
 			}
 		}
@@ -62,7 +62,7 @@ func devices(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, allocated place
 	return models
 }
 
-// shortened joins messages, and cuts off what is too much for a status.
+// shortened joins messages up to the maximum length in a status.
 func shortened(messages []string) string {
 	const most = 1024
 	text := strings.Join(messages, "; ")
@@ -72,7 +72,7 @@ func shortened(messages []string) string {
 	return text
 }
 
-// free returns how many there are of something, and how many of them aren't allocated.
+// free returns a number as the status has it, and how many of them aren't allocated.
 func free(count int, allocated int64) (there, left *int32) {
 	return ptr.To(int32(count)), ptr.To(int32(max(int64(count)-allocated, 0))) //nolint:gosec // no host has 2 billion of anything
 }

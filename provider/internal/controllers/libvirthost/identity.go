@@ -19,13 +19,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// hypervisorUUID returns the UUID that a host's hypervisor had at the first contact, or was accepted with since.
+// hypervisorUUID returns the recorded UUID of a host's hypervisor.
 func hypervisorUUID(host client.Object) string {
 	return strings.ToLower(strings.TrimSpace(host.GetAnnotations()[infrav1.HypervisorUUIDAnnotation]))
 }
 
-// recognize records which hypervisor has answered, in a write of its own and before anything is placed there, or
-// refuses it when it is that of another LibvirtHost. It reports whether it has written something.
+// recognize records the hypervisor that has answered, before anything is placed there, or refuses it if another
+// LibvirtHost has it. It reports whether it has written.
 func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (bool, error) {
 	uuid := r.Fleet.HypervisorUUID(host.Name)
 	if uuid == "" {
@@ -48,8 +48,7 @@ func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (
 	return true, r.Client.Patch(ctx, recorded, outcome.Over(host))
 }
 
-// twin returns the name of another LibvirtHost that a hypervisor is recorded for, and was before it was for this
-// one. Empty when there is none.
+// twin returns the name of another LibvirtHost that had the hypervisor first, or nothing.
 func (r *Reconciler) twin(ctx context.Context, host *infrav1.LibvirtHost, uuid string) (string, error) {
 	list := &infrav1.LibvirtHostList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -68,7 +67,7 @@ func (r *Reconciler) twin(ctx context.Context, host *infrav1.LibvirtHost, uuid s
 	return "", nil
 }
 
-// hypervisorChanged lets pass that another hypervisor was recorded for a host, or a host has gone.
+// hypervisorChanged passes changes of the recorded hypervisor, and deletions.
 func hypervisorChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -95,7 +94,7 @@ func unreachableReason(err error) string {
 	return infrav1.ConnectionFailedReason
 }
 
-// howToGoOn says what to do about a hypervisor that isn't the host's, after the error.
+// howToGoOn says what to do about a hypervisor that isn't the host's.
 func howToGoOn(err error) string {
 	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
 	switch {

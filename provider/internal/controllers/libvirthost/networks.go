@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/fleet"
 )
 
-// setNetworks says which networks of the spec the host lacks. Whether it has a bridge or a device can't
-// always be told: then it counts as there, and the message says so.
+// setNetworks sets the condition of the networks in the spec. A bridge or device that the host can't look up counts as
+// existing, with a message.
 func setNetworks(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	lacking, unknown := networkProblems(snapshot), []string{}
 	for _, network := range host.Spec.Networks {
@@ -40,13 +40,13 @@ func setNetworks(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	set(host, infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason, strings.Join(unknown, "; "))
 }
 
-// The versions of libvirt that something of a network needs. An older one leaves out what it doesn't know.
+// The versions of libvirt that support a setting. Older ones ignore it.
 var (
 	isolationSince = version.MustParseGeneric("6.1.0")
 	linuxVLANSince = version.MustParseGeneric("11.0.0")
 )
 
-// cannotHave lists what a network asks for and the host doesn't have.
+// cannotHave lists the settings of a network that the host doesn't support.
 func cannotHave(network *infrav1.HostNetwork, snapshot fleet.Snapshot) []string {
 	var lacking []string
 	needs := func(field string, since *version.Version) {

@@ -1,12 +1,15 @@
 package libvirthost
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -20,23 +23,22 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// maxFeatures is how many features a status may have.
 const maxFeatures = 64
 
-// summedUp are the conditions that Ready sums up.
+// summedUp has the conditions that Ready summarizes.
 var summedUp = conditions.ForConditionTypes{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition}
 
-// architectures are those that a status may have. No machine asks for another one.
+// architectures are those that the status can have.
 var architectures = []infrav1.Architecture{
 	infrav1.ArchitectureAmd64, infrav1.ArchitectureArm64, infrav1.ArchitectureS390x, infrav1.ArchitecturePpc64le,
 }
 
-// connecting reports whether the first try to reach a host hasn't ended.
+// connecting reports whether the first connection is being opened.
 func connecting(snapshot fleet.Snapshot) bool {
 	return !snapshot.Reachable && snapshot.Err == nil
 }
 
-// seen reports whether the status is about the host as its spec is now.
+// seen reports whether the status is about the current spec.
 func seen(host *infrav1.LibvirtHost) bool {
 	condition := conditions.Get(host, infrav1.ReachableCondition)
 	return condition != nil && condition.ObservedGeneration == host.Generation
@@ -46,7 +48,7 @@ func set(host *infrav1.LibvirtHost, conditionType string, status metav1.Conditio
 	conditions.Set(host, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
 }
 
-// setUnreachable says that there is no connection, and that nothing else can be seen.
+// setUnreachable sets the conditions of a host without a connection.
 func setUnreachable(host *infrav1.LibvirtHost, reason, message string) {
 	set(host, infrav1.ReachableCondition, metav1.ConditionFalse, reason, message)
 	setUnseen(host)
@@ -58,7 +60,7 @@ func setUnseen(host *infrav1.LibvirtHost) {
 	}
 }
 
-// setSeen sets what a snapshot shows: conditions, and what the host has and can do.
+// setSeen sets the conditions and resources from a snapshot.
 func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	switch {
 	case connecting(snapshot):
@@ -94,7 +96,7 @@ func setLacking(host *infrav1.LibvirtHost, condition, good, bad string, problems
 	set(host, condition, metav1.ConditionFalse, bad, strings.Join(problems, "; "))
 }
 
-// poolTypes are the types of pools in which libvirt makes overlays in qcow2 (https://libvirt.org/storage.html).
+// poolTypes are the types of pools that support overlays in qcow2 (https://libvirt.org/storage.html).
 var poolTypes = []string{"dir", "fs", "netfs"}
 
 func poolProblems(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) []string {
@@ -126,7 +128,7 @@ func problem(err error, active bool) string {
 	return ""
 }
 
-// setCounts sets how much is allocated, and how many machines are bound to the host.
+// setCounts sets the allocated resources and the number of bound machines.
 func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int, allocated placement.Resources) {
 	host.Status.Machines = ptr.To(int32(machines)) //nolint:gosec // a host has no 2 billion machines
 	var memory int64
@@ -144,8 +146,8 @@ func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int,
 	}
 }
 
-// about reports whether two amounts are the same but for a hundredth of the capacity: files of others grow and shrink
-// all the time, and none of that is worth a write.
+// about reports whether two amounts differ by less than a hundredth of the capacity. Such changes by other files aren't
+// worth a write.
 func about(before, after, capacity *resource.Quantity) bool {
 	if before == nil || after == nil || capacity == nil {
 		return false
@@ -154,7 +156,7 @@ func about(before, after, capacity *resource.Quantity) bool {
 	return max(difference, -difference) < capacity.Value()/100
 }
 
-// storage adds up what is in the pools for disks.
+// storage returns the storage in the pools for disks.
 func storage(host *infrav1.LibvirtHost, amounts placement.Resources) int64 {
 	var sum int64
 	for _, pool := range host.Spec.StoragePools.Disks {
@@ -168,8 +170,7 @@ func counted(cpus, memory, storage int64) infrav1.HostResources {
 		Memory: resource.NewQuantity(memory, resource.BinarySI), Storage: resource.NewQuantity(storage, resource.BinarySI)}
 }
 
-// setReady sums up the other conditions. What takes a host out of use, its deletion or maintenance, is
-// what Ready says first.
+// setReady summarizes the other conditions. Deletion or maintenance of the host come first.
 func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 	if !host.DeletionTimestamp.IsZero() {
 		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason,
@@ -189,7 +190,7 @@ func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 	}
 }
 
-// names lists machines by namespace and name, so that a message with them stays short.
+// names lists machines by namespace and name.
 func names(machines []infrav1.LibvirtMachine) string {
 	var all []string
 	for i := range machines {
@@ -216,4 +217,25 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
 			r.recorder.Eventf(after, nil, corev1.EventTypeNormal, is.Reason, "Connect", "Connected to libvirt %s", after.Status.LibvirtVersion)
 		}
 	}
+}
+
+const countInterval = 30 * time.Second
+
+// writeDelay returns how long the write of a changed status can wait, or 0 if it is unchanged or urgent.
+func (r *Reconciler) writeDelay(before, after *infrav1.LibvirtHost) time.Duration {
+	last, written := r.written.Load(after.Name)
+	if !written || isUrgent(before, after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return 0
+	}
+	return max(time.Until(last.(time.Time).Add(cmp.Or(r.CountInterval, countInterval))), 0)
+}
+
+// isUrgent reports whether more than numbers or messages has changed in the status.
+func isUrgent(before, after *infrav1.LibvirtHost) bool {
+	return !slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.ObservedGeneration == b.ObservedGeneration
+	}) ||
+		!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
+		before.Status.Arch != after.Status.Arch || before.Status.LibvirtVersion != after.Status.LibvirtVersion ||
+		!slices.Equal(before.Status.Features, after.Status.Features)
 }

@@ -47,19 +47,19 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	if err := s.findClaims(ctx); err != nil {
 		return s.addressesFailed(err)
 	}
-	var found []hypervisor.InterfaceAddress
+	var answers []hypervisor.InterfaceAddress
 	var failure, nodeFailure error
 	asked := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
 	if asked {
-		if found, failure = s.askForAddresses(ctx); errors.Is(failure, hypervisor.ErrUnreachable) {
+		if answers, failure = s.askForAddresses(ctx); errors.Is(failure, hypervisor.ErrUnreachable) {
 			return s.addressesFailed(failure)
 		}
 	}
-	addresses := s.nodeAddresses(found)
+	addresses := s.nodeAddresses(answers)
 	if asked && len(addresses) == 0 {
 		addresses, nodeFailure = s.addressesOfNode(ctx)
 	}
-	s.setAddresses(addresses, len(found) > 0)
+	s.setAddresses(addresses, len(answers) > 0)
 	switch {
 	case failure != nil:
 		return s.addressesFailed(failure)
@@ -68,7 +68,7 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	case len(s.infra.Status.Addresses) > 0:
 		s.setTrue(infrav1.AddressesReadyCondition, infrav1.AddressesReadyReason)
 		if asked {
-			s.lookAgain(s.addressInterval(found))
+			s.lookAgain(s.addressInterval(answers))
 		}
 		return goOn, nil
 	default:
@@ -145,13 +145,13 @@ func (s *scope) setAddresses(addresses clusterv1.MachineAddresses, answered bool
 
 // addressInterval returns the delay until the next look-up for a machine with addresses. It is shorter for a machine
 // that has just started, if it has addresses from pools and an interface without any.
-func (s *scope) addressInterval(found []hypervisor.InterfaceAddress) time.Duration {
+func (s *scope) addressInterval(answers []hypervisor.InterfaceAddress) time.Duration {
 	interval := addressInterval*4/5 + rand.N(addressInterval*2/5) //nolint:gosec // spreads calls and keeps no secret
 	if len(s.claimed) == 0 {
 		return interval
 	}
 	for mac := range s.dynamicInterfaces() {
-		if !slices.ContainsFunc(found, func(a hypervisor.InterfaceAddress) bool { return a.MAC == mac }) {
+		if !slices.ContainsFunc(answers, func(a hypervisor.InterfaceAddress) bool { return a.MAC == mac }) {
 			return min(max(s.runningFor()/2, minAddressDelay), interval)
 		}
 	}
@@ -195,7 +195,7 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 		sources = append(sources, hypervisor.SourceAgent)
 	}
 	for _, source := range sources {
-		found, err := s.connection.Addresses(ctx, s.uuid, source)
+		answers, err := s.connection.Addresses(ctx, s.uuid, source)
 		switch {
 		case errors.Is(err, hypervisor.ErrUnsupported): // no agent answers
 			continue
@@ -204,8 +204,8 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 		case err != nil:
 			return nil, err
 		}
-		if found = s.usable(found); len(found) > 0 {
-			return found, nil
+		if answers = s.usable(answers); len(answers) > 0 {
+			return answers, nil
 		}
 	}
 	return nil, nil
@@ -213,9 +213,9 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 
 // usable returns the reachable addresses of dynamic interfaces. Interfaces that software in the guest has created are
 // ignored.
-func (s *scope) usable(found []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
+func (s *scope) usable(answers []hypervisor.InterfaceAddress) []hypervisor.InterfaceAddress {
 	dynamic := s.dynamicInterfaces()
-	return slices.DeleteFunc(slices.Clone(found), func(a hypervisor.InterfaceAddress) bool {
+	return slices.DeleteFunc(slices.Clone(answers), func(a hypervisor.InterfaceAddress) bool {
 		_, own := dynamic[a.MAC]
 		return !own || !s.isReachable(a.Address)
 	})
@@ -259,24 +259,24 @@ func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses
 
 // nodeAddresses returns the name of the machine and the IP addresses of its interfaces, in their order: the given
 // ones and those from pools. It returns nothing if there is no IP address.
-func (s *scope) nodeAddresses(found []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
-	found = slices.Clone(found)
-	for i, given := range s.claimed {
-		for _, address := range given {
-			found = append(found, hypervisor.InterfaceAddress{MAC: s.mac(i), Address: address.Addr()})
+func (s *scope) nodeAddresses(answers []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
+	answers = slices.Clone(answers)
+	for i, claimed := range s.claimed {
+		for _, address := range claimed {
+			answers = append(answers, hypervisor.InterfaceAddress{MAC: s.mac(i), Address: address.Addr()})
 		}
 	}
-	if len(found) == 0 {
+	if len(answers) == 0 {
 		return nil
 	}
 	index := s.interfaces()
-	slices.SortFunc(found, func(a, b hypervisor.InterfaceAddress) int {
+	slices.SortFunc(answers, func(a, b hypervisor.InterfaceAddress) int {
 		family := func(x hypervisor.InterfaceAddress) int { return x.Address.BitLen() }
 		return cmp.Or(cmp.Compare(index[a.MAC], index[b.MAC]), cmp.Compare(family(a), family(b)), a.Address.Compare(b.Address))
 	})
-	found = slices.Compact(found)
+	answers = slices.Compact(answers)
 	addresses := clusterv1.MachineAddresses{{Type: clusterv1.MachineHostName, Address: s.infra.Name}}
-	for _, one := range found[:min(len(found), maxAddresses-1)] {
+	for _, one := range answers[:min(len(answers), maxAddresses-1)] {
 		addresses = append(addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: one.Address.String()})
 	}
 	return addresses
@@ -305,7 +305,7 @@ func (s *scope) claimsAddresses() bool {
 	return false
 }
 
-// ensureClaims creates the claims of a new machine. It doesn't wait: the image and the disks follow, and awaitClaims
+// ensureClaims creates the claims of a new machine. It doesn't wait: the image and the disks follow, and ensureSeed
 // waits.
 func (s *scope) ensureClaims(ctx context.Context) (verdict, error) {
 	if !s.claimsAddresses() {
@@ -315,14 +315,6 @@ func (s *scope) ensureClaims(ctx context.Context) (verdict, error) {
 		return s.failed(infrav1.AddressesReadyCondition, infrav1.AddressClaimFailedReason, err)
 	}
 	s.setClaimed()
-	return goOn, nil
-}
-
-// awaitClaims waits until all addresses are allocated: the seed needs them.
-func (s *scope) awaitClaims(context.Context) (verdict, error) {
-	if len(s.notGiven) > 0 {
-		return stop, nil
-	}
 	return goOn, nil
 }
 

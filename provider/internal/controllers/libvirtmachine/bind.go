@@ -137,8 +137,8 @@ func (s *scope) noHostFits(why *placement.NoFitError) (verdict, error) {
 	if !why.ForNow() {
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.NoHostFitsReason, "%s", why.Error())
 	}
-	said := conditions.Get(s.infra, infrav1.HostBoundCondition)
-	if said != nil && said.Reason == infrav1.NoHostFitsReason && said.ObservedGeneration == s.infra.Generation {
+	previous := conditions.Get(s.infra, infrav1.HostBoundCondition)
+	if previous != nil && previous.Reason == infrav1.NoHostFitsReason && previous.ObservedGeneration == s.infra.Generation {
 		return stop, nil
 	}
 	return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForHostsReason, "%s", why.Error())

@@ -61,10 +61,7 @@ func (s *scope) remove(ctx context.Context) error {
 	if !allowed {
 		return s.removeStranger(ctx)
 	}
-	connection, err := s.Hosts.Hypervisor(s.host.Name)
-	if err == nil {
-		s.connection = connection
-		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
+	if err = s.connect(); err == nil {
 		err = s.removeAll(ctx)
 	}
 	switch {
@@ -92,12 +89,10 @@ func (s *scope) howToGiveUp() string {
 // user wrote its spec. It deletes only a domain whose metadata name this machine, and volumes with its name. Other
 // objects may belong to somebody whose UUID was copied to spec.providerID. Errors of the host aren't shown.
 func (s *scope) removeStranger(ctx context.Context) error {
-	connection, err := s.Hosts.Hypervisor(s.host.Name)
+	err := s.connect()
 	if err == nil {
-		s.connection = connection
-		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
 		var domain hypervisor.Domain
-		if domain, err = connection.Domain(ctx, s.uuid); errors.Is(err, hypervisor.ErrNotFound) || err == nil && s.isNamed(domain) {
+		if domain, err = s.connection.Domain(ctx, s.uuid); errors.Is(err, hypervisor.ErrNotFound) || err == nil && s.isNamed(domain) {
 			err = s.removeAll(ctx)
 		}
 	}
@@ -137,7 +132,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 		return nil
 	default:
 		s.domain = &domain
-		if err := s.connection.StopDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if err := s.connection.StopDomain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -146,7 +141,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 		return err
 	}
 	for _, ref := range volumes {
-		if err := s.connection.DeleteVolume(ctx, ref); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if err := s.connection.DeleteVolume(ctx, ref); hypervisor.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
@@ -156,7 +151,7 @@ func (s *scope) removeAll(ctx context.Context) error {
 	if err := s.removeConsoleLog(ctx); err != nil {
 		return err
 	}
-	if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+	if err := s.connection.UndefineDomain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 		return err
 	}
 	s.refresh(ctx)
@@ -178,7 +173,7 @@ func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 		}
 		// Only full copies have unpredictable names.
 		listed, err := s.connection.PoolVolumes(ctx, pool)
-		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if hypervisor.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
 		for _, volume := range listed {

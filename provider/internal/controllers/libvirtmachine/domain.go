@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,14 +26,14 @@ import (
 
 // ensureDomain defines the domain. Defining the same domain again changes nothing.
 func (s *scope) ensureDomain(ctx context.Context) (verdict, error) {
-	if requests := s.exclusiveRequests(); len(requests) > 0 {
+	if requests := exclusive.Requests(&s.infra.Spec, &s.host.Spec, s.snapshot.Facts, s.snapshot.Devices); len(requests) > 0 {
 		return s.ensureExclusive(ctx, requests)
 	}
 	return s.define(ctx, nil)
 }
 
 // define defines the domain with the exclusive CPUs and devices that were chosen for it.
-func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing) (verdict, error) {
+func (s *scope) define(ctx context.Context, chosen exclusive.Chosen) (verdict, error) {
 	namespace := &corev1.Namespace{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Namespace}, namespace); err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, fmt.Errorf("reading the namespace: %w", err))
@@ -56,7 +56,7 @@ func (s *scope) define(ctx context.Context, chosen map[string][]exclusive.Thing)
 	return goOn, nil
 }
 
-func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infrav1.HostNetwork) (hypervisor.Definition, error) {
+func (s *scope) definition(chosen exclusive.Chosen, networks []infrav1.HostNetwork) (hypervisor.Definition, error) {
 	cpus := exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts)
 	if len(cpus.Dedicated) > 0 && cpus.Shared == "" && !exclusive.Dedicated(&s.infra.Spec) {
 		return hypervisor.Definition{}, fmt.Errorf("dedicatedCPUs of LibvirtHost %s has all CPUs of the host: machines without cpu.dedicated need at least one", s.host.Name)
@@ -67,7 +67,7 @@ func (s *scope) definition(chosen map[string][]exclusive.Thing, networks []infra
 		Emulated: !slices.Contains(s.snapshot.Facts.Features, infrav1.HostFeatureKVM),
 		RootDisk: s.rootDisk, ExtraDisks: s.extraDisks, Seed: s.seed, IgnitionPath: s.ignitionPath,
 		AvailabilityZone: failureDomain, Host: host, ConsoleLog: s.consoleLog(),
-		Networks: networks, Addresses: s.knownAddresses(), HostDevices: hostDevices(chosen), DedicatedCPUs: dedicatedCPUs(chosen), SharedCPUs: cpus.Shared,
+		Networks: networks, Addresses: s.knownAddresses(), HostDevices: chosen.Devices(), DedicatedCPUs: chosen.CPUs(), SharedCPUs: cpus.Shared,
 	}.Definition()
 }
 
@@ -90,60 +90,8 @@ func (s *scope) nameTaken() (verdict, error) {
 		s.host.Name, s.domainName())
 }
 
-// cpuRequest is the name of the request for dedicated CPUs.
-const cpuRequest = "cpu.dedicated"
-
-// deviceRequest is the prefix of the name of a request for devices, followed by its name in the spec.
-const deviceRequest = "hostDevices "
-
 // exclusiveTries is the number of attempts in one reconcile, if other managers choose at the same time.
 const exclusiveTries = 3
-
-// exclusiveRequests lists the CPUs and devices that the machine needs exclusively.
-func (s *scope) exclusiveRequests() []exclusive.Request {
-	var requests []exclusive.Request
-	if exclusive.Dedicated(&s.infra.Spec) {
-		request := exclusive.Request{Name: cpuRequest, Count: int(s.infra.Spec.CPUs)}
-		for _, cpu := range exclusive.CPUsOf(&s.host.Spec, s.snapshot.Facts).Dedicated {
-			request.From = append(request.From, exclusive.CPU(cpu))
-		}
-		requests = append(requests, request)
-	}
-	for _, spec := range s.infra.Spec.HostDevices {
-		request := exclusive.Request{Name: deviceRequest + spec.Name, Count: int(spec.Count)}
-		for _, device := range exclusive.LentOf(&s.host.Spec, s.snapshot.Devices) {
-			if device.Problem == "" && device.VendorID == spec.VendorID && device.ProductID == spec.ProductID {
-				request.From = append(request.From, exclusive.Device(device.Address))
-			}
-		}
-		requests = append(requests, request)
-	}
-	return requests
-}
-
-// hostDevices returns the addresses of the chosen devices, by the names in spec.hostDevices.
-func hostDevices(chosen map[string][]exclusive.Thing) map[string][]string {
-	devices := map[string][]string{}
-	for request, things := range chosen {
-		if name, is := strings.CutPrefix(request, deviceRequest); is {
-			for _, thing := range things {
-				devices[name] = append(devices[name], thing.Name)
-			}
-		}
-	}
-	return devices
-}
-
-// dedicatedCPUs returns the numbers of the chosen CPUs.
-func dedicatedCPUs(chosen map[string][]exclusive.Thing) []int {
-	var numbers []int
-	for _, thing := range chosen[cpuRequest] {
-		if number, err := strconv.Atoi(thing.Name); err == nil { // it was made of a number
-			numbers = append(numbers, number)
-		}
-	}
-	return numbers
-}
 
 // ensureExclusive defines the domain of a machine with exclusive CPUs or devices, in the steps that package exclusive
 // describes. It continues only if no other domain uses any of them.
@@ -210,7 +158,7 @@ func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domain
 	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
 		s.lookAgain(outcome.ConflictDelay)
 		if exclusive.Yields(s.uuid, rivals) {
-			if err := s.connection.UndefineDomain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+			if err := s.connection.UndefineDomain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 				return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
 			}
 		}
@@ -249,8 +197,8 @@ func (s *scope) removeConsoleLog(ctx context.Context) error {
 	if file == "" {
 		return nil
 	}
-	err := s.connection.RemoveConsoleLog(ctx, s.uuid)
-	if err == nil || errors.Is(err, hypervisor.ErrNotFound) {
+	err := hypervisor.IgnoreNotFound(s.connection.RemoveConsoleLog(ctx, s.uuid))
+	if err == nil {
 		return nil
 	}
 	deleted := s.infra.DeletionTimestamp
@@ -260,4 +208,95 @@ func (s *scope) removeConsoleLog(ctx context.Context) error {
 	}
 	s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "ConsoleLogStays", "Delete", "The file %s stays on host %s: %s", file, s.host.Name, err.Error())
 	return nil
+}
+
+const (
+	// firstBackOff is the delay between the last start and the next one after two stops. It doubles with each stop,
+	// up to maxBackOff, like the kubelet's delay for containers.
+	firstBackOff, maxBackOff = 10 * time.Second, 5 * time.Minute
+	// steadyAfter is how long a domain has to run until earlier stops no longer count.
+	steadyAfter = 10 * time.Minute
+)
+
+// isOff reports whether the domain of a provisioned machine doesn't run. An update in place starts the domain itself.
+func (s *scope) isOff() bool {
+	_, updating := isChanging(s.infra)
+	return s.isProvisioned() && !updating && s.domain != nil && !s.domain.State.Active()
+}
+
+// startDomain starts the domain, or waits if it has stopped repeatedly soon after a start.
+func (s *scope) startDomain(ctx context.Context) (verdict, error) {
+	if at, stops := s.nextStart(time.Now()); time.Now().Before(at) {
+		return s.backOff(at, stops)
+	}
+	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
+		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
+	}
+	s.noteStart(time.Now())
+	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
+	s.refresh(ctx)
+	started := hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning, ConsoleLog: s.consoleLog()}
+	if !s.isCreating() && s.domain != nil {
+		started.ConsoleLog = s.domain.ConsoleLog
+	}
+	s.domain = &started
+	s.setInstance()
+	return goOn, nil
+}
+
+// startAgain starts a domain that was shut down or has crashed, if spec.runPolicy is Always. It always starts load
+// balancers.
+func (s *scope) startAgain(ctx context.Context) (verdict, error) {
+	if s.hasMachine() && !s.machine.DeletionTimestamp.IsZero() {
+		return goOn, nil
+	}
+	if s.infra.Spec.RunPolicy == infrav1.RunManual && !s.isLoadBalancer() {
+		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason,
+			"The domain is in the state %s, and spec.runPolicy is Manual: start it on host %s, or set runPolicy to Always", s.domain.State, s.host.Name)
+		return goOn, nil
+	}
+	was := s.domain.State
+	ctrl.LoggerFrom(ctx).Info("The machine doesn't run: starting it", "LibvirtHost", s.host.Name, "state", was)
+	if _, err := s.startDomain(ctx); err != nil {
+		s.errs = append(s.errs, err) // what comes after it doesn't need it: the seed has to go
+		return goOn, nil
+	}
+	if s.domain.State.Active() {
+		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "StartedAgain", "Start", "The domain was in the state %s and was started again", was)
+	}
+	return goOn, nil
+}
+
+// backOff sets the condition of a domain that stops repeatedly.
+func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
+	s.lookAgain(max(time.Until(at), time.Second))
+	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason,
+		"The domain has stopped %d times soon after it was started: it is started again at %s. %s", stops, at.UTC().Format(time.RFC3339), s.seeConsole())
+}
+
+// lastStart is the last start of a domain. It is in memory only: a manager that was restarted starts a domain at once.
+type lastStart struct {
+	machine types.UID
+	at      time.Time
+	// stops is how often the domain stopped before, each time soon after its start.
+	stops int
+}
+
+// noteStart remembers that the domain was started.
+func (s *scope) noteStart(now time.Time) {
+	_, stops := s.nextStart(now)
+	s.starts.Store(s.key(), lastStart{machine: s.infra.UID, at: now, stops: stops})
+}
+
+// nextStart returns when a domain that doesn't run may be started, and how often it has stopped soon after a start.
+func (s *scope) nextStart(now time.Time) (time.Time, int) {
+	value, _ := s.starts.Load(s.key())
+	last, known := value.(lastStart)
+	if !known || last.machine != s.infra.UID || now.Sub(last.at) >= steadyAfter {
+		return now, 0
+	}
+	if last.stops == 0 {
+		return now, 1
+	}
+	return last.at.Add(min(firstBackOff<<min(last.stops-1, 10), maxBackOff)), last.stops + 1
 }

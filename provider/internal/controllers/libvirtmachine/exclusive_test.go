@@ -40,7 +40,7 @@ func (w *world) held(host string, which func(hypervisor.Domain) bool) map[string
 		if which != nil && !which(domain) {
 			continue
 		}
-		for thing := range exclusive.Held(domain) {
+		for thing := range exclusive.Of(domain) {
 			held[domain.UUID] = append(held[domain.UUID], thing.Name)
 		}
 		slices.Sort(held[domain.UUID])

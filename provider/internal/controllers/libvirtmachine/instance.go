@@ -3,14 +3,11 @@ package libvirtmachine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,14 +32,19 @@ func (s *scope) reachHost(ctx context.Context) (verdict, error) {
 	}
 	s.setTrue(infrav1.HostBoundCondition, infrav1.HostBoundReason)
 	s.infra.Status.FailureDomain = cmp.Or(s.host.Spec.FailureDomain, s.host.Name)
-	connection, err := s.Hosts.Hypervisor(s.host.Name)
-	if err != nil {
+	if err := s.connect(); err != nil {
 		s.infra.Status.InstanceState = infrav1.InstanceUnknown
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
 	}
-	s.connection = connection
-	s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
 	return goOn, nil
+}
+
+// connect gets the connection to the host and its snapshot.
+func (s *scope) connect() (err error) {
+	if s.connection, err = s.Hosts.Hypervisor(s.host.Name); err == nil {
+		s.snapshot, _ = s.Hosts.Snapshot(s.host.Name)
+	}
+	return err
 }
 
 func (s *scope) readHost(ctx context.Context) error {
@@ -73,7 +75,7 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	if !there && s.isProvisioned() {
 		// The snapshot may be old, and a false report would have severe consequences.
 		var err error
-		if domain, err = s.connection.Domain(ctx, s.uuid); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if domain, err = s.connection.Domain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
 		}
 		there = err == nil
@@ -97,12 +99,13 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotFoundReason,
 			"Host %s no longer has the domain %s, which isn't created again: %s", s.host.Name, s.uuid, next)
 		if s.isLoadBalancer() {
-			return stop, nil // its seed has no secrets, and goes with it
+			return stop, nil // its seed has no secrets, and is deleted with the machine
 		}
-		return s.removeSeedOfLost(ctx)
+		_, err := s.deleteSeed(ctx)
+		return stop, err
 	}
 	if !s.isCreating() {
-		s.made()
+		s.setPrepared()
 	}
 	s.setInstance()
 	return goOn, nil
@@ -124,8 +127,8 @@ func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 		"The domain on host %s with the UUID of spec.providerID belongs to %s and isn't changed", s.host.Name, whose)
 }
 
-// made sets the conditions of the phases before the domain to True, also after a move that dropped the status.
-func (s *scope) made() {
+// setPrepared sets the conditions of the phases before the domain to True, also after a move that dropped the status.
+func (s *scope) setPrepared() {
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
 }
@@ -201,95 +204,4 @@ func (s *scope) refresh(ctx context.Context) {
 	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
 		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
 	}
-}
-
-const (
-	// firstBackOff is the delay between the last start and the next one after two stops. It doubles with each stop,
-	// up to maxBackOff, like the kubelet's delay for containers.
-	firstBackOff, maxBackOff = 10 * time.Second, 5 * time.Minute
-	// steadyAfter is how long a domain has to run until earlier stops no longer count.
-	steadyAfter = 10 * time.Minute
-)
-
-// isOff reports whether the domain of a provisioned machine doesn't run. An update in place starts the domain itself.
-func (s *scope) isOff() bool {
-	_, updating := isChanging(s.infra)
-	return s.isProvisioned() && !updating && s.domain != nil && !s.domain.State.Active()
-}
-
-// startDomain starts the domain, or waits if it has stopped repeatedly soon after a start.
-func (s *scope) startDomain(ctx context.Context) (verdict, error) {
-	if at, stops := s.nextStart(time.Now()); time.Now().Before(at) {
-		return s.backOff(at, stops)
-	}
-	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
-		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
-	}
-	s.noteStart(time.Now())
-	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
-	s.refresh(ctx)
-	started := hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning, ConsoleLog: s.consoleLog()}
-	if !s.isCreating() && s.domain != nil {
-		started.ConsoleLog = s.domain.ConsoleLog
-	}
-	s.domain = &started
-	s.setInstance()
-	return goOn, nil
-}
-
-// startAgain starts a domain that was shut down or has crashed, if spec.runPolicy is Always. It always starts load
-// balancers.
-func (s *scope) startAgain(ctx context.Context) (verdict, error) {
-	if s.hasMachine() && !s.machine.DeletionTimestamp.IsZero() {
-		return goOn, nil
-	}
-	if s.infra.Spec.RunPolicy == infrav1.RunManual && !s.isLoadBalancer() {
-		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotRunningReason,
-			"The domain is in the state %s, and spec.runPolicy is Manual: start it on host %s, or set runPolicy to Always", s.domain.State, s.host.Name)
-		return goOn, nil
-	}
-	was := s.domain.State
-	ctrl.LoggerFrom(ctx).Info("The machine doesn't run: starting it", "LibvirtHost", s.host.Name, "state", was)
-	if _, err := s.startDomain(ctx); err != nil {
-		s.errs = append(s.errs, err) // what comes after it doesn't need it: the seed has to go
-		return goOn, nil
-	}
-	if s.domain.State.Active() {
-		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "StartedAgain", "Start", "The domain was in the state %s and was started again", was)
-	}
-	return goOn, nil
-}
-
-// backOff sets the condition of a domain that stops repeatedly.
-func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
-	s.lookAgain(max(time.Until(at), time.Second))
-	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason,
-		"The domain has stopped %d times soon after it was started: it is started again at %s. %s", stops, at.UTC().Format(time.RFC3339), s.seeConsole())
-}
-
-// lastStart is the last start of a domain. It is in memory only: a manager that was restarted starts a domain at once.
-type lastStart struct {
-	machine types.UID
-	at      time.Time
-	// stops is how often the domain stopped before, each time soon after its start.
-	stops int
-}
-
-// noteStart remembers that the domain was started.
-func (s *scope) noteStart(now time.Time) {
-	_, stops := s.nextStart(now)
-	s.starts.Store(s.key(), lastStart{machine: s.infra.UID, at: now, stops: stops})
-}
-
-// nextStart returns when a domain that doesn't run may be started, and how often it has stopped soon after a start.
-func (s *scope) nextStart(now time.Time) (time.Time, int) {
-	value, _ := s.starts.Load(s.key())
-	last, known := value.(lastStart)
-	if !known || last.machine != s.infra.UID || now.Sub(last.at) >= steadyAfter {
-		return now, 0
-	}
-	if last.stops == 0 {
-		return now, 1
-	}
-	return last.at.Add(min(firstBackOff<<min(last.stops-1, 10), maxBackOff)), last.stops + 1
 }

@@ -26,9 +26,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
-// ensureSeed uploads the bootstrap data to the host. An interrupted upload can't be detected, so the small file is
-// uploaded again until the machine is started.
+// ensureSeed uploads the bootstrap data to the host, with the addresses from pools: it waits until all are allocated.
+// An interrupted upload can't be detected, so the small file is uploaded again until the machine is started.
 func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
+	if len(s.notGiven) > 0 {
+		return stop, nil
+	}
 	data, problem, err := s.bootstrapData(ctx)
 	if err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
@@ -95,14 +98,14 @@ func (s *scope) bootstrapData(ctx context.Context) (data []byte, problem string,
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the Secret %s with the bootstrap data: %w", name, err)
 	}
-	made := cmp.Or(infrav1.BootstrapFormat(secret.Data["format"]), infrav1.BootstrapFormatCloudConfig)
+	actual := cmp.Or(infrav1.BootstrapFormat(secret.Data["format"]), infrav1.BootstrapFormatCloudConfig)
 	wanted := cmp.Or(s.infra.Spec.BootstrapFormat, infrav1.BootstrapFormatCloudConfig)
 	switch {
 	case len(secret.Data["value"]) == 0:
 		return nil, fmt.Sprintf("The Secret %s has no bootstrap data under the key value", name), nil
-	case made != wanted && (made == infrav1.BootstrapFormatCloudConfig || made == infrav1.BootstrapFormatIgnition):
-		return nil, fmt.Sprintf("The bootstrap data is of format %s, and spec.bootstrapFormat is %s: change one of them", made, wanted), nil
-	case made != wanted:
+	case actual != wanted && (actual == infrav1.BootstrapFormatCloudConfig || actual == infrav1.BootstrapFormatIgnition):
+		return nil, fmt.Sprintf("The bootstrap data is of format %s, and spec.bootstrapFormat is %s: change one of them", actual, wanted), nil
+	case actual != wanted:
 		return nil, fmt.Sprintf("The Secret %s has another format of bootstrap data than spec.bootstrapFormat, which is %s", name, wanted), nil
 	}
 	return secret.Data["value"], "", nil
@@ -202,34 +205,13 @@ func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 			"Waiting for status.nodeRef of the Machine. %s", s.seeConsole())
 		return goOn, nil
 	}
-	err := s.detachSeed(ctx)
-	if errors.Is(err, hypervisor.ErrBusy) {
+	if err := s.detachSeed(ctx); errors.Is(err, hypervisor.ErrBusy) {
 		s.lookAgain(seedDelay)
 		return s.waitFor(infrav1.SeedRemovedCondition, infrav1.SeedInUseReason, "%s", err.Error())
-	}
-	if err == nil {
-		err = s.deleteSeed(ctx)
-	}
-	if err != nil {
+	} else if err != nil {
 		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Removed the seed", "LibvirtHost", s.host.Name)
-	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
-	return goOn, nil
-}
-
-// removeSeedOfLost deletes the bootstrap data of a machine whose domain is missing: nothing reads it any more, and
-// the machine may exist for long. No phase follows.
-func (s *scope) removeSeedOfLost(ctx context.Context) (verdict, error) {
-	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
-		return stop, nil
-	}
-	if err := s.deleteSeed(ctx); err != nil {
-		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
-	}
-	ctrl.LoggerFrom(ctx).Info("Removed the seed of a machine whose domain is gone", "LibvirtHost", s.host.Name)
-	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
-	return stop, nil
+	return s.deleteSeed(ctx)
 }
 
 // detachSeed removes the seed from the domain and its definition.
@@ -246,20 +228,23 @@ func (s *scope) detachSeed(ctx context.Context) error {
 			return s.connection.DetachDisk(ctx, s.uuid, disk)
 		}
 	}
-	err := s.connection.DetachDisk(ctx, s.uuid, s.seedRef()) // what is known of the disks may be old
-	if errors.Is(err, hypervisor.ErrNotFound) {
-		return nil
-	}
-	return err
+	// The known disks may be outdated.
+	return hypervisor.IgnoreNotFound(s.connection.DetachDisk(ctx, s.uuid, s.seedRef()))
 }
 
-// deleteSeed deletes the volume of the seed in any pool: the default pool may have changed since it was created.
-func (s *scope) deleteSeed(ctx context.Context) error {
+// deleteSeed deletes the volume of the seed in any pool: the default pool may have changed since it was created. No
+// domain has the seed, or the domain is missing, and the machine may exist for long.
+func (s *scope) deleteSeed(ctx context.Context) (verdict, error) {
+	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
+		return goOn, nil
+	}
 	for _, pool := range s.pools() {
 		err := s.connection.DeleteVolume(ctx, s.volume(pool, "seed"))
-		if err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
-			return err
+		if hypervisor.IgnoreNotFound(err) != nil {
+			return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
 		}
 	}
-	return nil
+	ctrl.LoggerFrom(ctx).Info("Removed the seed", "LibvirtHost", s.host.Name)
+	s.setTrue(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason)
+	return goOn, nil
 }

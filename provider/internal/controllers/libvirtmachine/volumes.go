@@ -91,11 +91,11 @@ func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (h
 	if volume.BackingPath != backing {
 		// The host was stopped during its creation, or the image was deleted. If another manager has started the
 		// domain, the volume is in use.
-		if domain, err := s.connection.Domain(ctx, s.uuid); err == nil && domain.State.Active() || err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if domain, err := s.connection.Domain(ctx, s.uuid); err == nil && domain.State.Active() || hypervisor.IgnoreNotFound(err) != nil {
 			return volume, errors.Join(fmt.Errorf("the volume %s isn't an overlay of %q, and the domain may be running", spec.VolumeRef, backing), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("A volume isn't what it should be an overlay of: making it anew", "volume", spec.String())
-		if err := s.connection.DeleteVolume(ctx, spec.VolumeRef); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if err := s.connection.DeleteVolume(ctx, spec.VolumeRef); hypervisor.IgnoreNotFound(err) != nil {
 			return volume, err
 		}
 		return s.connection.CreateVolume(ctx, spec)
@@ -234,7 +234,7 @@ func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
 		}
 	}
 	// A marker of nothing: somebody has deleted the copy.
-	if err := s.connection.DeleteVolume(ctx, s.rootRef()); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+	if err := s.connection.DeleteVolume(ctx, s.rootRef()); hypervisor.IgnoreNotFound(err) != nil {
 		return hypervisor.Volume{}, err
 	}
 	return hypervisor.Volume{}, errNoCopy
@@ -321,7 +321,7 @@ func (s *scope) removeLateCopies(ctx context.Context) (verdict, error) {
 func (s *scope) removeCopy(ctx context.Context, ref hypervisor.VolumeRef) {
 	ctx, cancel := context.WithTimeout(ctx, copyDelay)
 	defer cancel()
-	if err := s.connection.DeleteVolume(ctx, ref); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+	if err := s.connection.DeleteVolume(ctx, ref); hypervisor.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Info("A copy of the image stays until the machine is deleted", "volume", ref.String(), "err", err)
 	}
 }

@@ -5,25 +5,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
 // Machines are deleted by their Machines, so that Cluster API drains their nodes first.
@@ -43,7 +56,7 @@ type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// APIReader reads objects from the API server itself. Machines are made and deleted by what it says.
+	// APIReader reads from the API server. Machines are created and deleted by what it returns.
 	APIReader client.Reader
 
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
@@ -51,7 +64,7 @@ type Reconciler struct {
 
 	recorder events.EventRecorder
 	pace     pace
-	// clock tells the time in tests.
+	// clock is the time in tests.
 	clock func() time.Time
 }
 
@@ -71,24 +84,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// scope is what one reconcile works on.
+// scope is the state of one reconcile.
 type scope struct {
 	*Reconciler
-	// infra is changed while it is reconciled.
+	// infra is the reconciled object.
 	infra *infrav1.LibvirtMachinePool
-	// owner owns infra, and cluster is what both belong to. Either may be nil while infra is deleted.
+	// owner owns infra, and cluster is the Cluster of both. Either may be nil during deletion.
 	owner   *clusterv1.MachinePool
 	cluster *clusterv1.Cluster
 
-	// madeFromNow is what madeFrom returns, once it was asked for.
+	// madeFromNow caches the result of madeFrom.
 	madeFromNow string
 }
 
-// Reconcile does what Cluster API's contract for InfraMachinePool says, with machines that have
-// Machines ("MachinePoolMachines support").
+// Reconcile implements Cluster API's contract for InfraMachinePool, with "MachinePoolMachines support".
 //
-// The finalizer and the Paused condition are reconciles of their own: the change brings the object here
-// again. The status, with all conditions, is one write, and only over what was read.
+// The finalizer and the Paused condition are reconciles of their own: the change triggers the next one. The status,
+// with all conditions, is one write, which fails if the object has changed since it was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.Client, req.NamespacedName)
 	if err == nil && s == nil {
@@ -130,7 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(do(ctx))
 }
 
-// size is about how many machines there are to look at.
+// size returns the approximate number of machines.
 func (s *scope) size() int {
 	size := int(ptr.Deref(s.infra.Status.Replicas, 0))
 	if s.owner != nil {
@@ -139,8 +151,7 @@ func (s *scope) size() int {
 	return size
 }
 
-// reconcileNormal brings the machines nearer to what is asked for, and writes what there is. A machine
-// that can't be made or deleted doesn't keep the rest from being told.
+// reconcileNormal creates and deletes machines, and writes the status, also after an error.
 func (s *scope) reconcileNormal(ctx context.Context) error {
 	seen, err := s.machines(ctx, s.Client)
 	if err != nil {
@@ -164,7 +175,7 @@ func (s *scope) reconcileNormal(ctx context.Context) error {
 	return errors.Join(problem, s.writeStatus(ctx, func() { s.observe(seen, problem) }))
 }
 
-// read reads a pool and what it belongs to. It returns nil when the pool is gone.
+// read reads a pool with its owner and Cluster. It returns nil if the pool doesn't exist.
 func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.ObjectKey) (*scope, error) {
 	s := &scope{Reconciler: r, infra: &infrav1.LibvirtMachinePool{}}
 	if err := reader.Get(ctx, key, s.infra); err != nil {
@@ -196,13 +207,114 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.
 	return s, nil
 }
 
-// errLater says that something that others have written has to be looked at first.
+// errLater says that a change by others must be processed first.
 var errLater = errors.New("something else comes first")
 
-// again is outcome.Again, for which what is gone, or comes first, isn't an error either.
+// again is outcome.Again, but missing objects and errLater aren't errors either.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) || errors.Is(err, errLater) {
 		return ctrl.Result{RequeueAfter: outcome.ConflictDelay}, nil
 	}
 	return outcome.Again(err)
+}
+
+// reconcileDelete deletes the machines, and removes the finalizer when all are gone.
+//
+// It reads them from the API server only if the cache may lack a machine or its Machine: for each deleted machine of a
+// large pool that would be too much.
+func (s *scope) reconcileDelete(ctx context.Context) error {
+	seen, err := s.machines(ctx, s.Client)
+	if err == nil && (len(seen.all) == 0 || seen.count(func(m member) bool { return m.machine == nil && !m.isDeleting() }) > 0) {
+		seen, err = s.machines(ctx, s.APIReader)
+	}
+	if err != nil {
+		return err
+	}
+	var problem error
+	changes := 0
+	for _, m := range seen.all {
+		if m.object().GetDeletionTimestamp().IsZero() && changes < changesAtOnce {
+			changes++
+			problem = errors.Join(problem, s.deleteMember(ctx, m))
+		}
+	}
+	for _, machine := range seen.dangling {
+		if machine.DeletionTimestamp.IsZero() && changes < changesAtOnce {
+			changes++
+			problem = errors.Join(problem, s.deleteDangling(ctx, machine))
+		}
+	}
+	if problem == nil && len(seen.all) == 0 {
+		_, err := outcome.RemoveFinalizer(ctx, s.Client, s.infra, infrav1.MachinePoolFinalizer)
+		return err
+	}
+	return errors.Join(problem, s.writeStatus(ctx, func() {
+		message := fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(seen.all), outcome.Names(names(seen.planned())))
+		if problem != nil {
+			message = problem.Error()
+		}
+		conditions.Set(s.infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason, Message: message})
+	}))
+}
+
+// build registers the controller and its watches. The watch filter and the externally managed annotation apply to
+// LibvirtMachinePools only.
+func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirtmachinepool")
+	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.LibvirtMachinePoolList{}, scheme)
+	if err != nil {
+		return outcome.Wrap(err, "mapping Clusters to LibvirtMachinePools")
+	}
+	return capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.LibvirtMachinePool{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
+			predicates.ResourceIsNotExternallyManaged(scheme, log),
+		)).
+		WithOptions(options).
+		Watches(
+			&clusterv1.MachinePool{},
+			handler.EnqueueRequestsFromMapFunc(util.MachinePoolToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("LibvirtMachinePool"))),
+			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}),
+		).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster), watches.ClusterChanged()).
+		Watches(&infrav1.LibvirtMachine{}, handler.EnqueueRequestsFromMapFunc(poolOfLibvirtMachine)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.poolOfMachine), machineChanged()).
+		Complete(ctx, r)
+}
+
+// machineChanged passes changes of a Machine's deletion, annotations, spec, availability and health.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return before.Generation != after.Generation || !reflect.DeepEqual(before.Annotations, after.Annotations) ||
+			!reflect.DeepEqual(before.DeletionTimestamp, after.DeletionTimestamp) ||
+			conditions.IsTrue(before, clusterv1.MachineAvailableCondition) != conditions.IsTrue(after, clusterv1.MachineAvailableCondition) ||
+			collections.IsUnhealthyAndOwnerRemediated(before) != collections.IsUnhealthyAndOwnerRemediated(after) || hasRecovered(before) != hasRecovered(after)
+	}}
+}
+
+// poolOfLibvirtMachine returns the LibvirtMachinePool of a LibvirtMachine.
+func poolOfLibvirtMachine(_ context.Context, object client.Object) []ctrl.Request {
+	for _, owner := range object.GetOwnerReferences() {
+		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") {
+			return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
+		}
+	}
+	return nil
+}
+
+// poolOfMachine returns the LibvirtMachinePool of a Machine, even if its LibvirtMachine is gone.
+func (r *Reconciler) poolOfMachine(ctx context.Context, machine client.Object) []ctrl.Request {
+	if machine.GetLabels()[clusterv1.MachinePoolNameLabel] == "" {
+		return nil
+	}
+	owner, err := util.GetMachinePoolByLabels(ctx, r.Client, machine.GetNamespace(), machine.GetLabels())
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for the MachinePool of a Machine")
+	}
+	if owner == nil || owner.Spec.Template.Spec.InfrastructureRef.Kind != "LibvirtMachinePool" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{
+		Namespace: machine.GetNamespace(), Name: owner.Spec.Template.Spec.InfrastructureRef.Name}}}
 }

@@ -2,27 +2,37 @@ package libvirtmachinepool
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
+	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
 // member is a machine of a pool.
 type member struct {
 	infra *infrav1.LibvirtMachine
-	// machine is what Cluster API has made for it, or nil.
+	// machine is the Machine that Cluster API has created for it, or nil.
 	machine *clusterv1.Machine
-	// outdated says that it is made from another template than the pool has now.
+	// outdated says that it has an older template.
 	outdated bool
 }
 
@@ -33,13 +43,13 @@ type members struct {
 	dangling []*clusterv1.Machine
 }
 
-// isReady reports whether a machine does its work. Whether its node has joined and is healthy, the Machine knows.
+// isReady reports whether a machine is Ready and its node is healthy, which the Machine says.
 func (m member) isReady() bool {
 	return !m.isDeleting() && conditions.IsTrue(m.infra, infrav1.ReadyCondition) &&
 		m.machine != nil && conditions.IsTrue(m.machine, clusterv1.MachineAvailableCondition)
 }
 
-// object is what to delete so that the machine goes.
+// object returns the object to delete: Cluster API then deletes the other one.
 func (m member) object() client.Object {
 	if m.machine != nil {
 		return m.machine
@@ -59,8 +69,8 @@ func (m member) isChosen() bool {
 	return chosen
 }
 
-// isUnhealthy reports whether a MachineHealthCheck wants the owner of a Machine to replace it. Cluster API's
-// controller of MachinePools leaves that to the provider.
+// isUnhealthy reports whether a MachineHealthCheck asks the owner to replace a Machine. Cluster API's controller of
+// MachinePools leaves that to the provider.
 func (m member) isUnhealthy() bool { return collections.IsUnhealthyAndOwnerRemediated(m.machine) }
 
 func (m member) planned() planned {
@@ -68,7 +78,7 @@ func (m member) planned() planned {
 		outdated: m.outdated, ready: m.isReady(), chosen: m.isChosen(), unhealthy: m.isUnhealthy(), deleting: m.isDeleting()}
 }
 
-// machines reads the machines of the pool. What it returns isn't to be changed: it may be the cache's own.
+// machines reads the machines of the pool. They may belong to the cache: callers must not change them.
 func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, error) {
 	list := &infrav1.LibvirtMachineList{}
 	options := []client.ListOption{client.InNamespace(s.infra.Namespace), client.UnsafeDisableDeepCopy}
@@ -89,26 +99,26 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 			owners[machine.Spec.InfrastructureRef.Name] = machine
 		}
 	}
-	found := &members{}
+	pool := &members{}
 	for i := range list.Items {
 		infra := &list.Items[i]
 		if !s.owns(infra, owners[infra.Name]) {
 			continue
 		}
-		found.all = append(found.all, member{infra: infra, machine: owners[infra.Name], outdated: s.owner != nil && !s.isUpToDate(infra)})
+		pool.all = append(pool.all, member{infra: infra, machine: owners[infra.Name], outdated: s.owner != nil && !s.isUpToDate(infra)})
 		delete(owners, infra.Name)
 	}
 	for _, machine := range owners {
-		found.dangling = append(found.dangling, machine)
+		pool.dangling = append(pool.dangling, machine)
 	}
-	slices.SortFunc(found.all, func(a, b member) int { return strings.Compare(a.infra.Name, b.infra.Name) })
-	slices.SortFunc(found.dangling, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	return found, nil
+	slices.SortFunc(pool.all, func(a, b member) int { return strings.Compare(a.infra.Name, b.infra.Name) })
+	slices.SortFunc(pool.dangling, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return pool, nil
 }
 
-// owns reports whether a LibvirtMachine with the pool's label is the pool's: labels can be changed. The owner's name
-// counts, because its UID is another one after a move. Without an owner of that kind, because the reference was removed,
-// the LibvirtMachine is the pool's if one of the pool's Machines refers to it, or if it has no owner.
+// owns reports whether a LibvirtMachine with the pool's label belongs to the pool. The owner's name counts, because its
+// UID changes with a move. Without such an owner reference, which somebody may have removed, a Machine of the pool must
+// refer to it, or it must have no owner.
 func (s *scope) owns(infra *infrav1.LibvirtMachine, machine *clusterv1.Machine) bool {
 	for _, owner := range infra.OwnerReferences {
 		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") {
@@ -142,4 +152,116 @@ func (m *members) byName(name string) member {
 
 func (m *members) count(is func(member) bool) int {
 	return count(m.all, is)
+}
+
+// forgetRecovered removes the condition OwnerRemediated from Machines that are healthy again, as Cluster API does for
+// MachineSets. Otherwise the pool would replace a Machine that is unhealthy later, without asking the
+// MachineHealthCheck for its limits.
+func (s *scope) forgetRecovered(ctx context.Context, seen *members) error {
+	var errs []error
+	for _, m := range seen.all {
+		if m.machine == nil || m.isDeleting() || !hasRecovered(m.machine) {
+			continue
+		}
+		after := m.machine.DeepCopy()
+		if isRecovered(after) {
+			conditions.Delete(after, clusterv1.MachineOwnerRemediatedCondition)
+		}
+		if isRecoveredV1Beta1(after) {
+			v1beta1conditions.Delete(after, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+		}
+		err := s.Client.Status().Patch(ctx, after, outcome.Over(m.machine))
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("taking the condition %s from Machine %s, which is healthy again: %w", clusterv1.MachineOwnerRemediatedCondition, after.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func hasRecovered(machine *clusterv1.Machine) bool {
+	return isRecovered(machine) || isRecoveredV1Beta1(machine)
+}
+
+func isRecovered(machine *clusterv1.Machine) bool {
+	return conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) && conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// isRecoveredV1Beta1 is isRecovered for the conditions of the older contract.
+func isRecoveredV1Beta1(machine *clusterv1.Machine) bool {
+	return v1beta1conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededV1Beta1Condition) && v1beta1conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+}
+
+// desiredMachine returns a new LibvirtMachine of the pool.
+func (s *scope) desiredMachine(name, failureDomain string) *infrav1.LibvirtMachine {
+	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.infra.Namespace, Name: name}}
+	s.setMetadata(infra)
+	infra.Annotations[infrav1.MadeFromAnnotation] = s.madeFrom()
+	if failureDomain != "" {
+		infra.Annotations[infrav1.FailureDomainAnnotation] = failureDomain
+	}
+	s.infra.Spec.Template.Spec.DeepCopyInto(&infra.Spec)
+	return infra
+}
+
+// setMetadata sets the pool's labels, annotations and owner reference, and keeps others. The owner isn't the
+// controller: that is the Machine, which Cluster API creates later.
+func (s *scope) setMetadata(infra *infrav1.LibvirtMachine) {
+	template := s.infra.Spec.Template.ObjectMeta
+	infra.Labels, infra.Annotations = merged(infra.Labels, template.Labels), merged(infra.Annotations, template.Annotations)
+	infra.Labels[clusterv1.ClusterNameLabel] = s.owner.Spec.ClusterName
+	infra.Labels[clusterv1.MachinePoolNameLabel] = format.MustFormatValue(s.owner.Name)
+	infra.Labels[infrav1.PoolLabel] = format.MustFormatValue(s.infra.Name)
+	if value, filtered := s.infra.Labels[clusterv1.WatchLabel]; filtered {
+		infra.Labels[clusterv1.WatchLabel] = value
+	}
+	reference := metav1.OwnerReference{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachinePool", Name: s.infra.Name, UID: s.infra.UID}
+	for i, owner := range infra.OwnerReferences {
+		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, reference.Kind) && owner.Name == reference.Name {
+			infra.OwnerReferences[i] = reference
+			return
+		}
+	}
+	infra.OwnerReferences = append(infra.OwnerReferences, reference)
+}
+
+func merged(into, from map[string]string) map[string]string {
+	all := make(map[string]string, len(into)+len(from))
+	maps.Copy(all, into)
+	maps.Copy(all, from)
+	return all
+}
+
+// madeFrom returns the value of MadeFromAnnotation for new machines: hashes of the template's spec, and of the version
+// and the bootstrap data of the MachinePool. Labels and annotations are changed in place.
+func (s *scope) madeFrom() string {
+	if s.madeFromNow == "" {
+		template := s.owner.Spec.Template.Spec
+		s.madeFromNow = hash(s.infra.Spec.Template.Spec) + "-" + hash([]string{template.Version, ptr.Deref(template.Bootstrap.DataSecretName, "")})
+	}
+	return s.madeFromNow
+}
+
+func hash(of any) string {
+	text, err := json.Marshal(of)
+	if err != nil {
+		panic(fmt.Sprintf("%T can't be written as JSON: %v", of, err)) // it was read from JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// isUpToDate reports whether a machine has the current template: by its hash, also after updates in place, or by its
+// spec, because defaults of new fields change the hash.
+func (s *scope) isUpToDate(infra *infrav1.LibvirtMachine) bool {
+	madeFrom := infra.Annotations[infrav1.MadeFromAnnotation]
+	if madeFrom == s.madeFrom() {
+		return true
+	}
+	_, software, _ := strings.Cut(madeFrom, "-")
+	if _, softwareNow, _ := strings.Cut(s.madeFrom(), "-"); software != softwareNow {
+		return false
+	}
+	spec := infra.Spec.DeepCopy()
+	spec.ProviderID, spec.HostName = "", ""
+	return equality.Semantic.DeepEqual(spec, &s.infra.Spec.Template.Spec)
 }

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,10 +186,10 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 			domains[m.infra.Annotations[infrav1.FailureDomainAnnotation]]++
 		}
 	}
-	var made []string
+	var created []string
 	defer func() {
-		if len(made) > 0 {
-			s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "CreatingMachines", "Scale", "Creating %s", outcome.Names(made))
+		if len(created) > 0 {
+			s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, "CreatingMachines", "Scale", "Creating %s", outcome.Names(created))
 		}
 	}()
 	for number := last + 1; number <= last+machines; number++ {
@@ -206,9 +209,9 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 		if err != nil {
 			return fmt.Errorf("creating LibvirtMachine %s: %w", name, err)
 		}
-		made = append(made, name)
+		created = append(created, name)
 	}
-	ctrl.LoggerFrom(ctx).Info("Created machines of the pool", "names", made)
+	ctrl.LoggerFrom(ctx).Info("Created machines of the pool", "names", created)
 	return nil
 }
 
@@ -237,4 +240,26 @@ func namePrefix(pool string) string {
 	}
 	sum := sha256.Sum256([]byte(pool))
 	return strings.TrimRight(pool[:maxPrefix-10], "-.") + "-" + hex.EncodeToString(sum[:4]) + "-"
+}
+
+const (
+	// smallPool is the maximum size of a pool that is reconciled after each change.
+	smallPool = 100
+	// pauseForEach is the pause between two reconciles of a larger pool, per machine: 2 s for 4000 machines. A reconcile
+	// reads all machines, so the cost of a pool would otherwise grow with the square of its size.
+	pauseForEach = 500 * time.Microsecond
+	// changesAtOnce limits the created or deleted machines of a reconcile, so that it ends in time.
+	changesAtOnce = 200
+)
+
+// pace has the time of the last reconcile of each pool. The zero value is ready to use.
+type pace struct{ sync.Map }
+
+// wait returns how long the next reconcile of a pool must wait.
+func (p *pace) wait(pool types.NamespacedName, machines int, now time.Time) time.Duration {
+	last, known := p.Load(pool)
+	if !known || machines <= smallPool {
+		return 0
+	}
+	return max(last.(time.Time).Add(time.Duration(machines)*pauseForEach).Sub(now), 0)
 }

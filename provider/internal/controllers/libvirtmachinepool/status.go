@@ -1,12 +1,17 @@
 package libvirtmachinepool
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -14,14 +19,13 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// summedUp are the conditions that Ready sums up.
+// summedUp has the conditions that Ready summarizes.
 var summedUp = conditions.ForConditionTypes{infrav1.ReplicasReadyCondition, infrav1.UpToDateCondition}
 
-// maxInstances is how many machines are told of one by one. An object has to fit into etcd, which takes
-// 1.5 MiB; providerIDList has all of them.
+// maxInstances is the maximum number of machines in the status: an object in etcd has at most 1.5 MiB.
 const maxInstances = 1000
 
-// observe puts what there is into the status.
+// observe sets the status.
 func (s *scope) observe(seen *members, problem error) {
 	status := &s.infra.Status
 	status.InfrastructureMachineKind = "LibvirtMachine"
@@ -54,8 +58,7 @@ func instance(m member) infrav1.LibvirtMachinePoolInstanceStatus {
 	return one
 }
 
-// replicasReady compares what is asked for with what there is. More than that is there while a change
-// rolls.
+// replicasReady returns the condition of the number of machines. A rollout may add some.
 func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 	desired := s.desired(seen)
 	alive := seen.count(func(m member) bool { return !m.isDeleting() })
@@ -111,4 +114,68 @@ func (s *scope) announce(before *infrav1.LibvirtMachinePool) {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, is.Reason, "RollOut", "%s",
 			map[bool]string{true: "All machines match the current template", false: is.Message}[is.Status == metav1.ConditionTrue])
 	}
+}
+
+// keepMetadata updates the labels, annotations and owners of the machines in place.
+func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
+	for _, m := range seen.all {
+		if m.isDeleting() {
+			continue
+		}
+		after := m.infra.DeepCopy()
+		s.setMetadata(after)
+		if !m.outdated {
+			after.Annotations[infrav1.MadeFromAnnotation] = s.madeFrom()
+		}
+		if maps.Equal(m.infra.Labels, after.Labels) && maps.Equal(m.infra.Annotations, after.Annotations) &&
+			equality.Semantic.DeepEqual(m.infra.OwnerReferences, after.OwnerReferences) {
+			continue
+		}
+		err := s.Client.Patch(ctx, after, outcome.Over(m.infra))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("writing labels and annotations of LibvirtMachine %s: %w", after.Name, err)
+		}
+	}
+	return nil
+}
+
+// writeSpec writes the provider IDs if they have changed. The status is written afterwards over the result, so that it
+// is written in a busy pool too.
+//
+// A machine that is being deleted stays in the list, because Cluster API deletes the nodes of others before they are
+// drained.
+func (s *scope) writeSpec(ctx context.Context, seen *members) error {
+	before := s.infra.DeepCopy()
+	if s.infra.Spec.ProviderID == "" {
+		s.infra.Spec.ProviderID = infrav1.ProviderIDPrefix + s.infra.Namespace + "/" + s.infra.Name
+	}
+	ids := []string{}
+	for _, m := range seen.all {
+		if isProvisioned(m.infra) {
+			ids = append(ids, m.infra.Spec.ProviderID)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if s.infra.Spec.ProviderID == before.Spec.ProviderID && slices.Equal(ids, before.Spec.ProviderIDList) {
+		return nil
+	}
+	s.infra.Spec.ProviderIDList = ids
+	return outcome.Wrap(s.Client.Patch(ctx, s.infra, outcome.Over(before)), "writing spec.providerIDList")
+}
+
+// isProvisioned reports whether a machine has, or had, the domain of its provider ID.
+func isProvisioned(infra *infrav1.LibvirtMachine) bool {
+	return infra.Spec.ProviderID != "" && ptr.Deref(infra.Status.Initialization.Provisioned, false)
+}
+
+// writeStatus changes the status, and writes it if it differs.
+func (s *scope) writeStatus(ctx context.Context, change func()) error {
+	before := s.infra.DeepCopy()
+	change()
+	written, err := outcome.WriteStatus(ctx, s.Client, before, s.infra)
+	if written {
+		s.announce(before)
+	}
+	return outcome.Wrap(err, "writing the status")
 }

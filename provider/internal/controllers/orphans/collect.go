@@ -25,19 +25,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// page is how many LibvirtMachines are asked of the API server at once.
+// page is the number of LibvirtMachines in one answer of the API server.
 const page = 500
 
-// visit is one look at one host.
+// visit is the state of one reconcile.
 type visit struct {
 	*Reconciler
 	host       *infrav1.LibvirtHost
 	connection hypervisor.Hypervisor
-	// self tells this management cluster from others.
+	// self is the ID of this management cluster.
 	self string
-	// pools are the storage pools that can be looked at.
+	// pools are the active storage pools.
 	pools []string
-	// kept says of each orphan since when it is one and why it is still there.
+	// kept has the age of each orphan, and why it still exists.
 	kept map[string]keptOrphan
 }
 
@@ -57,7 +57,7 @@ func activePools(snapshot fleet.Snapshot) []string {
 	return pools
 }
 
-// seenIn returns what a snapshot has.
+// seenIn returns the contents of a snapshot.
 func seenIn(snapshot fleet.Snapshot) contents {
 	on := contents{domains: snapshot.Domains, volumes: map[hypervisor.VolumeRef]hypervisor.Volume{}}
 	for _, pool := range snapshot.Pools {
@@ -68,7 +68,7 @@ func seenIn(snapshot fleet.Snapshot) contents {
 	return on
 }
 
-// read reads from the host itself: snapshots are up to a minute old.
+// read reads the contents from the host: snapshots are up to a minute old.
 func (v *visit) read(ctx context.Context) (contents, error) {
 	on := contents{domains: map[string]hypervisor.Domain{}, volumes: map[hypervisor.VolumeRef]hypervisor.Volume{}}
 	domains, err := v.connection.ListDomains(ctx)
@@ -90,7 +90,7 @@ func (v *visit) read(ctx context.Context) (contents, error) {
 	return on, nil
 }
 
-// machines lists the LibvirtMachines of all namespaces, as the API server has them.
+// machines lists the LibvirtMachines of all namespaces from the API server.
 func (v *visit) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) {
 	var all []infrav1.LibvirtMachine
 	list := &infrav1.LibvirtMachineList{}
@@ -105,8 +105,8 @@ func (v *visit) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) 
 	}
 }
 
-// cluster reads the Cluster that a domain belongs to from the API server, and returns nil when it isn't
-// there. Nothing is asked for by what can't be a name: whoever can write to a host can write anything.
+// cluster reads the Cluster of a domain from the API server, and returns nil if it doesn't exist. Whoever has written
+// the domain may have written invalid names.
 func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv1.Cluster, error) {
 	if len(validation.IsDNS1123Label(owner.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(owner.Cluster)) > 0 {
 		return nil, nil
@@ -119,9 +119,8 @@ func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv
 	return cluster, outcome.Wrap(err, fmt.Sprintf("reading Cluster %s/%s from the API server", owner.Namespace, owner.Cluster))
 }
 
-// findForCertain returns the orphans as the host and the API server know them, in this order: a machine
-// is there before anything of it is, and as long as anything of it is. Nothing of a paused Cluster is an
-// orphan, because its machines may be on their way from one management cluster to another.
+// findForCertain returns the orphans by the host and then by the API server: a machine exists before its domain and
+// volumes, and longer. A paused Cluster has no orphans, because its machines may be moving.
 func (v *visit) findForCertain(ctx context.Context) ([]orphan, error) {
 	on, err := v.read(ctx)
 	if err != nil {
@@ -147,7 +146,7 @@ func (v *visit) findForCertain(ctx context.Context) ([]orphan, error) {
 	return orphans, nil
 }
 
-// collect deletes the orphans that may be deleted, and returns those that are left. v.kept says why.
+// collect deletes the orphans that may be deleted, and returns the others. v.kept has the reasons.
 func (v *visit) collect(ctx context.Context, orphans []orphan) ([]orphan, error) {
 	v.kept = map[string]keptOrphan{}
 	since := map[string]metav1.Time{}
@@ -179,7 +178,7 @@ func (v *visit) collect(ctx context.Context, orphans []orphan) ([]orphan, error)
 	return left, errors.Join(errs...)
 }
 
-// tooSoon says why nothing of that age is deleted, if so.
+// tooSoon returns why an orphan of that age isn't deleted, if so.
 func (v *visit) tooSoon(since metav1.Time) string {
 	if !v.Options.Collect {
 		return "the manager runs without --collect-orphans"
@@ -190,9 +189,8 @@ func (v *visit) tooSoon(since metav1.Time) string {
 	return ""
 }
 
-// remove deletes what is left of a machine: first it takes the power from the domain, then it deletes
-// the volumes, and then it undefines the domain, which is the record of what is left. Before each of
-// these it asks anew whether it may. It returns why it doesn't go on, if so.
+// remove stops the domain, deletes the volumes, and undefines the domain last, because it lists what is left. Before
+// each step it checks again whether it may, and returns the reason if not.
 func (v *visit) remove(ctx context.Context, uuid string) (because string, err error) {
 	done := map[string]bool{}
 	for {
@@ -218,7 +216,7 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 		}
 		done[step] = true
 		ctrl.LoggerFrom(ctx).Info("Deleting what a LibvirtMachine has left that doesn't exist", "LibvirtHost", v.host.Name, "uuid", uuid, "step", step)
-		if err := do(); err != nil && !errors.Is(err, hypervisor.ErrNotFound) {
+		if err := do(); hypervisor.IgnoreNotFound(err) != nil {
 			return "", err
 		}
 	}
@@ -228,7 +226,7 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 	return "", nil
 }
 
-// undefine removes a domain and what its guest has written to its console. A host that refuses to delete that keeps it.
+// undefine removes a domain with its console log. If the host refuses to delete the log, it stays.
 func (v *visit) undefine(ctx context.Context, domain *hypervisor.Domain) error {
 	if domain.ConsoleLog != "" {
 		err := v.connection.RemoveConsoleLog(ctx, domain.UUID)
@@ -242,8 +240,8 @@ func (v *visit) undefine(ctx context.Context, domain *hypervisor.Domain) error {
 	return v.connection.UndefineDomain(ctx, domain.UUID)
 }
 
-// mayDelete looks for an orphan on the host and asks the API server whether it may be deleted. It returns
-// why not, or what is left of it, which is nil when there is nothing.
+// mayDelete reads an orphan from the host, and asks the API server whether it may be deleted. It returns the reason if
+// not, and nil if nothing is left.
 func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, error) {
 	host := &infrav1.LibvirtHost{} // stays empty when it is gone
 	if err := v.APIReader.Get(ctx, client.ObjectKeyFromObject(v.host), host); client.IgnoreNotFound(err) != nil {
@@ -282,7 +280,7 @@ func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, er
 	return o, because, err
 }
 
-// belongsElsewhere says why a domain may belong to somebody, if so. Volumes don't say whose they are.
+// belongsElsewhere returns why a domain may belong to somebody, if so.
 func (v *visit) belongsElsewhere(ctx context.Context, o *orphan, machines []infrav1.LibvirtMachine) (string, error) {
 	if o.domain == nil {
 		return "", nil

@@ -52,14 +52,13 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts/status,verbs=patch
 
 const (
-	// shownNames is how many orphans a message names at most, and maxOrphans how many the status has.
 	shownNames = 10
 	maxOrphans = 64
-	// maxKept is how long a status's reason may be, in bytes.
+	// maxKept is the maximum length of a reason in the status, in bytes.
 	maxKept = 1024
-	// maxNamed is how much of a message an orphan gets, in bytes. No more than 32768 fit.
+	// maxNamed is the maximum length of an orphan in a message, in bytes.
 	maxNamed = 1024
-	// maxDomain and maxMachine are how long names in the status may be.
+	// maxDomain and maxMachine are the maximum lengths of names in the status.
 	maxDomain, maxMachine = 255, 317
 )
 
@@ -73,13 +72,13 @@ type Options struct {
 	Interval time.Duration
 }
 
-// Hosts are the hosts that are looked at: a fleet.Fleet.
+// Hosts gives access to hosts. fleet.Fleet implements it.
 type Hosts interface {
-	// Snapshot returns what was last seen of a host, and false when nobody looks at it.
+	// Snapshot returns the last snapshot of a host, and false if there is no session with it.
 	Snapshot(host string) (fleet.Snapshot, bool)
 	// Hypervisor returns the connection to a host, or an error with the reason ErrUnreachable.
 	Hypervisor(host string) (hypervisor.Hypervisor, error)
-	// Refresh brings a domain that was just changed into the snapshot.
+	// Refresh reads a changed domain into the snapshot.
 	Refresh(ctx context.Context, host, uuid string) error
 }
 
@@ -126,7 +125,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile looks at one host, and again after a while.
+// Reconcile looks for orphans on one host, at intervals.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
@@ -227,7 +226,7 @@ func (r *Reconciler) identify(ctx context.Context) (string, error) {
 	return r.self, nil
 }
 
-// listed returns LibvirtMachines of the cache, to be read only.
+// listed returns LibvirtMachines of the cache. Callers must not change them.
 func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]infrav1.LibvirtMachine, error) {
 	list := &infrav1.LibvirtMachineList{}
 	if err := r.Client.List(ctx, list, which, client.UnsafeDisableDeepCopy); err != nil {
@@ -236,7 +235,7 @@ func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]inf
 	return list.Items, nil
 }
 
-// unknown reports whether any of what isn't of a machine that is bound to the host is of no other machine either.
+// unknown reports whether an orphan belongs to no machine in the cache, on whatever host.
 func (r *Reconciler) unknown(ctx context.Context, found []orphan) (bool, error) {
 	for _, o := range found {
 		machines, err := r.listed(ctx, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid})

@@ -2,33 +2,36 @@ package orphans
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// contents are what is on a host, as far as it matters here.
+// contents has the domains and volumes of a host.
 type contents struct {
 	domains map[string]hypervisor.Domain
 	volumes map[hypervisor.VolumeRef]hypervisor.Volume
 }
 
-// orphan is what is left on a host of one LibvirtMachine that doesn't exist.
+// orphan has what a missing LibvirtMachine has left on a host.
 type orphan struct {
 	uuid string
-	// domain is nil when only volumes are left.
+	// domain is nil if only volumes are left.
 	domain *hypervisor.Domain
-	// volumes are in the order in which they are to be deleted: the seed with its secrets first, and what
-	// is an overlay before what it is an overlay of.
+	// volumes are in the order of their deletion: the seed with its secrets first, and overlays before their backing
+	// volumes.
 	volumes []hypervisor.VolumeRef
 }
 
-// known are the UUIDs of the LibvirtMachines that exist.
+// known has the UUIDs of the existing LibvirtMachines.
 type known map[string]bool
 
 func knownOf(machines []infrav1.LibvirtMachine) known {
@@ -41,17 +44,16 @@ func knownOf(machines []infrav1.LibvirtMachine) known {
 	return all
 }
 
-// volumeName is how the controller of LibvirtMachines names volumes: by the machine's UUID, whose it is
-// (hypervisor.VolumePrefix), and what the volume is.
+// volumeName matches the volumes of LibvirtMachines: UUID, hash of the name (hypervisor.VolumePrefix), and purpose.
 var volumeName = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-(?:[0-9a-f]{16}-)?(?:seed|root|root\.[0-9a-f]{12}|disk-.+)$`)
 
-// find returns what is ours and has no machine, ordered by UUID. A domain is ours by the owner in its
-// metadata, and a volume by its name. A volume that has the UUID of a domain which isn't ours is its.
+// find returns the orphans by UUID. A domain is of this provider by the owner in its metadata, and a volume by its
+// name, unless a foreign domain has its UUID.
 func find(on contents, machines known) []orphan {
-	found := map[string]*orphan{}
+	byUUID := map[string]*orphan{}
 	for uuid, domain := range on.domains {
 		if domain.Owner != nil && !machines[uuid] {
-			found[uuid] = &orphan{uuid: uuid, domain: &domain}
+			byUUID[uuid] = &orphan{uuid: uuid, domain: &domain}
 		}
 	}
 	for ref := range on.volumes {
@@ -63,14 +65,14 @@ func find(on contents, machines known) []orphan {
 		if domain, there := on.domains[uuid]; there && domain.Owner == nil {
 			continue
 		}
-		if found[uuid] == nil {
-			found[uuid] = &orphan{uuid: uuid}
+		if byUUID[uuid] == nil {
+			byUUID[uuid] = &orphan{uuid: uuid}
 		}
-		found[uuid].volumes = append(found[uuid].volumes, ref)
+		byUUID[uuid].volumes = append(byUUID[uuid].volumes, ref)
 	}
-	orphans := make([]orphan, 0, len(found))
-	for _, uuid := range slices.Sorted(maps.Keys(found)) {
-		o := found[uuid]
+	orphans := make([]orphan, 0, len(byUUID))
+	for _, uuid := range slices.Sorted(maps.Keys(byUUID)) {
+		o := byUUID[uuid]
 		slices.SortFunc(o.volumes, func(a, b hypervisor.VolumeRef) int {
 			return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
 		})
@@ -89,8 +91,7 @@ func rank(ref hypervisor.VolumeRef) int {
 	return 2
 }
 
-// usedBy says what else on the host uses a volume of an orphan: a domain has it as a disk, or a volume is
-// an overlay of it. Empty when nothing does.
+// usedBy returns what else on the host uses a volume of an orphan, if anything: a domain with the disk, or an overlay.
 func (o *orphan) usedBy(on contents) string {
 	own, paths := map[hypervisor.VolumeRef]bool{}, map[string]hypervisor.VolumeRef{}
 	for _, ref := range o.volumes {
@@ -120,4 +121,70 @@ func (o *orphan) String() string {
 		return fmt.Sprintf("%d volumes of %s", len(o.volumes), o.uuid)
 	}
 	return fmt.Sprintf("domain %s of LibvirtMachine %s/%s with %d volumes", o.domain.Name, o.domain.Owner.Namespace, o.domain.Owner.Name, len(o.volumes))
+}
+
+// markerPrefix is the prefix of the volumes that mark the hosts of a management cluster. The UID of its namespace
+// kube-system follows.
+const markerPrefix = "caplv-manager-"
+
+const markerBytes = 4096
+
+// keepMarker puts this management cluster's marker into all pools, or removes it from all. The marker is needed if the
+// cluster has machines on the host or may delete something.
+//
+// A new marker is in the snapshot after the next complete read. Until then it isn't created again.
+func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hypervisor, host, self string, pools []string, on contents, taken time.Time, wanted bool) error {
+	var errs []error
+	for _, pool := range pools {
+		ref := hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + self}
+		_, there := on.volumes[ref]
+		var err error
+		switch {
+		case wanted && !there:
+			if created, known := r.marked.Load(markerPool{host, pool}); known && created.(time.Time).After(taken) {
+				continue
+			}
+			now := r.time()
+			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: markerBytes})
+			if errors.Is(err, hypervisor.ErrAlreadyExists) {
+				err = nil // what was seen is older
+			}
+			if err == nil {
+				r.marked.Store(markerPool{host, pool}, now)
+			}
+		case !wanted && there:
+			err = hypervisor.IgnoreNotFound(connection.DeleteVolume(ctx, ref))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// markerPool is a storage pool in which this manager has created its marker.
+type markerPool struct{ host, pool string }
+
+// forgetMarkers removes the creation times of the markers on a deleted host.
+func (r *Reconciler) forgetMarkers(host string) {
+	r.marked.Range(func(key, _ any) bool {
+		if key.(markerPool).host == host {
+			r.marked.Delete(key)
+		}
+		return true
+	})
+}
+
+// markers reports whether this management cluster's marker is in all pools, and returns those of others.
+func markers(self string, pools []string, on contents) (own bool, others []string) {
+	own = len(pools) > 0
+	for _, pool := range pools {
+		_, there := on.volumes[hypervisor.VolumeRef{Pool: pool, Name: markerPrefix + self}]
+		own = own && there
+	}
+	for ref := range on.volumes {
+		if manager, is := strings.CutPrefix(ref.Name, markerPrefix); is && manager != self {
+			others = append(others, ref.String())
+		}
+	}
+	slices.Sort(others)
+	return own, others
 }

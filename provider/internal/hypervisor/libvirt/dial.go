@@ -18,13 +18,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Credentials are what a host is reached with, as the Secret of a LibvirtClusterIdentity has it.
+// Credentials are from the Secret of a LibvirtClusterIdentity.
 type Credentials struct {
-	// CACert, Cert and Key are for qemu+tls, in PEM: ca.crt, tls.crt and tls.key. No other authority
-	// is believed than CACert.
+	// CACert, Cert and Key are for qemu+tls, in PEM: ca.crt, tls.crt and tls.key. Only CACert is trusted.
 	CACert, Cert, Key []byte
-	// PrivateKey and KnownHosts are for qemu+ssh: ssh-privatekey and known_hosts. No other host keys
-	// are believed than those of KnownHosts.
+	// PrivateKey and KnownHosts are for qemu+ssh: ssh-privatekey and known_hosts. Only keys of KnownHosts are trusted.
 	PrivateKey, KnownHosts []byte
 }
 
@@ -33,7 +31,7 @@ const (
 	dialLimit    = 20 * time.Second
 )
 
-// dialer returns the way to a host. Errors are of the credentials; they never have a key in them.
+// dialer returns the function that connects to a host. Errors are about the credentials and never have a key.
 func dialer(uri hosturi.URI, credentials Credentials) (func(context.Context) (net.Conn, error), error) {
 	var dial func(context.Context) (net.Conn, error)
 	switch uri.Transport {
@@ -97,7 +95,7 @@ func tlsConfig(uri hosturi.URI, credentials Credentials) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, ServerName: uri.Host, RootCAs: pool, Certificates: []tls.Certificate{certificate}}, nil
 }
 
-// dialTLS connects, and waits for the byte by which the daemon says that it accepts the client.
+// dialTLS connects and waits for the byte with which the daemon accepts the client.
 func dialTLS(ctx context.Context, uri hosturi.URI, config *tls.Config) (net.Conn, error) {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", address(uri))
 	if err != nil {
@@ -126,11 +124,11 @@ func dialTLS(ctx context.Context, uri hosturi.URI, config *tls.Config) (net.Conn
 	return conn, nil
 }
 
-// errRefused is the cause when a daemon ends the connection after it has seen the client's certificate.
+// errRefused means that a daemon has closed the connection after the client's certificate.
 var errRefused = errors.New("the daemon refuses the client's certificate: see that its CA in /etc/pki/CA/cacert.pem has signed tls.crt of the " +
 	"identity's Secret, that the certificate is valid now, and that tls_allowed_dn_list in its configuration allows the certificate's name")
 
-// denied tells failures that are about who speaks to whom from failures of the network.
+// denied distinguishes refused credentials from failures of the network.
 func denied(uri hosturi.URI, doing string, err error) error {
 	var verification *tls.CertificateVerificationError
 	// A refusal by the other side is an OpError of this name, around a type that isn't exported.

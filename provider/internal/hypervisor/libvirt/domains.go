@@ -34,14 +34,13 @@ func lookUpDomain(client *golibvirt.Libvirt, text string) (golibvirt.Domain, err
 	return client.DomainLookupByUUID(uuid)
 }
 
-// domainOf is what the library names a domain by in calls, without asking for it first: drivers find a
-// domain by its UUID alone, and a call for one that isn't there fails as looking it up does.
+// domainOf returns a domain without a look-up: drivers find domains by their UUID.
 func domainOf(text string) (golibvirt.Domain, error) {
 	uuid, err := parseUUID(text)
 	return golibvirt.Domain{Name: text, UUID: uuid, ID: -1}, err
 }
 
-// withDomain runs calls that are about one domain.
+// withDomain runs calls for one domain.
 func (h *host) withDomain(ctx context.Context, doing, uuid string, calls func(client *golibvirt.Libvirt, domain golibvirt.Domain) error) error {
 	return h.run(ctx, doing, uuid, func(client *golibvirt.Libvirt) error {
 		domain, err := domainOf(uuid)
@@ -103,7 +102,7 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 	return domains, nil
 }
 
-// inspect asks for what is known of a domain.
+// inspect reads a domain with its state.
 func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Domain, error) {
 	out, err := describeDomain(client, domain, "")
 	if err != nil {
@@ -113,7 +112,7 @@ func inspect(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Dom
 	return out, err
 }
 
-// describeDomain asks for what is known of a domain but for its state, which is given.
+// describeDomain reads a domain. Its state is given.
 func describeDomain(client *golibvirt.Libvirt, domain golibvirt.Domain, state hypervisor.DomainState) (hypervisor.Domain, error) {
 	text, err := client.DomainGetXMLDesc(domain, 0)
 	if err != nil {
@@ -142,7 +141,7 @@ func stateOf(client *golibvirt.Libvirt, domain golibvirt.Domain) (hypervisor.Dom
 	return stateFrom(golibvirt.DomainState(number), reason), nil
 }
 
-// stateFrom is a state of libvirt's, with the reason for it, in our words.
+// stateFrom translates a state of libvirt with its reason.
 func stateFrom(number golibvirt.DomainState, reason int32) hypervisor.DomainState {
 	if number == golibvirt.DomainPaused && golibvirt.DomainPausedReason(reason) == golibvirt.DomainPausedStartingUp {
 		return hypervisor.StateStarting
@@ -153,8 +152,8 @@ func stateFrom(number golibvirt.DomainState, reason int32) hypervisor.DomainStat
 	return hypervisor.StateUnknown
 }
 
-// DefineDomain implements hypervisor.Domains. libvirt refuses a name or UUID that is taken, with the
-// code that it has for everything else, so it is looked then.
+// DefineDomain implements hypervisor.Domains. libvirt's error for a used name or UUID isn't specific, so the domain is
+// looked up then.
 func (h *host) DefineDomain(ctx context.Context, definition hypervisor.Definition) error {
 	const doing = "defining the domain"
 	if err := definition.Check(); err != nil {
@@ -171,7 +170,7 @@ func (h *host) DefineDomain(ctx context.Context, definition hypervisor.Definitio
 	})
 }
 
-// clash returns an error when another domain has the definition's name or UUID.
+// clash returns an error if another domain has the definition's name or UUID.
 func clash(client *golibvirt.Libvirt, doing string, definition hypervisor.Definition) error {
 	byUUID, err := lookUpDomain(client, definition.UUID)
 	if err != nil && !code(err, golibvirt.ErrNoDomain) {
@@ -250,8 +249,8 @@ func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
 	})
 }
 
-// ResizeDomain implements hypervisor.Domains. libvirt has calls for this too: one for each of CPUs and
-// memory, and for the most and for what is used of it. This way it is one.
+// ResizeDomain implements hypervisor.Domains. libvirt's own calls would be four: for CPUs and memory, current and
+// maximum.
 func (h *host) ResizeDomain(ctx context.Context, uuid string, size hypervisor.Size) error {
 	return h.edit(ctx, "changing the size of the domain", uuid, func(text string) (string, error) {
 		return hypervisor.ResizeDomainXML(text, size)
@@ -262,8 +261,8 @@ func (h *host) RemoveIgnition(ctx context.Context, uuid string) error {
 	return h.edit(ctx, "taking the Ignition configuration from the domain", uuid, hypervisor.RemoveIgnitionXML)
 }
 
-// edit changes the definition that libvirt has of a domain: what libvirt added when it was defined, such as the
-// version of its machine type, stays.
+// edit changes the current definition of a domain, so that libvirt's additions, such as the version of the machine
+// type, stay.
 func (h *host) edit(ctx context.Context, doing, uuid string, change func(text string) (string, error)) error {
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
 		text, err := client.DomainGetXMLDesc(domain, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
@@ -291,8 +290,7 @@ func (h *host) StopDomain(ctx context.Context, uuid string) error {
 	})
 }
 
-// UndefineDomain implements hypervisor.Domains. libvirt itself would undefine an active domain, which
-// then goes on without a definition.
+// UndefineDomain implements hypervisor.Domains. libvirt itself would undefine active domains.
 func (h *host) UndefineDomain(ctx context.Context, uuid string) error {
 	const doing = "undefining the domain"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
@@ -304,7 +302,7 @@ func (h *host) UndefineDomain(ctx context.Context, uuid string) error {
 	})
 }
 
-// inactive returns an error when a domain is active.
+// inactive returns an error if a domain is active.
 func inactive(client *golibvirt.Libvirt, domain golibvirt.Domain, doing, uuid string) error {
 	state, err := stateOf(client, domain)
 	if err == nil && state.Active() {
@@ -348,7 +346,7 @@ func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.Volum
 	})
 }
 
-// findDisk returns the XML by which libvirt finds a disk of a domain again, or "" if there is no such disk.
+// findDisk returns the XML that identifies a disk of a domain, or "" if it doesn't exist.
 func findDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvirt.DomainXMLFlags, ref hypervisor.VolumeRef) (string, error) {
 	disk, err := readDisk(client, domain, flags, ref)
 	if err != nil || disk == nil {
@@ -361,7 +359,7 @@ func findDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvir
 	return short.Marshal()
 }
 
-// readDisk returns a disk of a domain, or nil if there is no such disk.
+// readDisk returns a disk of a domain, or nil if it doesn't exist.
 func readDisk(client *golibvirt.Libvirt, domain golibvirt.Domain, flags golibvirt.DomainXMLFlags, ref hypervisor.VolumeRef) (*libvirtxml.DomainDisk, error) {
 	text, err := client.DomainGetXMLDesc(domain, flags)
 	if err != nil {
@@ -411,7 +409,7 @@ func (h *host) Addresses(ctx context.Context, uuid string, source hypervisor.Add
 	})
 }
 
-// addressesOf leaves out loopback addresses, and what isn't an address.
+// addressesOf returns the valid addresses except loopback.
 func addressesOf(interfaces []golibvirt.DomainInterface) []hypervisor.InterfaceAddress {
 	var addresses []hypervisor.InterfaceAddress
 	for _, nic := range interfaces {

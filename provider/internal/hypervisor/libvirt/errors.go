@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// reasons are libvirt's error codes in our words.
+// reasons maps libvirt's error codes.
 var reasons = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrNoDomain: hypervisor.ErrNotFound, golibvirt.ErrNoNetwork: hypervisor.ErrNotFound,
 	golibvirt.ErrNoStoragePool: hypervisor.ErrNotFound, golibvirt.ErrNoStorageVol: hypervisor.ErrNotFound,
@@ -36,8 +36,8 @@ var reasons = map[golibvirt.ErrorNumber]error{
 	golibvirt.ErrAgentUnresponsive: hypervisor.ErrUnsupported, golibvirt.ErrAgentUnsynced: hypervisor.ErrUnsupported,
 }
 
-// failure makes an error of ours from one of the library. It is the only place that knows libvirt's
-// error codes; those that need more knowledge than the code are made where it is.
+// failure converts an error of the library. Only this file and callers that know more than the code use libvirt's
+// codes.
 func failure(doing, object string, err error) error {
 	var ours *hypervisor.Error
 	if errors.As(err, &ours) {
@@ -72,7 +72,7 @@ func classify(err error) (reason, cause error) {
 	return hypervisor.ErrUnreachable, errors.New(err.Error())
 }
 
-// code reports whether an error of the library has one of these codes.
+// code reports whether an error of the library has one of the codes.
 func code(err error, codes ...golibvirt.ErrorNumber) bool {
 	var remote golibvirt.Error
 	if !errors.As(err, &remote) {

@@ -1,29 +1,33 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
 
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// capabilities is what is read of https://libvirt.org/formatcaps.html.
+// capabilities has a part of https://libvirt.org/formatcaps.html.
 type capabilities struct {
 	UUID string `xml:"host>uuid"`
 	Arch string `xml:"host>cpu>arch"`
-	// Pages are those of each NUMA node, by their size.
+	// Pages has the pages of each NUMA node, by size.
 	Pages []struct {
 		Unit  string `xml:"unit,attr"`
 		Size  int64  `xml:"size,attr"`
 		Count int64  `xml:",chardata"`
 	} `xml:"host>topology>cells>cell>pages"`
-	// CPUs are those of each NUMA node.
+	// CPUs has the CPUs of each NUMA node.
 	CPUs []struct {
 		Number int `xml:"id,attr"`
 	} `xml:"host>topology>cells>cell>cpus>cpu"`
@@ -37,7 +41,7 @@ type capabilities struct {
 	} `xml:"guest"`
 }
 
-// domainCapabilities is what is read of https://libvirt.org/formatdomaincaps.html.
+// domainCapabilities has a part of https://libvirt.org/formatdomaincaps.html.
 type domainCapabilities struct {
 	OS struct {
 		supported
@@ -63,7 +67,7 @@ func (s supported) has(enum, value string) bool {
 	return false
 }
 
-// architectures are libvirt's names of architectures in the words of Kubernetes. Others are the same.
+// architectures has Kubernetes' names of architectures that differ from libvirt's.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64"}
 
 func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
@@ -119,7 +123,7 @@ func (c capabilities) cpus() []int {
 	return numbers
 }
 
-// virtualization returns how the host runs machines of its own architecture: kvm, or what it has else.
+// virtualization returns the domain type for the host's own architecture, kvm if possible.
 func (c capabilities) virtualization() string {
 	other := ""
 	for _, guest := range c.Guests {
@@ -148,7 +152,7 @@ func (c capabilities) features() []string {
 	return features
 }
 
-// hugepages returns how much memory is set aside as huge pages. An absurd number of pages is none.
+// hugepages returns the memory in huge pages. Absurd numbers are ignored.
 func (c capabilities) hugepages() map[infrav1.HugepageSize]int64 {
 	sizes := map[int64]infrav1.HugepageSize{2 << 10: infrav1.Hugepages2Mi, 1 << 20: infrav1.Hugepages1Gi}
 	var all map[infrav1.HugepageSize]int64
@@ -165,10 +169,10 @@ func (c capabilities) hugepages() map[infrav1.HugepageSize]int64 {
 	return all
 }
 
-// machines are the machine types that domainxml asks for.
+// machines has the machine types that domainxml uses.
 var machines = map[string]string{"x86_64": "q35", "aarch64": "virt", "s390x": "s390-ccw-virtio", "ppc64le": "pseries"}
 
-// domainFeatures asks what machines can have. A driver that can't say (the one for tests) has none of it.
+// domainFeatures returns the features for domains. The test driver has none.
 func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]string, error) {
 	machine, known := machines[caps.Arch]
 	if !known {
@@ -205,4 +209,80 @@ func (c domainCapabilities) features(arch string) []string {
 		features = append(features, infrav1.HostFeatureTPM)
 	}
 	return features
+}
+
+func (h *host) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, error) {
+	const doing = "listing the PCI devices"
+	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.NodeDevice, error) {
+		devices, _, err := client.ConnectListAllNodeDevices(1, uint32(golibvirt.ConnectListNodeDevicesCapPciDev))
+		return devices, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	devices := make([]hypervisor.PCIDevice, 0, len(listed))
+	for _, one := range listed {
+		text, err := get(ctx, h, doing, one.Name, func(client *golibvirt.Libvirt) (string, error) {
+			text, err := client.NodeDeviceGetXMLDesc(one.Name, 0)
+			if code(err, golibvirt.ErrNoNodeDevice) {
+				return "", nil // gone since it was listed
+			}
+			return text, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if text == "" {
+			continue
+		}
+		device, err := readPCIDevice(text)
+		if err != nil {
+			return nil, &hypervisor.Error{Operation: doing, Object: one.Name, Reason: hypervisor.ErrOther, Cause: fmt.Errorf("%w: %w", errNonsense, err)}
+		}
+		devices = append(devices, device)
+	}
+	slices.SortFunc(devices, func(a, b hypervisor.PCIDevice) int { return cmp.Compare(a.Address, b.Address) })
+	return devices, nil
+}
+
+var (
+	pciID = regexp.MustCompile(`^0x[0-9a-f]{4}$`)
+	// pciBridge is the class of bridges, of which there are several kinds.
+	pciBridge = regexp.MustCompile(`^0x06[0-9a-f]{4}$`)
+)
+
+// readPCIDevice reads a node device with the capability pci (https://libvirt.org/formatnode.html).
+func readPCIDevice(text string) (hypervisor.PCIDevice, error) {
+	var node libvirtxml.NodeDevice
+	if err := node.Unmarshal(text); err != nil {
+		return hypervisor.PCIDevice{}, fmt.Errorf("reading a node device's XML: %w", err)
+	}
+	pci := node.Capability.PCI
+	if pci == nil {
+		return hypervisor.PCIDevice{}, errors.New("reading a node device's XML: it isn't a PCI device")
+	}
+	if pci.Domain == nil || pci.Bus == nil || pci.Slot == nil || pci.Function == nil || *pci.Bus > 0xff || *pci.Slot > 0x1f || *pci.Function > 7 {
+		return hypervisor.PCIDevice{}, errors.New("reading a node device's XML: it has no PCI address")
+	}
+	device := hypervisor.PCIDevice{
+		Address: hypervisor.PCIAddress(*pci.Domain, *pci.Bus, *pci.Slot, *pci.Function),
+		Bridge:  pciBridge.MatchString(strings.ToLower(pci.Class)),
+	}
+	for _, id := range []struct {
+		name, text string
+		to         *string
+	}{{"vendor", pci.Vendor.ID, &device.VendorID}, {"product", pci.Product.ID, &device.ProductID}} {
+		lower := strings.ToLower(id.text)
+		if !pciID.MatchString(lower) {
+			return hypervisor.PCIDevice{}, fmt.Errorf("reading the XML of PCI device %s: the %s %q isn't of the form 0x10de", device.Address, id.name, id.text)
+		}
+		*id.to = lower[len("0x"):]
+	}
+	if pci.IOMMUGroup != nil {
+		device.IOMMUGroup = &pci.IOMMUGroup.Number
+	}
+	if node.Driver != nil {
+		device.Driver = node.Driver.Name
+	}
+	return device, nil
 }

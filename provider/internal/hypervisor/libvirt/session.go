@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -122,4 +123,116 @@ func do[T any](ctx context.Context, s *session, limit time.Duration, calls func(
 		return none, nonsense
 	}
 	return none, net.ErrClosed
+}
+
+const (
+	// describedAtOnce is the number of concurrent look-ups of volumes of a pool.
+	describedAtOnce = 12
+	// knownFor is the lifetime of cached volumes: their used space changes, and others may change them.
+	knownFor = 5 * time.Minute
+)
+
+// separate is a connection for calls that may hang or take long: a daemon processes five calls of a connection at a
+// time, and a timeout closes the connection. It is opened on demand, and again after it was lost.
+type separate struct {
+	lock    sync.Mutex
+	session *session
+}
+
+func (p *separate) open(ctx context.Context, h *host) (*session, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.session != nil {
+		select {
+		case <-p.session.lost:
+		default:
+			return p.session, nil
+		}
+	}
+	s, err := h.another(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.session = s
+	return s, nil
+}
+
+// getStored is get on the connection for storage pools.
+func getStored[T any](ctx context.Context, h *host, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+	return getOn(ctx, h, &h.storage, h.limit, doing, object, calls)
+}
+
+// getOn is get on a separate connection.
+func getOn[T any](ctx context.Context, h *host, on *separate, limit time.Duration, doing, object string, calls func(client *golibvirt.Libvirt) (T, error)) (T, error) {
+	var result T
+	s, err := on.open(ctx, h)
+	if err == nil {
+		result, err = do(ctx, s, limit, calls)
+	}
+	if err != nil {
+		return result, failure(doing, object, err)
+	}
+	return result, nil
+}
+
+// runStored is getStored for calls without a result.
+func (h *host) runStored(ctx context.Context, doing, object string, calls func(client *golibvirt.Libvirt) error) error {
+	_, err := getStored(ctx, h, doing, object, func(client *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, calls(client) })
+	return err
+}
+
+// knownVolumes is a cache of volumes. The zero value is ready to use.
+type knownVolumes struct {
+	lock sync.Mutex
+	// changes counts the operations that may change volumes.
+	changes uint64
+	pools   map[string]knownPool
+}
+
+type knownPool struct {
+	since   time.Time
+	volumes map[string]hypervisor.Volume
+}
+
+// of returns the cached volumes of a pool, and a number for set.
+func (k *knownVolumes) of(pool string) (map[string]hypervisor.Volume, uint64) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if time.Since(k.pools[pool].since) > knownFor {
+		delete(k.pools, pool)
+	}
+	return maps.Clone(k.pools[pool].volumes), k.changes
+}
+
+// set caches the volumes of a pool, unless there was a change since the call of of with this number.
+func (k *knownVolumes) set(pool string, number uint64, volumes []hypervisor.Volume) {
+	byName := make(map[string]hypervisor.Volume, len(volumes))
+	for _, volume := range volumes {
+		byName[volume.Name] = volume
+	}
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if number != k.changes {
+		return
+	}
+	if k.pools == nil {
+		k.pools = map[string]knownPool{}
+	}
+	since := time.Now()
+	if before, there := k.pools[pool]; there {
+		since = before.since
+	}
+	k.pools[pool] = knownPool{since: since, volumes: byName}
+}
+
+// forget removes a volume from the cache, or the whole pool if the name is empty.
+func (k *knownVolumes) forget(ref hypervisor.VolumeRef) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.changes++
+	if ref.Name == "" {
+		delete(k.pools, ref.Pool)
+		return
+	}
+	delete(k.pools[ref.Pool].volumes, ref.Name)
 }

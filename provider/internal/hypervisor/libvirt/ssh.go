@@ -58,8 +58,8 @@ func algorithmsOf(keyType string) []string {
 	return []string{keyType}
 }
 
-// hostKeys returns the keys that a known_hosts file has for a host (sshd(8), SSH_KNOWN_HOSTS FILE
-// FORMAT). Names are taken literally or hashed: patterns and authorities would pin less than one host.
+// hostKeys returns the keys of a host in a known_hosts file (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT). Names are plain or
+// hashed. Patterns and authorities would match more than one host.
 func hostKeys(knownHosts []byte, uri hosturi.URI) ([]ssh.PublicKey, error) {
 	name := strings.ToLower(uri.Host)
 	if uri.Port != 22 {
@@ -112,9 +112,8 @@ func isHash(entry, name string) bool {
 	return hmac.Equal(mac.Sum(nil), want)
 }
 
-// sharedSSH is a connection to a host's SSH server that all connections to its daemon go through: the server
-// limits how many connections begin at once (MaxStartups of sshd_config(5)), and each costs a key exchange. It is
-// there as long as one of those is.
+// sharedSSH is the SSH connection of all connections to a daemon: servers limit new connections (MaxStartups of
+// sshd_config(5)), and each needs a key exchange. It is closed with the last of them.
 type sharedSSH struct {
 	uri    hosturi.URI
 	config *ssh.ClientConfig
@@ -188,7 +187,7 @@ func connectSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) 
 	return ssh.NewClient(transport, channels, requests), nil
 }
 
-// tunnel is a connection through SSH. The last one that is closed takes the SSH connection with it.
+// tunnel is a connection through SSH. The last one closes the SSH connection.
 type tunnel struct {
 	net.Conn
 	shared *sharedSSH

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// UploadVolume implements hypervisor.Volumes. Content may be read once more after it returned, when
-// the context ended while content was being waited for.
+// UploadVolume implements hypervisor.Volumes. If the context ends during a read of content, content may be read once
+// more afterwards.
 func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) error {
 	const doing = "uploading to the volume"
 	invalid := func(cause error) error {
@@ -70,8 +70,7 @@ var (
 	errTooShort = errors.New("it is shorter")
 )
 
-// exactly reads content of an exact size for the library, or of any with hypervisor.UnknownSize, and reports to failed
-// when it isn't, or can't be read.
+// exactly reads content of an exact size, or any with hypervisor.UnknownSize. Other sizes and errors go to failed.
 type exactly struct {
 	content    io.Reader
 	left, size int64
@@ -79,8 +78,8 @@ type exactly struct {
 	host       *watchdog
 }
 
-// Read implements io.Reader. Between two calls the host has to take what was read, and the watchdog
-// runs; how long content takes is not the host's matter.
+// Read implements io.Reader. The watchdog runs between two calls, while the host takes the data, and not while content
+// is read.
 func (e *exactly) Read(out []byte) (int, error) {
 	e.host.pause()
 	defer e.host.resume()
@@ -124,7 +123,7 @@ func (e *exactly) fail(err error) error {
 	return err
 }
 
-// failure is the error for content that isn't what was said, or can't be read.
+// failure returns the error for content of another size or with a read error.
 func (e *exactly) failure(doing string, ref hypervisor.VolumeRef, err error) error {
 	out := &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid}
 	switch {
@@ -138,7 +137,7 @@ func (e *exactly) failure(doing string, ref hypervisor.VolumeRef, err error) err
 	return out
 }
 
-// watchdog calls bark when it isn't paused for longer than limit.
+// watchdog calls bark if it isn't paused for the limit.
 type watchdog struct {
 	limit  time.Duration
 	timer  *time.Timer

@@ -77,9 +77,7 @@ func (h *host) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor
 	})
 }
 
-// volumeOf is what the library names a volume by in calls, without asking for it first: drivers find a
-// volume by the names of its pool and its own, and a call for one that isn't there fails as looking it
-// up does.
+// volumeOf returns a volume without a look-up: drivers find volumes by the names of the pool and the volume.
 func volumeOf(ref hypervisor.VolumeRef) golibvirt.StorageVol {
 	return golibvirt.StorageVol{Pool: ref.Pool, Name: ref.Name}
 }
@@ -92,7 +90,7 @@ func lookUpVolume(client *golibvirt.Libvirt, ref hypervisor.VolumeRef) (golibvir
 	return client.StorageVolLookupByName(pool, ref.Name)
 }
 
-// describe asks for what is known of a volume.
+// describe reads a volume.
 func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hypervisor.Volume, error) {
 	text, err := client.StorageVolGetXMLDesc(volume, 0)
 	if err != nil {
@@ -118,7 +116,7 @@ func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hyperviso
 	}, nil
 }
 
-// PoolVolumes implements hypervisor.Volumes. It asks for volumes that it hasn't asked for lately, several at a time.
+// PoolVolumes implements hypervisor.Volumes. It reads volumes that aren't cached, several at a time.
 func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volume, error) {
 	const doing = "listing the volumes of the storage pool"
 	known, number := h.known.of(name)
@@ -133,12 +131,12 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*hypervisor.Volume, len(listed))
+	described := make([]*hypervisor.Volume, len(listed))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(describedAtOnce)
 	for i, one := range listed {
 		if volume, is := known[one.Name]; is {
-			found[i] = &volume
+			described[i] = &volume
 			continue
 		}
 		group.Go(func() error {
@@ -146,7 +144,7 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 			if errors.Is(err, hypervisor.ErrNotFound) {
 				return nil // deleted since it was listed
 			}
-			found[i] = &volume
+			described[i] = &volume
 			return err
 		})
 	}
@@ -154,7 +152,7 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 		return nil, err
 	}
 	var volumes []hypervisor.Volume
-	for _, volume := range found {
+	for _, volume := range described {
 		if volume != nil {
 			volumes = append(volumes, *volume)
 		}
@@ -175,7 +173,7 @@ func (h *host) RefreshPool(ctx context.Context, name string) error {
 	})
 }
 
-// volumeXML writes the description of a new volume. Nothing of it is allocated at first.
+// volumeXML writes the description of a new volume without allocated space.
 func volumeXML(spec hypervisor.VolumeSpec) (string, error) {
 	volume := libvirtxml.StorageVolume{
 		Name:       spec.Name,
@@ -242,7 +240,7 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 		return hypervisor.Volume{}, failure(doing, spec.String(), err)
 	}
 	defer own.close()
-	made, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
+	clone, err := do(ctx, own, 0, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) {
 		original, err := lookUpVolume(client, source)
 		if err != nil {
 			return hypervisor.Volume{}, err
@@ -265,10 +263,10 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 	if err != nil {
 		return hypervisor.Volume{}, failure(doing, spec.String(), err)
 	}
-	return made, nil
+	return clone, nil
 }
 
-// another opens a connection for a transfer, to the same hypervisor. It ends with the host's own.
+// another opens a connection to the same hypervisor for a transfer. It ends with the host's.
 func (h *host) another(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
@@ -295,8 +293,7 @@ func (h *host) another(ctx context.Context) (*session, error) {
 	return own, nil
 }
 
-// recognize fails when a connection leads to another hypervisor than the host's own, because a name or an
-// address has changed between the two.
+// recognize returns an error if a connection leads to another hypervisor, because a name or an address has changed.
 func (h *host) recognize(ctx context.Context, own *session) error {
 	uuid, _ := h.uuid.Load().(string)
 	if uuid == "" {
@@ -331,5 +328,41 @@ func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error
 	defer h.known.forget(ref)
 	return h.runStored(ctx, "deleting the volume", ref.String(), func(client *golibvirt.Libvirt) error {
 		return client.StorageVolDelete(volumeOf(ref), golibvirt.StorageVolDeleteNormal)
+	})
+}
+
+// GrowDisk implements hypervisor.Domains. libvirt's call would make disks smaller, too. While QEMU has the
+// disk, a volume that is resized would be resized behind its back.
+func (h *host) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
+	doing := "making the disk " + ref.String() + " of the domain larger"
+	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
+		refuse := func(reason, cause error) error {
+			return &hypervisor.Error{Operation: doing, Object: uuid, Reason: reason, Cause: cause}
+		}
+		state, err := stateOf(client, domain)
+		if err != nil {
+			return err
+		}
+		if !state.Active() {
+			return refuse(hypervisor.ErrBusy, errors.New("it isn't active"))
+		}
+		disk, err := readDisk(client, domain, 0, ref)
+		if err != nil {
+			return err
+		}
+		if disk == nil || disk.Target == nil {
+			return refuse(hypervisor.ErrInvalid, errors.New("it has no such disk"))
+		}
+		_, has, _, err := client.DomainGetBlockInfo(domain, disk.Target.Dev, 0)
+		if err != nil {
+			return err
+		}
+		if capacity < 0 || uint64(capacity) < has {
+			return refuse(hypervisor.ErrInvalid, fmt.Errorf("%d bytes are less than the %d that it has", capacity, has))
+		}
+		if uint64(capacity) == has {
+			return nil
+		}
+		return client.DomainBlockResize(domain, disk.Target.Dev, uint64(capacity), golibvirt.DomainBlockResizeBytes)
 	})
 }
