@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Object names a Kubernetes object.
@@ -18,6 +19,11 @@ type Object struct {
 // ObjectOf returns the names of an object.
 func ObjectOf(o unstructured.Unstructured) Object {
 	return Object{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// GroupKind returns the object's group and kind.
+func (o Object) GroupKind() schema.GroupKind {
+	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind()
 }
 
 // String returns the object as a person would name it, or "" where there is none.

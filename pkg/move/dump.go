@@ -1,7 +1,6 @@
 package move
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,14 +34,14 @@ var ErrNoDump = errors.New("there is no dump")
 func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 	var files []string
 	for _, path := range paths {
-		found, err := dumpFiles(path)
+		pathFiles, err := dumpFiles(path)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, found...)
+		files = append(files, pathFiles...)
 	}
 	world := &World{Source: "the dump " + strings.Join(paths, ", ")}
-	parts := make([]part, len(files))
+	parts := make([]reader, len(files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	// Small files are taken by the hundred: a goroutine for each would cost more than reading it.
@@ -57,7 +56,8 @@ func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 				if err != nil {
 					return err
 				}
-				parts[i] = readPart(files[i], data, whole)
+				parts[i] = reader{file: files[i], whole: whole}
+				parts[i].read(data)
 			}
 			return nil
 		})
@@ -75,7 +75,7 @@ func Dump(ctx context.Context, whole bool, paths ...string) (*World, error) {
 		return nil, fmt.Errorf("%s: no file has an object: %w", strings.Join(paths, ", "), ErrNoDump)
 	}
 	world.setKinds(crds)
-	world.dropDoubles()
+	world.dropDuplicates()
 	world.checkUIDs()
 	return world, nil
 }
@@ -124,30 +124,6 @@ func readDumpFile(file string) ([]byte, error) {
 	return data, nil
 }
 
-// part is what was read of one file.
-type part struct {
-	objects  []Object
-	crds     []*apiextensionsv1.CustomResourceDefinition
-	problems []Problem
-}
-
-// problem adds a problem at a line of a file; 0 isn't a line.
-func (p *part) problem(file string, line int, format string, args ...any) {
-	where := file
-	if line > 0 {
-		where = fmt.Sprintf("%s:%d", file, line)
-	}
-	p.problems = append(p.problems, Problem{Where: where, Message: fmt.Sprintf(format, args...)})
-}
-
-// readPart reads a file of a dump.
-func readPart(file string, data []byte, whole bool) part {
-	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
-		return readJSON(file, data, whole)
-	}
-	return readYAML(file, data, whole)
-}
-
 // setKinds sets the kinds: those of the CRDs, and what must be assumed where there are none.
 func (w *World) setKinds(crds []*apiextensionsv1.CustomResourceDefinition) {
 	w.Kinds = KindsOf(crds...)
@@ -188,8 +164,8 @@ func (w *World) isBackup() bool {
 	return len(w.Objects) > 0
 }
 
-// dropDoubles keeps one of objects that were dumped twice. Which is the newer is not known.
-func (w *World) dropDoubles() {
+// dropDuplicates keeps one of objects that were dumped twice. Which is the newer is not known.
+func (w *World) dropDuplicates() {
 	first := make(map[key]int, len(w.Objects))
 	kept := w.Objects[:0]
 	for _, o := range w.Objects {

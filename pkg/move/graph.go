@@ -29,7 +29,7 @@ type Node struct {
 
 	kind schema.GroupKind
 	// The following are clusterctl's, by the same names.
-	forceMove, forceMoveHierarchy, isGlobal, isGlobalHierarchy, shouldNotDelete bool
+	forceMove, forceMoveHierarchy, isGlobal, shouldNotDelete bool
 	// byCRD says that forceMove and forceMoveHierarchy come of the kind and not of the object's labels.
 	byCRD bool
 	// tenant is the nearest object with a move hierarchy to which the node belongs, and via the owner
@@ -97,7 +97,7 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 	slices.SortFunc(order, func(a, b int) int {
 		return compareObjects(world.Objects[a].Object, world.Objects[b].Object)
 	})
-	providers := g.providerNamespaces()
+	providers := world.providerNamespaces()
 	for _, i := range order {
 		o := &world.Objects[i]
 		if g.reads(o, providers) {
@@ -118,18 +118,6 @@ func Discover(ctx context.Context, world *World, namespace string) *Graph {
 	g.setSequence()
 	g.findStops()
 	return g
-}
-
-// providerNamespaces returns the namespaces of infrastructure providers, by clusterctl's inventory.
-func (g *Graph) providerNamespaces() sets.Set[string] {
-	found := sets.New[string]()
-	for i := range g.world.Objects {
-		o := &g.world.Objects[i]
-		if o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
-			found.Insert(o.Namespace)
-		}
-	}
-	return found
 }
 
 // reads says whether discovery lists an object.
@@ -165,7 +153,7 @@ func (g *Graph) add(ctx context.Context, o *Object) *Node {
 		g.byUID[uid(o)] = n
 		g.Nodes = append(g.Nodes, n)
 	} else if !n.Virtual {
-		return n // a class and its templates may be found twice
+		return n // a class and its templates may be named twice
 	}
 	n.Object, n.Virtual, n.kind = o, false, o.GroupKind()
 	g.setLabels(n)
@@ -185,7 +173,7 @@ func (g *Graph) add(ctx context.Context, o *Object) *Node {
 func (g *Graph) owner(o *Object, i int) *Node {
 	reference := o.Owners[i]
 	id := reference.UID
-	gk := groupKind(reference.APIVersion, reference.Kind)
+	gk := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind).GroupKind()
 	if _, known := g.byUID[id]; id == "" || !known {
 		// A source without UIDs: owners are in the namespace of what they own, or in none.
 		for _, namespace := range []string{o.Namespace, ""} {
@@ -246,13 +234,13 @@ func (g *Graph) addClasses(ctx context.Context) {
 			continue
 		}
 		seen.Insert(class)
-		found := g.fetch(ctx, n, key{GroupKind: classKind, namespace: class.Namespace, name: class.Name}, "which it names as its class")
-		if found == nil || found.class == nil {
+		classNode := g.fetch(ctx, n, key{GroupKind: classKind, namespace: class.Namespace, name: class.Name}, "which it names as its class")
+		if classNode == nil || classNode.class == nil {
 			continue
 		}
-		for _, r := range templatesOf(found.class) {
-			k := key{GroupKind: groupKind(r.APIVersion, r.Kind), namespace: class.Namespace, name: r.Name}
-			g.fetch(ctx, found, k, "which it refers to")
+		for _, r := range templatesOf(classNode.class) {
+			k := key{GroupKind: r.GroupVersionKind().GroupKind(), namespace: class.Namespace, name: r.Name}
+			g.fetch(ctx, classNode, k, "which it refers to")
 		}
 	}
 }

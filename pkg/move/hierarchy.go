@@ -1,6 +1,8 @@
 package move
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 	secretutil "sigs.k8s.io/cluster-api/util/secret"
 )
@@ -55,37 +57,45 @@ func (g *Graph) link() {
 	}
 }
 
-// setTenants finds what belongs to hierarchies that move, and to those of cluster-scoped objects. All
-// hierarchies are walked at once and breadth first, so each node gets the nearest.
+// setTenants sets which hierarchies that move, and which of cluster-scoped objects, the nodes belong to.
+// All hierarchies are walked at once and breadth first, so each node gets the nearest.
 func (g *Graph) setTenants() {
-	var queue, globals []*Node
+	var heads, globals []*Node
 	for _, n := range g.Nodes {
 		if n.forceMoveHierarchy {
 			n.tenant = n
-			queue = append(queue, n)
+			heads = append(heads, n)
 			if n.isGlobal {
-				n.global, n.isGlobalHierarchy = n, true
+				n.global = n
 				globals = append(globals, n)
 			}
 		}
 	}
-	for len(queue) > 0 {
-		n := queue[0]
-		queue = queue[1:]
-		for _, dependent := range n.Dependents {
-			if dependent.tenant == nil {
-				dependent.tenant, dependent.via = n.tenant, n
-				queue = append(queue, dependent)
-			}
+	walkDependents(heads, func(owner, dependent *Node) bool {
+		if dependent.tenant != nil {
+			return false
 		}
-	}
-	for len(globals) > 0 {
-		n := globals[0]
-		globals = globals[1:]
-		for _, dependent := range n.Dependents {
-			if dependent.global == nil {
-				dependent.global, dependent.isGlobalHierarchy = n.global, true
-				globals = append(globals, dependent)
+		dependent.tenant, dependent.via = owner.tenant, owner
+		return true
+	})
+	walkDependents(globals, func(owner, dependent *Node) bool {
+		if dependent.global != nil {
+			return false
+		}
+		dependent.global = owner.global
+		return true
+	})
+}
+
+// walkDependents calls visit for each dependent of some nodes, breadth first, and goes on from those for
+// which it returns true.
+func walkDependents(from []*Node, visit func(owner, dependent *Node) bool) {
+	for len(from) > 0 {
+		owner := from[0]
+		from = from[1:]
+		for _, dependent := range owner.Dependents {
+			if visit(owner, dependent) {
+				from = append(from, dependent)
 			}
 		}
 	}
@@ -112,33 +122,18 @@ func (g *Graph) setShouldNotDelete() {
 
 // keep marks a class and what it owns.
 func keep(class *Node) {
-	stack := []*Node{class}
-	class.keptFor = class
-	for len(stack) > 0 {
-		n := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		n.shouldNotDelete = true
-		for _, dependent := range n.Dependents {
-			if !dependent.shouldNotDelete && dependent.isOwnedBy(n) {
-				dependent.shouldNotDelete, dependent.keptFor = true, class
-				stack = append(stack, dependent)
-			}
+	class.shouldNotDelete, class.keptFor = true, class
+	walkDependents([]*Node{class}, func(owner, dependent *Node) bool {
+		if dependent.shouldNotDelete || !slices.Contains(dependent.Owners, owner) {
+			return false
 		}
-	}
+		dependent.shouldNotDelete, dependent.keptFor = true, class
+		return true
+	})
 }
 
-// isOwnedBy says whether the node has a reference to an owner.
-func (n *Node) isOwnedBy(owner *Node) bool {
-	for _, o := range n.Owners {
-		if o == owner {
-			return true
-		}
-	}
-	return false
-}
-
-// setSequence puts the nodes that move into groups: each comes after all of its owners. What has an
-// owner that is in no group never gets one, and is not moved.
+// setSequence puts the nodes that move into groups: each comes after all of its owners. A node with an
+// owner in no group gets no group either, and is not moved.
 func (g *Graph) setSequence() {
 	missing := make(map[*Node]int, len(g.Nodes))
 	var group []*Node

@@ -107,22 +107,22 @@ func pluralOf(gk schema.GroupKind) string {
 // slimCRD is what is read of a CRD.
 type slimCRD struct {
 	Metadata struct {
-		Name   string            `json:"name" yaml:"name"`
-		Labels map[string]string `json:"labels" yaml:"labels"`
-	} `json:"metadata" yaml:"metadata"`
+		Name   string            `json:"name"`
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata"`
 	Spec struct {
-		Group string                        `json:"group" yaml:"group"`
-		Scope apiextensionsv1.ResourceScope `json:"scope" yaml:"scope"`
+		Group string                        `json:"group"`
+		Scope apiextensionsv1.ResourceScope `json:"scope"`
 		Names struct {
-			Kind   string `json:"kind" yaml:"kind"`
-			Plural string `json:"plural" yaml:"plural"`
-		} `json:"names" yaml:"names"`
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
 		Versions []struct {
-			Name    string `json:"name" yaml:"name"`
-			Storage bool   `json:"storage" yaml:"storage"`
-			Served  bool   `json:"served" yaml:"served"`
-		} `json:"versions" yaml:"versions"`
-	} `json:"spec" yaml:"spec"`
+			Name    string `json:"name"`
+			Storage bool   `json:"storage"`
+			Served  bool   `json:"served"`
+		} `json:"versions"`
+	} `json:"spec"`
 }
 
 // crd returns the CRD without its schemas.

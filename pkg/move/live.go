@@ -1,9 +1,12 @@
 package move
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,38 +52,30 @@ func Connect(kubeconfig, kubeContext string) (*rest.Config, string, error) {
 type live struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
-	// answers gives answers of the API server as they came.
-	answers rest.Interface
-	// mutex guards the world while kinds are read side by side.
-	mutex sync.Mutex
-	world *World
-	space string
+	// mutex guards the world while several kinds are read.
+	mutex     sync.Mutex
+	world     *World
+	namespace string
 	// whole says that objects are read with all their fields.
 	whole bool
 }
 
 // Live reads of a management cluster what a move of a namespace reads, in pages; "" is all namespaces.
-// Of most objects, and of all Secrets, only the metadata is read, but all of cluster-scoped ones that head a move
-// hierarchy; with whole, all but Secrets and
-// ConfigMaps is. What the credentials don't permit to read becomes a problem that names the rule to
+// Of most objects it reads the metadata only. It reads cluster-scoped ones that head a move hierarchy in
+// whole; with whole, all objects but Secrets and ConfigMaps. What the credentials don't permit to read becomes a problem that names the rule to
 // add. The error is ErrUnreachable, ErrUnauthorized, or that of the API server.
 func Live(ctx context.Context, config *rest.Config, namespace string, whole bool) (*World, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = requestTimeout
 	config.QPS = -1 // requests is the limit, and the API server has its own
-	l := &live{world: &World{Source: "the cluster at " + config.Host, Kinds: Kinds{}}, space: namespace, whole: whole}
-	var err error
-	if l.objects, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
-	}
-	if l.metadata, err = metadata.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
-	}
+	l := &live{world: &World{Source: "the cluster at " + config.Host, Kinds: Kinds{}}, namespace: namespace, whole: whole}
+	var objectsErr, metadataErr error
+	l.objects, objectsErr = dynamic.NewForConfig(config)
+	l.metadata, metadataErr = metadata.NewForConfig(config)
 	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
+	if err := cmp.Or(objectsErr, metadataErr, err); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKubeconfig, err)
 	}
-	l.answers = client.RESTClient()
 	if err := l.readKinds(ctx, client); err != nil {
 		return nil, err
 	}
@@ -99,14 +94,22 @@ func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterfac
 	resource := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	err := l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-		// Schemas are most of what comes, and are passed over here and not kept.
-		request := l.answers.Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
-		options.Limit = pageSize / 10
-		items, next, err := pageOf[slimCRD](ctx, request, options, keptFields(crdKind.Kind))
-		for i := range items {
-			crds = append(crds, items[i].crd())
+		request := client.RESTClient().Get().AbsPath("apis", resource.Group, resource.Version, resource.Resource).Param("labelSelector", clusterctlv1.ClusterctlLabel)
+		data, err := request.Param("limit", strconv.Itoa(pageSize/10)).Param("continue", options.Continue).DoRaw(ctx)
+		if err != nil {
+			return "", err
 		}
-		return next, err
+		var list struct { // without schemas, which are most of the answer
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []slimCRD       `json:"items"`
+		}
+		if err := json.Unmarshal(data, &list); err != nil {
+			return "", fmt.Errorf("the answer of the API server can't be read: %w", err)
+		}
+		for i := range list.Items {
+			crds = append(crds, list.Items[i].crd())
+		}
+		return list.Metadata.Continue, nil
 	})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -122,7 +125,7 @@ func (l *live) readKinds(ctx context.Context, client discovery.DiscoveryInterfac
 	return nil
 }
 
-// guessKinds takes what discovery serves of Cluster API's groups for want of their CRDs.
+// guessKinds takes the kinds from discovery where their CRDs may not be read.
 func (l *live) guessKinds(client discovery.DiscoveryInterface) error {
 	l.world.Kinds = KindsOf()
 	lists, err := client.ServerPreferredResources()

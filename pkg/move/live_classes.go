@@ -3,7 +3,6 @@ package move
 import (
 	"context"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,11 +26,11 @@ func (l *live) readClasses(ctx context.Context) error {
 		return o, err
 	}
 	for _, o := range slices.Clone(l.world.Objects) {
-		if o.GroupKind() != clusterKind || l.space != "" && o.Namespace != l.space {
+		if o.GroupKind() != clusterKind || l.namespace != "" && o.Namespace != l.namespace {
 			continue
 		}
 		cluster, err := topology.Cluster(ctx, o.unstructured())
-		if err != nil || !cluster.Spec.Topology.IsDefined() || cluster.GetClassKey().Namespace == l.space {
+		if err != nil || !cluster.Spec.Topology.IsDefined() || cluster.GetClassKey().Namespace == l.namespace {
 			continue // what is wrong with it, Discover tells
 		}
 		name := cluster.GetClassKey()
@@ -47,9 +46,8 @@ func (l *live) readClasses(ctx context.Context) error {
 			continue
 		}
 		for _, r := range templatesOf(read) {
-			gk := groupKind(r.APIVersion, r.Kind)
-			version := strings.TrimPrefix(r.APIVersion, gk.Group+"/")
-			if _, err := get(key{GroupKind: gk, namespace: name.Namespace, name: r.Name}, version); err != nil {
+			gvk := r.GroupVersionKind()
+			if _, err := get(key{GroupKind: gvk.GroupKind(), namespace: name.Namespace, name: r.Name}, gvk.Version); err != nil {
 				return err
 			}
 		}

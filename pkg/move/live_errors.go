@@ -44,9 +44,7 @@ func readError(what string, err error) error {
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("reading %s: %w (%w)", what, ErrUnauthorized, err)
-	case errors.As(err, &status), errors.Is(err, context.Canceled) && !errors.As(err, &network):
-		return fmt.Errorf("reading %s: %w", what, err)
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded):
+	case !errors.As(err, &status) && (errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded)):
 		return fmt.Errorf("reading %s: %w: %w; check the address in the kubeconfig, the network, and that the cluster runs", what, ErrUnreachable, err)
 	}
 	return fmt.Errorf("reading %s: %w", what, err)

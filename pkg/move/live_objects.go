@@ -1,21 +1,17 @@
 package move
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
@@ -33,17 +29,17 @@ func (l *live) readObjects(ctx context.Context) error {
 	for _, gk := range slices.SortedFunc(maps.Keys(l.world.Kinds), longestFirst) {
 		kind := l.world.Kinds[gk]
 		switch {
-		case gk == providerKind && l.space == "": // they have been read
+		case gk == providerKind && l.namespace == "": // they have been read
 		case gk == clusterKind:
 			group.Go(func() error { return l.readClusters(ctx, kind) })
 		default:
 			group.Go(func() error { return l.readKind(ctx, kind, l.scope(kind)) })
 		}
-		if gk != secretKind || l.space == "" {
+		if gk != secretKind || l.namespace == "" {
 			continue
 		}
 		for _, namespace := range namespaces {
-			if namespace != l.space {
+			if namespace != l.namespace {
 				group.Go(func() error { return l.readKind(ctx, kind, namespace) })
 			}
 		}
@@ -68,43 +64,36 @@ func (l *live) scope(kind Kind) string {
 	if kind.ClusterScoped {
 		return ""
 	}
-	return l.space
+	return l.namespace
 }
 
 // readProviders reads clusterctl's inventory and returns the namespaces of infrastructure providers.
 func (l *live) readProviders(ctx context.Context) ([]string, error) {
 	kind := Kind{GroupKind: providerKind, Version: clusterctlv1.GroupVersion.Version, Plural: "providers"}
-	before := len(l.world.Objects)
 	if err := l.readKind(ctx, kind, ""); err != nil {
 		return nil, err
 	}
-	var namespaces []string
-	for _, o := range l.world.Objects[before:] {
-		if o.text("type") == string(clusterctlv1.InfrastructureProviderType) && !slices.Contains(namespaces, o.Namespace) {
-			namespaces = append(namespaces, o.Namespace)
-		}
-	}
-	return namespaces, nil
+	return sets.List(l.world.providerNamespaces()), nil
 }
 
 // readClusters reads the Clusters of all namespaces, as those of others may use ClusterClasses of the
 // one that is moved; or where that is forbidden, those of the namespace.
 func (l *live) readClusters(ctx context.Context, kind Kind) error {
 	err := l.list(ctx, kind, "")
-	if l.space == "" || !apierrors.IsForbidden(err) {
-		return l.judge(kind, "", err)
+	if l.namespace == "" || !apierrors.IsForbidden(err) {
+		return l.listError(kind, "", err)
 	}
 	l.forbidden(kind.resource(), "", "Clusters of other namespaces may use ClusterClasses of this one, which are not deleted then")
-	return l.readKind(ctx, kind, l.space)
+	return l.readKind(ctx, kind, l.namespace)
 }
 
 // readKind reads the objects of a kind.
 func (l *live) readKind(ctx context.Context, kind Kind, namespace string) error {
-	return l.judge(kind, namespace, l.list(ctx, kind, namespace))
+	return l.listError(kind, namespace, l.list(ctx, kind, namespace))
 }
 
-// judge turns the error of a list into a problem where the rest can still be read.
-func (l *live) judge(kind Kind, namespace string, err error) error {
+// listError turns the error of a list into a problem where the rest can still be read.
+func (l *live) listError(kind Kind, namespace string, err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err): // clusterctl passes over a kind that is not served
 		return nil
@@ -120,31 +109,24 @@ func (k Kind) resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Version, Resource: k.Plural}
 }
 
-// list reads the objects of a kind in a namespace page by page, or in all.
+// list reads the objects of a kind in a namespace page by page, or in all. Of kinds of which no rule reads
+// more, it reads the metadata.
 func (l *live) list(ctx context.Context, kind Kind, namespace string) error {
-	_, content := keptOfKinds[kind.Kind]
-	switch {
-	case kind.GroupKind == secretKind || kind.GroupKind == configMapKind: // nobody needs what is in them
-	case l.whole, kind.ClusterScoped && kind.MoveHierarchy: // these may name Secrets that belong to the move
-		return l.listWhole(ctx, kind, namespace)
-	case content:
-		return l.listKept(ctx, kind, namespace)
+	_, read := keptOfKinds[kind.Kind]
+	whole := l.whole || kind.ClusterScoped && kind.MoveHierarchy // these may name Secrets that belong to the move
+	if kind.GroupKind == secretKind || kind.GroupKind == configMapKind || !whole && !read {
+		client := l.metadata.Resource(kind.resource()).Namespace(namespace)
+		return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
+			list, err := client.List(ctx, options)
+			if err != nil {
+				return "", err
+			}
+			for i := range list.Items {
+				l.add(ofMetadata(kind.GroupVersionKind(), &list.Items[i]))
+			}
+			return list.GetContinue(), nil
+		})
 	}
-	client := l.metadata.Resource(kind.resource()).Namespace(namespace)
-	return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-		list, err := client.List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			l.add(ofMetadata(kind.GroupVersionKind(), &list.Items[i]))
-		}
-		return list.GetContinue(), nil
-	})
-}
-
-// listWhole reads objects with all their fields.
-func (l *live) listWhole(ctx context.Context, kind Kind, namespace string) error {
 	client := l.objects.Resource(kind.resource()).Namespace(namespace)
 	return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
 		list, err := client.List(ctx, options)
@@ -152,55 +134,14 @@ func (l *live) listWhole(ctx context.Context, kind Kind, namespace string) error
 			return "", err
 		}
 		for i := range list.Items {
-			l.add(FromUnstructured(&list.Items[i], manifest.Place{}))
+			o := FromUnstructured(&list.Items[i], manifest.Place{})
+			if !whole {
+				o.dropUnread()
+			}
+			l.add(o)
 		}
 		return list.GetContinue(), nil
 	})
-}
-
-// listKept reads objects with those fields besides the metadata that the rules for the kind read: the
-// API server sends all, and to make something of all takes longer than to send them.
-func (l *live) listKept(ctx context.Context, kind Kind, namespace string) error {
-	path := []string{"apis", kind.Group, kind.Version}
-	if namespace != "" {
-		path = append(path, "namespaces", namespace)
-	}
-	return l.pages(ctx, func(options metav1.ListOptions) (string, error) {
-		items, next, err := pageOf[sparseJSON](ctx, l.answers.Get().AbsPath(append(path, kind.Plural)...), options, keptFields(kind.Kind))
-		if err != nil {
-			return "", err
-		}
-		for i := range items {
-			content, err := items[i].content()
-			if err != nil {
-				return "", fmt.Errorf("the answer of the API server can't be read: %s: %w", items[i].Metadata.Name, err)
-			}
-			o := items[i].object(content, manifest.Place{})
-			o.Place = manifest.Place{}
-			l.add(o)
-		}
-		return next, nil
-	})
-}
-
-// pageOf reads a page of a list, of its items only some fields, and what to continue with.
-func pageOf[T any](ctx context.Context, request *rest.Request, options metav1.ListOptions, keep fields) ([]T, string, error) {
-	data, err := request.Param("limit", strconv.FormatInt(options.Limit, 10)).Param("continue", options.Continue).DoRaw(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	var list struct {
-		Metadata metav1.ListMeta `json:"metadata"`
-		Items    []T             `json:"items"`
-	}
-	var kept bytes.Buffer
-	if _, err = skimJSON(&kept, data, fields{"metadata": nil, "items": keep}); err == nil {
-		err = json.Unmarshal(kept.Bytes(), &list)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("the answer of the API server can't be read: %w", err)
-	}
-	return list.Items, list.Metadata.Continue, nil
 }
 
 // GroupVersionKind returns the kind in the version that is stored.

@@ -6,21 +6,20 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
-// Object is what the rules of a move look at in a Kubernetes object.
+// Object is the part of a Kubernetes object that the rules of a move read.
 type Object struct {
 	manifest.Object
-	// UID is "" where the source does not have it: then owners are found by their kinds and names.
+	// UID is "" where the source does not have it: then owners are looked up by kind and name.
 	UID         types.UID
 	Labels      map[string]string
 	Annotations map[string]string
 	Owners      []metav1.OwnerReference
-	// addedOwners is how many of the last Owners the source does not have: controllers will set them.
+	// addedOwners is how many of the last Owners are not in the source: controllers will set them.
 	addedOwners int
 	// Content is the object as Kubernetes has it. Sources may leave out all fields but those that the
 	// rules for its kind read.
@@ -29,7 +28,7 @@ type Object struct {
 	Place manifest.Place
 }
 
-// FromUnstructured returns what is looked at in an object.
+// FromUnstructured returns the Object of what was read at a place.
 func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object {
 	return Object{
 		Object: manifest.ObjectOf(*u),
@@ -41,18 +40,6 @@ func FromUnstructured(u *unstructured.Unstructured, place manifest.Place) Object
 // ownOwners returns the owner references that the source of the object has.
 func (o *Object) ownOwners() []metav1.OwnerReference {
 	return o.Owners[:len(o.Owners)-o.addedOwners]
-}
-
-// GroupKind returns the object's group and kind.
-func (o *Object) GroupKind() schema.GroupKind { return groupKind(o.APIVersion, o.Kind) }
-
-// groupKind returns the group and kind of an apiVersion and a kind.
-func groupKind(apiVersion, kind string) schema.GroupKind {
-	group, _, found := strings.Cut(apiVersion, "/")
-	if !found {
-		group = "" // of Kubernetes' core: v1
-	}
-	return schema.GroupKind{Group: group, Kind: kind}
 }
 
 // unstructured returns the object's content with what was read of its metadata.

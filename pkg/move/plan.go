@@ -80,14 +80,13 @@ func (g *Graph) Plan() *Plan {
 		case n.Virtual:
 			// It isn't an object that was read: those that name it tell of it.
 		case n.moves():
-			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.stuck(n), Linked: true})
+			p.LeftBehind = append(p.LeftBehind, n.left(why.stuck(n), true))
 		case named[n] != nil:
-			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Linked: true,
-				Why: named[n].Object.String() + " names it, and it has no owner that is moved, and no label to move it"})
-		case n.kind == secretKind || n.kind == configMapKind || n.kind == providerKind || g.world.Kinds[n.kind].Unknown:
-			p.Apart = append(p.Apart, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.unlinked(n)})
+			p.LeftBehind = append(p.LeftBehind, n.left(named[n].Object.String()+" names it, and it has no owner that is moved, and no label to move it", true))
+		case n.isOther() || g.world.Kinds[n.kind].Unknown:
+			p.Apart = append(p.Apart, n.left(why.unlinked(n), false))
 		default:
-			p.LeftBehind = append(p.LeftBehind, Left{Object: n.Object.Object, UID: n.Object.UID, Why: why.unlinked(n)})
+			p.LeftBehind = append(p.LeftBehind, n.left(why.unlinked(n), false))
 		}
 	}
 	p.LeftBehind = append(p.LeftBehind, why.notRead()...)
@@ -99,16 +98,21 @@ func (g *Graph) Plan() *Plan {
 	return p
 }
 
+// left returns the node's object as one that is not moved.
+func (n *Node) left(why string, linked bool) Left {
+	return Left{Object: n.Object.Object, UID: n.Object.UID, Why: why, Linked: linked}
+}
+
 // moved says what happens to an object that is moved.
 func (g *Graph) moved(n *Node) Moved {
 	m := Moved{Object: n.Object.Object, UID: n.Object.UID, Why: whyMoved(n), IfThere: Update, Deleted: true}
-	if n.isGlobal || n.isGlobalHierarchy {
+	if n.isGlobal || n.global != nil {
 		m.IfThere = Leave
 	}
 	switch {
 	case n.isGlobal:
 		m.Kept = "it has no namespace, and others may use it"
-	case n.isGlobalHierarchy:
+	case n.global != nil:
 		m.Kept = "it belongs to " + n.global.Object.String() + ", which has no namespace, and others may use it"
 	case n.shouldNotDelete && n.Object.Namespace != g.Namespace:
 		m.Kept = "it is in another namespace than the one that is moved"

@@ -2,6 +2,7 @@ package move
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,7 @@ func newReasons(g *Graph) *reasons {
 // stuck says why an object that clusterctl wants to move never gets its turn: one of its owners is in
 // no group, as it is not read, is not moved itself, or is in a cycle.
 func (r *reasons) stuck(n *Node) string {
-	for _, owner := range append(append([]*Node{}, n.Owners...), n.SoftOwners...) {
+	for _, owner := range slices.Concat(n.Owners, n.SoftOwners) {
 		switch {
 		case owner.group > 0:
 		case owner.Virtual:
@@ -42,19 +43,21 @@ func (r *reasons) stuck(n *Node) string {
 		}
 	}
 	if cycle := r.cycleOf(n); cycle != nil {
-		names := make([]string, 0, len(cycle)+1)
-		for _, c := range cycle {
-			names = append(names, c.Object.String())
+		if slices.Contains(cycle, n) {
+			return "it is in a cycle of owners, none of which comes first: " + cycleText(cycle)
 		}
-		text := strings.Join(append(names, names[0]), " -> ")
-		for _, c := range cycle {
-			if c == n {
-				return "it is in a cycle of owners, none of which comes first: " + text
-			}
-		}
-		return "its owners are in a cycle, none of which comes first: " + text
+		return "its owners are in a cycle, none of which comes first: " + cycleText(cycle)
 	}
 	return "an owner of its owners is not moved, so it never gets its turn: " + r.chain(n)
+}
+
+// cycleText names the nodes of a cycle, the first of them at both ends.
+func cycleText(cycle []*Node) string {
+	var text strings.Builder
+	for _, n := range cycle {
+		text.WriteString(n.Object.String() + " -> ")
+	}
+	return text.String() + cycle[0].Object.String()
 }
 
 // cycleOf follows the first owner that is stuck until a node comes twice, and returns the nodes from
@@ -62,14 +65,14 @@ func (r *reasons) stuck(n *Node) string {
 func (r *reasons) cycleOf(n *Node) []*Node {
 	var path []*Node
 	at := map[*Node]int{}
-	var found []*Node
+	var cycle []*Node
 	for n != nil {
 		if known, ok := r.cycle[n]; ok {
-			found = known
+			cycle = known
 			break
 		}
 		if i, ok := at[n]; ok {
-			found = path[i:]
+			cycle = path[i:]
 			break
 		}
 		at[n] = len(path)
@@ -77,18 +80,16 @@ func (r *reasons) cycleOf(n *Node) []*Node {
 		n = stuckOwner(n)
 	}
 	for _, p := range path {
-		r.cycle[p] = found
+		r.cycle[p] = cycle
 	}
-	return found
+	return cycle
 }
 
 // stuckOwner returns the first owner that is moved and in no group, or nil.
 func stuckOwner(n *Node) *Node {
-	for _, owners := range [][]*Node{n.Owners, n.SoftOwners} {
-		for _, owner := range owners {
-			if owner.group == 0 && owner.moves() {
-				return owner
-			}
+	for _, owner := range slices.Concat(n.Owners, n.SoftOwners) {
+		if owner.group == 0 && owner.moves() {
+			return owner
 		}
 	}
 	return nil

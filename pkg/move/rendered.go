@@ -33,11 +33,11 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 	}
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, r := range append([]*release.Release{r}, with...) {
-		found, err := schemas.CRDs(r)
+		releaseCRDs, err := schemas.CRDs(r)
 		if err != nil {
 			return nil, fmt.Errorf("reading the kinds of %s: %w", r, err)
 		}
-		crds = append(crds, found...)
+		crds = append(crds, releaseCRDs...)
 	}
 	return OfTemplate(ctx, fmt.Sprintf("%s of %s", release.ClusterTemplateFile(flavor), r), crds, rendered.Objects), nil
 }
@@ -47,10 +47,10 @@ func Rendered(ctx context.Context, r *release.Release, flavor string, values map
 func OfTemplate(ctx context.Context, source string, crds []*apiextensionsv1.CustomResourceDefinition, objects []unstructured.Unstructured) *World {
 	kinds := schemas.Of(crds...)
 	w := &World{Source: source, Desired: true}
-	made, err := topology.Expand(ctx, kinds, objects)
+	expanded, err := topology.Expand(ctx, kinds, objects)
 	switch {
 	case err == nil:
-		objects = replaced(objects, made)
+		objects = replaced(objects, expanded)
 	case !errors.Is(err, topology.ErrUnmanaged):
 		w.problem("", "the topology can't be expanded, so what Cluster API makes of it is missing: %v", err)
 	}
@@ -200,7 +200,7 @@ func (w *World) clusterOf(o *Object) string {
 		return name
 	}
 	for _, owner := range o.Owners {
-		if groupKind(owner.APIVersion, owner.Kind) == clusterKind {
+		if schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() == clusterKind {
 			return owner.Name
 		}
 	}
@@ -269,11 +269,11 @@ func (o *Object) addOwner(owner *Object) {
 // references returns the references at a path; a ClusterClass has them in templateRef or ref below.
 func references(value any, path []string) []manifest.Reference {
 	if items, ok := value.([]any); ok {
-		var found []manifest.Reference
+		var all []manifest.Reference
 		for _, item := range items {
-			found = append(found, references(item, path)...)
+			all = append(all, references(item, path)...)
 		}
-		return found
+		return all
 	}
 	m, ok := value.(map[string]any)
 	switch {
@@ -299,15 +299,15 @@ type guess struct {
 
 // allReferences returns what may be references below a value: maps with a name.
 func allReferences(value any) []guess {
-	var found []guess
+	var guesses []guess
 	manifest.Walk(value, nil, func(path []any, value any) bool {
 		fields, _ := value.(map[string]any)
 		if manifest.Text(fields, "name") != "" {
-			found = append(found, guess{manifest.ReferenceOf(fields), manifest.FieldName(path)})
+			guesses = append(guesses, guess{manifest.ReferenceOf(fields), manifest.FieldName(path)})
 		}
 		return true
 	})
-	return found
+	return guesses
 }
 
 // fits says whether the reference may be one to an object of a kind. Without a kind of its own, the

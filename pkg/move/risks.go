@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -32,11 +34,11 @@ type finder struct {
 	why *reasons
 	// objects are all of the world by UID, also those that a move does not read.
 	objects map[types.UID]*Object
-	found   []Risk
+	risks   []Risk
 }
 
-// risks are the rules. A new one is a method and a line here.
-var risks = []func(*finder){
+// rules are all rules. A new one is a method and a line here.
+var rules = []func(*finder){
 	(*finder).orphans, (*finder).danglingOwners, (*finder).cycles, (*finder).ownersOfReferences,
 	(*finder).identities, (*finder).secrets, (*finder).classes, (*finder).stopping,
 }
@@ -48,17 +50,17 @@ func (g *Graph) Risks() []Risk {
 	for i := range g.world.Objects {
 		f.objects[uid(&g.world.Objects[i])] = &g.world.Objects[i]
 	}
-	for _, look := range risks {
+	for _, look := range rules {
 		look(f)
 	}
-	slices.SortStableFunc(f.found, func(a, b Risk) int {
+	slices.SortStableFunc(f.risks, func(a, b Risk) int {
 		return cmp.Or(compareObjects(a.Object.Object, b.Object.Object), strings.Compare(a.Rule, b.Rule))
 	})
-	return f.found
+	return f.risks
 }
 
 func (f *finder) add(rule string, o *Object, path []any, fix, format string, args ...any) {
-	f.found = append(f.found, Risk{Rule: rule, Object: o, Path: path, Fix: fix, Message: fmt.Sprintf(format, args...)})
+	f.risks = append(f.risks, Risk{Rule: rule, Object: o, Path: path, Fix: fix, Message: fmt.Sprintf(format, args...)})
 }
 
 // isOther says whether a node is a ConfigMap, a Secret or clusterctl's inventory, which a move reads
@@ -101,23 +103,21 @@ func (f *finder) danglingOwners() {
 
 // cycles finds cycles of owners, and tells of each at its first object.
 func (f *finder) cycles() {
-	told := map[*Node]bool{}
+	reported := map[*Node]bool{}
 	for _, n := range f.Nodes {
 		if n.Virtual || n.group > 0 || !n.moves() {
 			continue
 		}
 		cycle := f.why.cycleOf(n)
-		if len(cycle) == 0 || slices.ContainsFunc(cycle, func(c *Node) bool { return told[c] }) {
+		if len(cycle) == 0 || slices.ContainsFunc(cycle, func(c *Node) bool { return reported[c] }) {
 			continue
 		}
 		first := slices.MinFunc(cycle, func(a, b *Node) int { return compareObjects(a.Object.Object, b.Object.Object) })
-		names := make([]string, 0, len(cycle))
 		for _, c := range cycle {
-			told[c] = true
-			names = append(names, c.Object.String())
+			reported[c] = true
 		}
 		f.add("owner-cycle", first.Object, []any{"metadata", "ownerReferences"}, "take out the owner reference that goes back",
-			"owners go round in a circle, and none comes first: %s: `clusterctl move` leaves them and all that they own behind", strings.Join(append(names, names[0]), " -> "))
+			"owners go round in a circle, and none comes first: %s: `clusterctl move` leaves them and all that they own behind", cycleText(cycle))
 	}
 }
 
@@ -141,9 +141,9 @@ func (f *finder) ownersOfReferences() {
 				f.add("owner-scope", n.Object, path, "use a label or a field instead of an owner reference",
 					"%s its owner %s: Kubernetes takes the owner for missing and may delete the object, and `clusterctl move` does not follow the reference", what, owner.Object)
 			}
-			version := strings.TrimPrefix(r.APIVersion, groupKind(r.APIVersion, r.Kind).Group+"/")
-			kind, known := f.world.Kinds[groupKind(r.APIVersion, r.Kind)]
-			if known && len(kind.Served) > 0 && !slices.Contains(kind.Served, version) {
+			gvk := schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
+			kind, known := f.world.Kinds[gvk.GroupKind()]
+			if known && len(kind.Served) > 0 && !slices.Contains(kind.Served, gvk.Version) {
 				f.add("owner-version", n.Object, append(path, "apiVersion"), "let its controller set the reference again with a version that is served",
 					"it names its owner %s %s as %s, and served are %s: clusterctl may read the owner by that version, and fails", r.Kind, r.Name, r.APIVersion, strings.Join(kind.Served, ", "))
 			}
@@ -171,17 +171,17 @@ func (f *finder) identities() {
 			left[n.Object.Name] = append(left[n.Object.Name], n)
 		}
 	}
-	told := map[*Node]bool{}
+	reported := map[*Node]bool{}
 	for _, from := range f.Nodes {
 		if from.Virtual || !from.moves() || len(left) == 0 {
 			continue
 		}
 		for _, r := range allReferences(from.Object.Content["spec"]) {
 			for _, n := range left[r.Name] {
-				if told[n] || !r.fits(n.kind, from.kind.Group) {
+				if reported[n] || !r.fits(n.kind, from.kind.Group) {
 					continue
 				}
-				told[n] = true
+				reported[n] = true
 				f.add("identity-move", n.Object, nil, "label its CRD "+clusterctlv1.ClusterctlMoveHierarchyLabel,
 					"%s refers to it, it has no namespace, and neither it nor its CRD has a label to move it: `clusterctl move` leaves it behind", from.Object)
 			}
@@ -202,15 +202,10 @@ func (f *finder) secrets() {
 // which are where clusterctl looks for the Secrets of such objects.
 func (g *Graph) namedSecrets() map[*Node]*Node {
 	left := map[types.NamespacedName]*Node{}
-	var providers []string
+	providers := sets.List(g.world.providerNamespaces())
 	for _, n := range g.Nodes {
 		if !n.Virtual && n.kind == secretKind && !n.moves() {
 			left[n.name()] = n
-		}
-	}
-	for i := range g.world.Objects {
-		if o := &g.world.Objects[i]; o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
-			providers = append(providers, o.Namespace)
 		}
 	}
 	named := map[*Node]*Node{}
@@ -236,23 +231,23 @@ func (g *Graph) namedSecrets() map[*Node]*Node {
 // secretsOf returns the names of Secrets in fields below a value: a reference of the kind, the field
 // name of one that is called after Secrets, or a text in one that ends in SecretName. A reference may have a namespace.
 func secretsOf(spec any) []types.NamespacedName {
-	var found []types.NamespacedName
+	var secrets []types.NamespacedName
 	manifest.Walk(spec, []any{"spec"}, func(path []any, value any) bool {
 		field := strings.ToLower(manifest.FieldName(path))
 		switch v := value.(type) {
 		case map[string]any:
 			r := manifest.ReferenceOf(v)
 			if _, hasKind := v["kind"].(string); r.Name != "" && (r.Kind == secretKind.Kind || !hasKind && strings.Contains(field, "secret")) {
-				found = append(found, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
+				secrets = append(secrets, types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 			}
 		case string:
 			if _, isItem := path[len(path)-1].(int); !isItem && strings.HasSuffix(field, "secretname") {
-				found = append(found, types.NamespacedName{Name: v})
+				secrets = append(secrets, types.NamespacedName{Name: v})
 			}
 		}
 		return true
 	})
-	return found
+	return secrets
 }
 
 // classes finds Clusters with classes of other namespaces, which are copied and not moved.

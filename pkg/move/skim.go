@@ -3,7 +3,6 @@ package move
 import (
 	"bytes"
 	"iter"
-	"slices"
 )
 
 // fields says which fields of a mapping are kept; nil under a name keeps all that is below it.
@@ -16,7 +15,7 @@ var (
 		"labels":      {"clusterctl.cluster.x-k8s.io": nil, "clusterctl.cluster.x-k8s.io/move": nil, "clusterctl.cluster.x-k8s.io/move-hierarchy": nil},
 		"annotations": {"clusterctl.cluster.x-k8s.io/block-move": nil, "cluster.x-k8s.io/paused": nil},
 	}
-	// keptOfKinds is what some kinds keep besides, by their names alone.
+	// keptOfKinds is what kinds keep besides, by their names alone.
 	keptOfKinds = map[string]fields{
 		"Cluster":                   {"spec": nil, "status": nil},
 		"ClusterClass":              {"spec": nil},
@@ -38,6 +37,20 @@ func keptFields(kind string) fields {
 	return kept
 }
 
+// dropUnread drops the fields outside of the metadata that no rule for the object's kind reads.
+func (o *Object) dropUnread() {
+	var content map[string]any
+	for name := range keptOfKinds[o.Kind] {
+		if value, ok := o.Content[name]; ok {
+			if content == nil {
+				content = map[string]any{}
+			}
+			content[name] = value
+		}
+	}
+	o.Content = content
+}
+
 // line is a line of YAML without its end.
 type line struct {
 	text []byte
@@ -45,7 +58,7 @@ type line struct {
 	indent int
 }
 
-// eachLine returns the lines of a text with the places where they begin.
+// eachLine returns the lines of a text with the offsets where they begin.
 func eachLine(text []byte) iter.Seq2[int, line] {
 	return func(yield func(int, line) bool) {
 		for at := 0; at < len(text); {
@@ -53,7 +66,8 @@ func eachLine(text []byte) iter.Seq2[int, line] {
 			if i := bytes.IndexByte(text[at:], '\n'); i >= 0 {
 				end, next = at+i, at+i+1
 			}
-			if !yield(at, newLine(bytes.TrimSuffix(text[at:end], []byte("\r")))) {
+			l := line{text: bytes.TrimSuffix(text[at:end], []byte("\r"))}
+			if l.indent = indentOf(l.text, 0); !yield(at, l) {
 				return
 			}
 			at = next
@@ -61,137 +75,106 @@ func eachLine(text []byte) iter.Seq2[int, line] {
 	}
 }
 
-// linesOf splits text into lines.
-func linesOf(text []byte) []line {
-	lines := make([]line, 0, bytes.Count(text, []byte("\n"))+1)
-	for _, l := range eachLine(text) {
-		lines = append(lines, l)
-	}
-	return lines
-}
-
-func newLine(text []byte) line {
-	for i, c := range text {
-		switch c {
-		case ' ':
-			continue
-		case '#':
-			return line{text: text, indent: -1}
-		}
-		return line{text: text, indent: i}
-	}
-	return line{text: text, indent: -1}
-}
-
-// keyOf returns the key of a line that begins a field of a block mapping, e.g. `name: x`; false is a
-// line that may be something else.
-func (l line) keyOf() (string, bool) {
-	text := l.text[l.indent:]
-	end := bytes.IndexByte(text, ':')
-	if end <= 0 || end+1 < len(text) && text[end+1] != ' ' {
-		return "", false
-	}
-	for _, c := range text[:end] {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '/' && c != '-' && c != '_' && c != '*' && c != '~' {
-			return "", false
+// indentOf returns where the text of a line begins, from an offset on; -1 is an empty line or a comment.
+func indentOf(text []byte, from int) int {
+	for i := from; i < len(text) && text[i] != '#'; i++ {
+		if text[i] != ' ' {
+			return i
 		}
 	}
-	return string(text[:end]), text[0] != '-' && text[0] != '*' && text[0] != '~'
-}
-
-// skim writes those lines of a block mapping that belong to the fields to keep. It understands what
-// kubectl and Go programs write; of anything else it returns false, and the whole text has to be
-// read. What it passes over may be no YAML: only a parser would know.
-func skim(to *bytes.Buffer, lines []line, keep fields) bool {
-	indent := -1
-	for i := 0; i < len(lines); {
-		l := lines[i]
-		if l.indent < 0 {
-			i++
-			continue
-		}
-		if indent < 0 {
-			indent = l.indent
-		}
-		name, ok := l.keyOf()
-		if !ok || l.indent != indent {
-			return false
-		}
-		end := i + 1
-		for end < len(lines) && (lines[end].indent < 0 || lines[end].indent > indent || lines[end].indent == indent && isItem(lines[end])) {
-			end++
-		}
-		below, wanted := keep[name]
-		switch {
-		case !wanted:
-		case below == nil:
-			writeLines(to, lines[i:end])
-		case bytes.HasSuffix(l.text, []byte(": {}")):
-			writeLines(to, lines[i:end])
-		case !bytes.HasSuffix(l.text, []byte(":")):
-			return false // a value in the line of its key, with braces or a tag
-		default:
-			writeLines(to, lines[i:i+1])
-			if !skimBelow(to, lines[i+1:end], below) {
-				return false
-			}
-		}
-		i = end
-	}
-	return true
-}
-
-// skimBelow skims the value of a field: a mapping, or a list of mappings.
-func skimBelow(to *bytes.Buffer, lines []line, keep fields) bool {
-	for len(lines) > 0 && lines[0].indent < 0 {
-		lines = lines[1:]
-	}
-	if len(lines) == 0 || !isItem(lines[0]) {
-		return skim(to, lines, keep)
-	}
-	indent := lines[0].indent
-	return eachItem(lines, func(item []line) bool {
-		to.Write(bytes.Repeat([]byte(" "), indent))
-		to.WriteString("-\n")
-		return skim(to, item, keep)
-	})
+	return -1
 }
 
 // isItem says whether a line begins an item of a block list.
-func isItem(l line) bool {
+func (l line) isItem() bool {
 	text := l.text[l.indent:]
 	return text[0] == '-' && (len(text) == 1 || text[1] == ' ')
 }
 
-// eachItem calls for each item of a block list with its lines, with a space in place of the dash, until
-// one returns false. It returns false itself where the lines are something else, too.
-func eachItem(lines []line, do func([]line) bool) bool {
-	indent, start := lines[0].indent, 0
-	for i := 1; i <= len(lines); i++ {
-		if i < len(lines) {
-			l := lines[i]
-			if l.indent < 0 || l.indent > indent {
-				continue
-			}
-			if l.indent < indent || !isItem(l) {
-				return false
-			}
-		}
-		item := slices.Clone(lines[start:i]) // whoever has to read them all needs the dashes
-		text := bytes.Clone(item[0].text)
-		text[indent] = ' '
-		item[0] = newLine(text)
-		if !do(item) {
-			return false
-		}
-		start = i
+// keyOf returns the key of a text that begins a field of a block mapping, e.g. `name: x`; false is a
+// text that may be something else.
+func keyOf(text []byte) ([]byte, bool) {
+	end := bytes.IndexByte(text, ':')
+	if end <= 0 || end+1 < len(text) && text[end+1] != ' ' {
+		return nil, false
 	}
-	return true
+	for _, c := range text[:end] {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '/' && c != '-' && c != '_' && c != '*' && c != '~' {
+			return nil, false
+		}
+	}
+	return text[:end], text[0] != '-' && text[0] != '*' && text[0] != '~'
 }
 
-func writeLines(to *bytes.Buffer, lines []line) {
-	for _, l := range lines {
-		to.Write(l.text)
-		to.WriteByte('\n')
+// kindOf returns the kind of an object in block style, or "".
+func kindOf(text []byte) string {
+	indent := -1
+	for _, l := range eachLine(text) {
+		if indent < 0 {
+			indent = l.indent
+		}
+		if value, ok := bytes.CutPrefix(l.text[max(l.indent, 0):], []byte("kind: ")); ok && l.indent == indent {
+			return string(value)
+		}
 	}
+	return ""
+}
+
+// skim returns the text of an object with the lines of the fields to keep. The others are empty, so that
+// each line stays where it is. It understands what kubectl and Go programs write; of anything else it
+// returns false, and the whole text has to be parsed. The lines that it empties may not be YAML: only
+// a parser would know.
+func skim(text []byte) ([]byte, bool) {
+	kind := kindOf(text)
+	if kind == "" {
+		return nil, false
+	}
+	type mapping struct {
+		indent int
+		keep   fields
+	}
+	var open []mapping       // the mappings around a line
+	next := keptFields(kind) // what to keep of the mapping that may begin in a line
+	value, keep := -1, false // the indent of the field whose value is kept or emptied in whole
+	kept := make([]byte, 0, len(text)/2)
+	for _, l := range eachLine(text) {
+		if l.indent < 0 || value >= 0 && (l.indent > value || l.indent == value && l.isItem()) {
+			if value >= 0 && keep {
+				kept = append(kept, l.text...)
+			}
+			kept = append(kept, '\n')
+			continue
+		}
+		indent, prefix := l.indent, 0 // prefix is what stays of a line whose field does not
+		if l.isItem() {
+			prefix = l.indent + 1
+			indent = indentOf(l.text, prefix)
+		}
+		for len(open) > 0 && open[len(open)-1].indent > indent {
+			open = open[:len(open)-1]
+		}
+		if next != nil && indent >= 0 && (len(open) == 0 || open[len(open)-1].indent < indent) {
+			open = append(open, mapping{indent, next})
+		}
+		if len(open) == 0 || open[len(open)-1].indent != indent {
+			return nil, false
+		}
+		name, ok := keyOf(l.text[indent:])
+		if !ok {
+			return nil, false
+		}
+		below, wanted := open[len(open)-1].keep[string(name)]
+		next, value, keep = nil, indent, wanted
+		if wanted && below != nil && !bytes.HasSuffix(l.text, []byte(": {}")) {
+			if !bytes.HasSuffix(l.text, []byte(":")) {
+				return nil, false // a value in the line of its key, with braces or a tag
+			}
+			next, value = below, -1
+		}
+		if wanted {
+			prefix = len(l.text)
+		}
+		kept = append(append(kept, l.text[:prefix]...), '\n')
+	}
+	return kept, true
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
 // World is what a source knows of a management cluster.
@@ -13,9 +15,9 @@ type World struct {
 	// Source says where it comes from, for people.
 	Source string
 	Kinds  Kinds
-	// Desired says that the objects are not in a cluster yet: what only status tells is not asked for.
+	// Desired says that the objects are not in a cluster yet: their status is not read.
 	Desired bool
-	// Objects may be more than a move reads: what else there is explains what is left behind.
+	// Objects may be more than a move reads: the others explain what is left behind.
 	Objects []Object
 	// Assumptions say what was taken for granted because the source does not have it.
 	Assumptions []string
@@ -50,7 +52,7 @@ func (w *World) assume(format string, args ...any) {
 	}
 }
 
-// NamespaceCount is how much of Cluster API a namespace has.
+// NamespaceCount counts the objects of Cluster API and of providers in a namespace.
 type NamespaceCount struct {
 	Name              string
 	Clusters, Objects int
@@ -78,14 +80,26 @@ func (w *World) Namespaces() []NamespaceCount {
 			clusters++
 		}
 	}
-	var found []NamespaceCount
+	var namespaces []NamespaceCount
 	for _, c := range counts {
 		if clusters == 0 || c.Clusters > 0 {
-			found = append(found, *c)
+			namespaces = append(namespaces, *c)
 		}
 	}
-	slices.SortFunc(found, func(a, b NamespaceCount) int { return strings.Compare(a.Name, b.Name) })
-	return found
+	slices.SortFunc(namespaces, func(a, b NamespaceCount) int { return strings.Compare(a.Name, b.Name) })
+	return namespaces
+}
+
+// providerNamespaces returns the namespaces of infrastructure providers, by clusterctl's inventory.
+func (w *World) providerNamespaces() sets.Set[string] {
+	namespaces := sets.New[string]()
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		if o.GroupKind() == providerKind && o.text("type") == string(clusterctlv1.InfrastructureProviderType) {
+			namespaces.Insert(o.Namespace)
+		}
+	}
+	return namespaces
 }
 
 // key names an object in a world.
