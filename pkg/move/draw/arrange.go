@@ -20,15 +20,7 @@ func (s *sheet) arrange() {
 	s.number()
 	best, fewest := s.copyRows(), s.crossings()
 	for i := range orderings {
-		if i%2 == 0 {
-			for row := 1; row < len(s.rows); row++ {
-				s.order(row, func(sp *spot) []int { return sp.up })
-			}
-		} else {
-			for row := len(s.rows) - 2; row >= 0; row-- {
-				s.order(row, func(sp *spot) []int { return sp.down })
-			}
-		}
+		s.sweep(i%2 == 0, s.order)
 		if n := s.crossings(); n < fewest {
 			best, fewest = s.copyRows(), n
 		}
@@ -79,9 +71,23 @@ func (s *sheet) copyRows() [][]int {
 	return rows
 }
 
+// sweep calls visit for each row but the first, from the top down, with what returns a spot's neighbours
+// in the row above; or, from the bottom up, for each row but the last with what returns those below.
+func (s *sheet) sweep(down bool, visit func(row []int, neighbours func(*spot) []int)) {
+	if down {
+		for _, row := range s.rows[1:] {
+			visit(row, func(sp *spot) []int { return sp.up })
+		}
+		return
+	}
+	for _, row := range slices.Backward(s.rows[:len(s.rows)-1]) {
+		visit(row, func(sp *spot) []int { return sp.down })
+	}
+}
+
 // order sorts a row by the mean places of its spots' neighbours; a spot without any keeps its own.
-func (s *sheet) order(row int, neighbours func(*spot) []int) {
-	for _, i := range s.rows[row] {
+func (s *sheet) order(row []int, neighbours func(*spot) []int) {
+	for _, i := range row {
 		sp := &s.spots[i]
 		sp.barycenter = float64(sp.order)
 		if near := neighbours(sp); len(near) > 0 {
@@ -92,8 +98,8 @@ func (s *sheet) order(row int, neighbours func(*spot) []int) {
 			sp.barycenter = float64(sum) / float64(len(near))
 		}
 	}
-	slices.SortStableFunc(s.rows[row], func(a, b int) int { return cmp.Compare(s.spots[a].barycenter, s.spots[b].barycenter) })
-	for at, i := range s.rows[row] {
+	slices.SortStableFunc(row, func(a, b int) int { return cmp.Compare(s.spots[a].barycenter, s.spots[b].barycenter) })
+	for at, i := range row {
 		s.spots[i].order = at
 	}
 }
@@ -138,15 +144,9 @@ func (s *sheet) spread() {
 		s.settle(row, func(sp *spot) float64 { return 0 })
 	}
 	for i := range spreadings {
-		if i%2 == 0 {
-			for row := len(s.rows) - 2; row >= 0; row-- {
-				s.settle(s.rows[row], func(sp *spot) float64 { return s.middle(sp, sp.down) })
-			}
-		} else {
-			for row := 1; row < len(s.rows); row++ {
-				s.settle(s.rows[row], func(sp *spot) float64 { return s.middle(sp, sp.up) })
-			}
-		}
+		s.sweep(i%2 == 1, func(row []int, neighbours func(*spot) []int) {
+			s.settle(row, func(sp *spot) float64 { return s.middle(sp, neighbours(sp)) })
+		})
 	}
 }
 

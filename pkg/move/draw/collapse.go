@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 )
 
@@ -115,7 +114,7 @@ func (p *Picture) keys(c Collapse) []string {
 	case Kinds:
 		for i := range p.Members {
 			m := &p.Members[i]
-			keys[i] = fmt.Sprintf("%q %q %s %v", group(m.Object), m.Kind, m.Fate, p.rings.in[i])
+			keys[i] = fmt.Sprintf("%q %q %s %v", m.GroupKind().Group, m.Kind, m.Fate, p.rings.in[i])
 		}
 	default:
 		for i := range p.Members {
@@ -146,7 +145,7 @@ func (p *Picture) siblingKeys() []string {
 			}
 			slices.Sort(owners)
 			owners = slices.Compact(owners)
-			keys[i] = fmt.Sprintf("%q %q %q %s %s", group(m.Object), m.Kind, m.Namespace, m.Fate, strings.Join(owners, ","))
+			keys[i] = fmt.Sprintf("%q %q %q %s %s", m.GroupKind().Group, m.Kind, m.Namespace, m.Fate, strings.Join(owners, ","))
 			if p.rings.in[i] || len(m.Owners) == 0 && owns[i] {
 				keys[i] += fmt.Sprintf(" alone %d", i)
 			}
@@ -242,13 +241,4 @@ func (p *Picture) details(b *box) []string {
 		}
 	}
 	return lines
-}
-
-// group returns the API group of an object.
-func group(o manifest.Object) string {
-	name, _, found := strings.Cut(o.APIVersion, "/")
-	if !found {
-		return ""
-	}
-	return name
 }

@@ -136,7 +136,7 @@ func (p *Picture) pageKinds(boxes [][]string) []*pageKind {
 	var kinds []*pageKind
 	for i := range p.Members {
 		m := &p.Members[i]
-		key := [2]string{m.Kind, group(m.Object)}
+		key := [2]string{m.Kind, m.GroupKind().Group}
 		k := at[key]
 		if k == nil {
 			k = &pageKind{Kind: printable(m.Kind), Group: printable(key[1])}

@@ -76,23 +76,17 @@ func lookOf(fate move.Fate) look {
 // printable replaces what would not be seen, or would change how the rest is seen: names come from
 // strangers. What Unicode calls not printable is written as its number.
 func printable(text string) string {
-	plain := true
-	for _, r := range text {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	hidden := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	if strings.IndexFunc(text, hidden) < 0 {
 		return text
 	}
 	var b strings.Builder
 	for _, r := range text {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		if hidden(r) {
 			fmt.Fprintf(&b, "<U+%04X>", r)
-			continue
+		} else {
+			b.WriteRune(r)
 		}
-		b.WriteRune(r)
 	}
 	return b.String()
 }

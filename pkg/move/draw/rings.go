@@ -1,6 +1,10 @@
 package draw
 
-import "github.com/clusterctl-release/clusterctl-release/pkg/move"
+import (
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
+)
 
 // rings tells which objects own each other in a circle.
 type rings struct {
@@ -23,62 +27,46 @@ func (r *rings) count() int {
 	return n
 }
 
-// ringsOf finds the strongly connected components, by Tarjan's algorithm, from each object to its
+// ringsOf returns the strongly connected components, by Tarjan's algorithm, from each object to its
 // owners: so owners' components are complete first.
 func ringsOf(members []move.Member) rings {
-	t := tarjan{
-		members: members, index: make([]int, len(members)), low: make([]int, len(members)), open: make([]bool, len(members)),
-		rings: rings{of: make([]int, len(members)), in: make([]bool, len(members))},
+	r := rings{of: make([]int, len(members)), in: make([]bool, len(members))}
+	const incomplete = -1 // as the number of a component
+	visited := 0
+	index, low := make([]int, len(members)), make([]int, len(members)) // from 1; 0 is not visited
+	var stack []int
+	var visit func(i int)
+	visit = func(i int) {
+		bottom := len(stack)
+		stack = append(stack, i)
+		visited++
+		index[i], low[i], r.of[i] = visited, visited, incomplete
+		for _, owner := range members[i].Owners {
+			switch {
+			case owner.At == i:
+				r.in[i] = true
+			case index[owner.At] == 0:
+				visit(owner.At)
+				low[i] = min(low[i], low[owner.At])
+			case r.of[owner.At] == incomplete:
+				low[i] = min(low[i], index[owner.At])
+			}
+		}
+		if low[i] != index[i] {
+			return
+		}
+		component := slices.Clone(stack[bottom:])
+		stack = stack[:bottom]
+		for _, c := range component {
+			r.of[c] = len(r.order)
+			r.in[c] = r.in[c] || len(component) > 1
+		}
+		r.order = append(r.order, component)
 	}
 	for i := range members {
-		if t.index[i] == 0 {
-			t.visit(i)
+		if index[i] == 0 {
+			visit(i)
 		}
 	}
-	return t.rings
-}
-
-type tarjan struct {
-	members    []move.Member
-	index, low []int
-	open       []bool
-	stack      []int
-	last       int
-	rings      rings
-}
-
-func (t *tarjan) visit(i int) {
-	t.last++
-	t.index[i], t.low[i], t.open[i] = t.last, t.last, true
-	t.stack = append(t.stack, i)
-	for _, owner := range t.members[i].Owners {
-		switch {
-		case owner.At == i:
-			t.rings.in[i] = true
-		case t.index[owner.At] == 0:
-			t.visit(owner.At)
-			t.low[i] = min(t.low[i], t.low[owner.At])
-		case t.open[owner.At]:
-			t.low[i] = min(t.low[i], t.index[owner.At])
-		}
-	}
-	if t.low[i] != t.index[i] {
-		return
-	}
-	var component []int
-	for {
-		top := t.stack[len(t.stack)-1]
-		t.stack = t.stack[:len(t.stack)-1]
-		t.open[top], t.rings.of[top] = false, len(t.rings.order)
-		component = append(component, top)
-		if top == i {
-			break
-		}
-	}
-	if len(component) > 1 {
-		for _, c := range component {
-			t.rings.in[c] = true
-		}
-	}
-	t.rings.order = append(t.rings.order, component)
+	return r
 }
