@@ -114,13 +114,13 @@ func generatedCluster(number int) []*generated {
 		bootstrap = "bootstrap.cluster.x-k8s.io/v1beta2"
 		demo      = "infrastructure.cluster.x-k8s.io/v1beta1"
 	)
-	var made []*generated
+	var objects []*generated
 	add := func(apiVersion, kind, name string, owner *generated) *generated {
 		o := &generated{
 			apiVersion: apiVersion, kind: kind, name: name, owner: owner,
-			uid: fmt.Sprintf("%08x-0000-4000-8000-%012x", number, len(made)), spec: filler, status: conditions,
+			uid: fmt.Sprintf("%08x-0000-4000-8000-%012x", number, len(objects)), spec: filler, status: conditions,
 		}
-		made = append(made, o)
+		objects = append(objects, o)
 		return o
 	}
 	name := fmt.Sprintf("cluster-%d", number)
@@ -150,7 +150,7 @@ func generatedCluster(number int) []*generated {
 			machine(fmt.Sprintf("%s-%d", pool, i), set)
 		}
 	}
-	return made
+	return objects
 }
 
 const (

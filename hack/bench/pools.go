@@ -82,12 +82,12 @@ func (p *plant) awaitPoolOf(ctx context.Context, size int, first func()) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		made, seen := map[string]bool{}, &provisioned{names: map[string]bool{}, first: first}
+		created, seen := map[string]bool{}, &provisioned{names: map[string]bool{}, first: first}
 		making, ctx := errgroup.WithContext(ctx)
 		making.SetLimit(playedAtOnce)
 		err := p.follow(ctx, "LibvirtMachine", func(u *unstructured.Unstructured) (bool, error) {
-			if !made[u.GetName()] {
-				made[u.GetName()] = true
+			if !created[u.GetName()] {
+				created[u.GetName()] = true
 				making.Go(func() error { return p.playMachine(ctx, pool, u) })
 			}
 			return seen.note(u) >= size, nil

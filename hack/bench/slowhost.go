@@ -19,10 +19,10 @@ const (
 // slowHostTrials have machines made on nineteen hosts, first alone, and then while machines are made on a
 // host that is slow too.
 func slowHostTrials(onRest int) []trial {
-	made := trial{size: onRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
-	alone, beside := made, made
+	common := trial{size: onRest, fill: (*plant).fillMachinesOf, await: (*plant).awaitMachinesOf}
+	alone, slow := common, common
 	alone.title, alone.prepare = "LibvirtMachines, no slow host", (*plant).setFirstApart
-	beside.title, beside.prepare = "LibvirtMachines, and a slow host", func(p *plant, ctx context.Context) error {
+	slow.title, slow.prepare = "LibvirtMachines, and a slow host", func(p *plant, ctx context.Context) error {
 		if err := errors.Join(p.setFirstApart(ctx), p.createCluster(ctx, "slow", "192.0.2.11", "{matchLabels: {bench: slow}}")); err != nil {
 			return err
 		}
@@ -33,12 +33,12 @@ func slowHostTrials(onRest int) []trial {
 		}
 		return nil
 	}
-	beside.await = func(p *plant, ctx context.Context, size int, first func()) error {
+	slow.await = func(p *plant, ctx context.Context, size int, first func()) error {
 		go p.slowDown(ctx)
 		return p.awaitMachinesOf(ctx, size, first)
 	}
-	beside.aim = 1.1
-	return []trial{alone, beside}
+	slow.aim = 1.1
+	return []trial{alone, slow}
 }
 
 // slowDown makes the first host slow as soon as the manager has connected to it.

@@ -87,11 +87,11 @@ func (c comparison) time(ctx context.Context, work string, command []string) (m 
 	cmd.Env = append(os.Environ(), "HOME="+work, "XDG_CONFIG_HOME="+filepath.Join(work, "config"), "GOPROXY=off")
 	cmd.Env = append(cmd.Env, c.environment...)
 	cmd.ExtraFiles = []*os.File{writer}
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	ran := cmd.Run()
 	if err := errors.Join(ran, writer.Close()); err != nil {
-		return m, said.String(), err
+		return m, stderr.String(), err
 	}
-	return m, said.String(), json.NewDecoder(result).Decode(&m)
+	return m, stderr.String(), json.NewDecoder(result).Decode(&m)
 }
