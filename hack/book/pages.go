@@ -62,8 +62,8 @@ func list(repository string) ([]kind, error) {
 		last := &kinds[len(kinds)-1]
 		if name, ok := strings.CutPrefix(line, "### "); ok {
 			last.Groups = append(last.Groups, group{Name: name})
-		} else if found := entry.FindStringSubmatch(line); found != nil {
-			p := &page{Title: found[1], file: path.Join("docs", found[2]), about: found[3], place: last.Name}
+		} else if match := entry.FindStringSubmatch(line); match != nil {
+			p := &page{Title: match[1], file: path.Join("docs", match[2]), about: match[3], place: last.Name}
 			p.Address = address(p.file, strings.TrimSuffix(strings.TrimPrefix(last.Address, "/index.html#"), "-guides"))
 			in := &last.Groups[len(last.Groups)-1]
 			in.Pages = append(in.Pages, p)

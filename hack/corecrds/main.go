@@ -99,7 +99,7 @@ func mutated(file string) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]bool{}
+	resources := map[string]bool{}
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		var c mutating
 		if err := yaml.Unmarshal([]byte(document), &c); err != nil {
@@ -108,12 +108,12 @@ func mutated(file string) (map[string]bool, error) {
 		for _, webhook := range c.Webhooks {
 			for _, rule := range webhook.Rules {
 				if c.Kind == "MutatingWebhookConfiguration" && len(rule.APIGroups) == 1 && len(rule.Resources) == 1 {
-					found[rule.APIGroups[0]+"_"+rule.Resources[0]] = true
+					resources[rule.APIGroups[0]+"_"+rule.Resources[0]] = true
 				}
 			}
 		}
 	}
-	return found, nil
+	return resources, nil
 }
 
 // read returns a CRD as JSON without what no validation needs.

@@ -139,12 +139,12 @@ func (d *distribution) files(ctx context.Context) ([]release.File, error) {
 	var files []release.File
 	archives := map[program.Platform]release.File{}
 	for _, platform := range d.platforms {
-		made, err := d.filesFor(ctx, platform, shared)
+		packed, err := d.filesFor(ctx, platform, shared)
 		if err != nil {
 			return nil, fmt.Errorf("packing for %s: %w", platform, err)
 		}
-		archives[platform] = made[0]
-		files = append(files, made...)
+		archives[platform] = packed[0]
+		files = append(files, packed...)
 	}
 	manifest, err := d.krewManifest(archives)
 	if err != nil {

@@ -29,8 +29,8 @@ func flagsPage() (string, error) {
 	var rows [][]string
 	for line := range strings.Lines(stderr.String()) {
 		line = strings.TrimRight(line, "\n")
-		if found := flagLine.FindStringSubmatch(line); found != nil {
-			rows = append(rows, []string{code("--" + found[1]), found[2], "", found[3]})
+		if match := flagLine.FindStringSubmatch(line); match != nil {
+			rows = append(rows, []string{code("--" + match[1]), match[2], "", match[3]})
 		} else if len(rows) > 0 && strings.HasPrefix(line, "        ") {
 			rows[len(rows)-1][3] += " " + strings.TrimSpace(line)
 		}
@@ -39,8 +39,8 @@ func flagsPage() (string, error) {
 		return "", fmt.Errorf("the manager printed %d flags only:\n%s", len(rows), stderr.String())
 	}
 	for _, row := range rows {
-		if found := flagDefault.FindStringSubmatch(row[3]); found != nil {
-			row[2], row[3] = code(strings.Trim(found[1], `"`)), strings.TrimSuffix(row[3], found[0])
+		if match := flagDefault.FindStringSubmatch(row[3]); match != nil {
+			row[2], row[3] = code(strings.Trim(match[1], `"`)), strings.TrimSuffix(row[3], match[0])
 		}
 		row[3] = plain(row[3])
 	}

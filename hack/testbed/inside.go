@@ -61,7 +61,7 @@ var shortNames = []struct {
 
 // components are the paths of the logs in a testbed's folder, by the names of the components that write them.
 func components(folder string) (map[string]string, error) {
-	found := map[string]string{}
+	paths := map[string]string{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it has just ended
@@ -74,10 +74,10 @@ func components(folder string) (map[string]string, error) {
 		for _, short := range shortNames {
 			name = short.path.ReplaceAllString(name, short.name)
 		}
-		found[name] = relative
+		paths[name] = relative
 		return err
 	})
-	return found, err
+	return paths, err
 }
 
 // logs lists the components with logs, or becomes a program that shows the log of the one with a name, or of all whose
@@ -121,7 +121,7 @@ func logs(out io.Writer, args []string, follow bool) error {
 
 // match are the files of the component with a name, or else of those whose names contain it.
 func match(all map[string]string, name string) ([]string, error) {
-	if file, there := all[name]; there {
+	if file, known := all[name]; known {
 		return []string{file}, nil
 	}
 	var files []string

@@ -129,8 +129,8 @@ func start(dir string, lock *os.File) error {
 func upSecond(dir string, second secondOptions) (string, error) {
 	own := filepath.Join(dir, secondFolder)
 	if _, err := os.Stat(filepath.Join(own, readyFile)); err == nil {
-		there, err := readSecondOptions(dir)
-		if err == nil && second.ShareHosts && !there.ShareHosts {
+		running, err := readSecondOptions(dir)
+		if err == nil && second.ShareHosts && !running.ShareHosts {
 			err = errors.New("the second management cluster was started without the hosts: move a cluster there, or start anew with make testbed-down and --share-hosts")
 		}
 		if err != nil {

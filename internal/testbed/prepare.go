@@ -108,7 +108,7 @@ func Prepare() error {
 
 // sources finds the sources of the providers' modules, and downloads those that aren't in the module cache.
 func sources(ctx context.Context, root string) (map[string]repository.Source, error) {
-	found := map[string]repository.Source{}
+	byModule := map[string]repository.Source{}
 	for module, folder := range modules {
 		out, err := run(ctx, filepath.Join(root, folder), "go", "mod", "download", "-json", module)
 		if err != nil {
@@ -118,9 +118,9 @@ func sources(ctx context.Context, root string) (map[string]repository.Source, er
 		if err := json.Unmarshal([]byte(out), &source); err != nil {
 			return nil, fmt.Errorf("reading where the sources of %s are: %w", module, err)
 		}
-		found[module] = source
+		byModule[module] = source
 	}
-	return found, nil
+	return byModule, nil
 }
 
 // load is the other end of Prepare.
@@ -200,7 +200,7 @@ func buildFolder() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	held = append(held, lock)
+	runLocks = append(runLocks, lock)
 	return folder, nil
 }
 
@@ -265,8 +265,8 @@ func SignedImage() string {
 	return os.Getenv(signedVariable)
 }
 
-// held keeps locks from being collected, and with that given up.
-var held []*os.File
+// runLocks keeps the locks of runs from being garbage collected, which would release them.
+var runLocks []*os.File
 
 func lockFolder(folder string) (*os.File, error) {
 	file, err := os.Open(folder)

@@ -76,8 +76,8 @@ type Testbed struct {
 	prepared prepared
 	// node is the name of the node that runs pods.
 	node string
-	// beside is the testbed that was there before, or nil.
-	beside *Testbed
+	// first is the testbed that started before this one in the same sandbox, or nil.
+	first *Testbed
 	// player plays workload clusters, if asked to.
 	player *workload.Player
 	// served are the images of guests, after ServeGuest.
@@ -103,7 +103,7 @@ type Options struct {
 	Beside *Testbed
 }
 
-// second is the name of the node and the folder of a testbed beside another.
+// second is the name of the node and of the folder of a testbed that starts next to another.
 const second = "second"
 
 // secondAddress is that of its API server.
@@ -112,7 +112,7 @@ var secondAddress = netip.AddrFrom4([4]byte{10, 88, 254, 1})
 // Start starts a management cluster without any provider. It only works in a sandbox that was made
 // with Prepare.
 func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
-	t := &Testbed{Dir: sandbox.Dir, node: "testbed", beside: options.Beside}
+	t := &Testbed{Dir: sandbox.Dir, node: "testbed", first: options.Beside}
 	if t.prepared, err = load(); err != nil {
 		return nil, err
 	}
@@ -263,8 +263,8 @@ func (t *Testbed) configure(ctx context.Context, options Options) error {
 			return err
 		}
 	}
-	if t.beside != nil {
-		t.ClusterctlConfig = t.beside.ClusterctlConfig
+	if t.first != nil {
+		t.ClusterctlConfig = t.first.ClusterctlConfig
 		return nil
 	}
 	release, err := t.ReleaseFolder()
@@ -359,7 +359,7 @@ func (t *Testbed) Stop() error {
 	t.Pods.Stop()
 	t.ControlPlane.Stop()
 	// The other one's folder has this one's.
-	if folder := os.Getenv(logsVariable); folder != "" && t.beside == nil {
+	if folder := os.Getenv(logsVariable); folder != "" && t.first == nil {
 		errs = append(errs, t.saveLogs(folder))
 	}
 	return errors.Join(errs...)

@@ -115,8 +115,8 @@ func withLibraries(ctx context.Context, program string) (map[string]string, erro
 		return nil, fmt.Errorf("ldd /%s: %w: %s", program, err, strings.TrimSpace(string(out)))
 	}
 	files := map[string]string{program: "/" + program}
-	for _, found := range libraryLine.FindAllStringSubmatch(string(out), -1) {
-		files[found[1]] = "/" + found[1]
+	for _, match := range libraryLine.FindAllStringSubmatch(string(out), -1) {
+		files[match[1]] = "/" + match[1]
 	}
 	if len(files) == 1 {
 		return nil, fmt.Errorf("ldd /%s names no library: %s", program, out)

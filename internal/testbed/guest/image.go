@@ -77,11 +77,11 @@ func image(ctx context.Context, project, cache string, starts loader, more addit
 	if _, err := os.Stat(image); err == nil {
 		return image, nil
 	}
-	made, err := build(ctx, work, packages, starts, more)
+	temporary, err := build(ctx, work, packages, starts, more)
 	if err != nil {
 		return "", fmt.Errorf("making the guest's image: %w", err)
 	}
-	return image, os.Rename(made, image)
+	return image, os.Rename(temporary, image)
 }
 
 func buildProgram(ctx context.Context, project, target string) error {
@@ -143,8 +143,8 @@ func writeInitramfs(target, program, tree string, more addition) error {
 // withDependencies adds a module to a list, after what it depends on. What has no file is a part of
 // the kernel itself.
 func withDependencies(order []string, name string, all map[string]string) ([]string, error) {
-	path, there := all[name]
-	if !there || slices.Contains(order, name) {
+	path, known := all[name]
+	if !known || slices.Contains(order, name) {
 		return order, nil
 	}
 	file, err := elf.Open(path)

@@ -29,11 +29,11 @@ func newestKernel(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	found := kernelField.FindStringSubmatch(shown)
-	if found == nil {
+	match := kernelField.FindStringSubmatch(shown)
+	if match == nil {
 		return "", errors.New("the package " + name + " names no kernel")
 	}
-	return found[1] + "=" + found[2], nil
+	return match[1] + "=" + match[2], nil
 }
 
 // newest are the newest packages of some names, each as name=version.

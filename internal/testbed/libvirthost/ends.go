@@ -16,8 +16,8 @@ func (h *Host) Ends(domain string) ([]string, error) {
 		return nil, err
 	}
 	var reasons []string
-	for _, found := range endOf.FindAllSubmatch(content, -1) {
-		reasons = append(reasons, string(found[1]))
+	for _, match := range endOf.FindAllSubmatch(content, -1) {
+		reasons = append(reasons, string(match[1]))
 	}
 	return reasons, nil
 }

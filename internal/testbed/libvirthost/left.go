@@ -75,7 +75,7 @@ func (h *Host) Forgets(mac string, gone time.Time) error {
 		return err
 	}
 	// The server writes whole seconds.
-	if end, there := leases[mac]; there && end.After(gone.Add(leaseTime+time.Second)) {
+	if end, exists := leases[mac]; exists && end.After(gone.Add(leaseTime+time.Second)) {
 		return fmt.Errorf("%s keeps the address of %s until %s, though the guest was gone at %s and a lease is for %s",
 			h.options.Name, mac, end.Format(time.TimeOnly), gone.Format(time.TimeOnly), leaseTime)
 	}

@@ -111,10 +111,6 @@ func (c *container) stop(grace time.Duration) {
 	}
 }
 
-func (c *container) kill() {
-	c.stop(0)
-}
-
 func (c *container) setReady(ctx context.Context, ready bool) {
 	c.mutex.Lock()
 	changed := c.ready != ready && c.process != nil
@@ -271,13 +267,13 @@ var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)`)
 
 // expand puts in the variables that are written as $(NAME). Unknown ones stay as they are, and $$ is $.
 func expand(text string, env map[string]string) string {
-	return variable.ReplaceAllStringFunc(text, func(found string) string {
-		if found == "$$" {
+	return variable.ReplaceAllStringFunc(text, func(match string) string {
+		if match == "$$" {
 			return "$"
 		}
-		if value, known := env[found[2:len(found)-1]]; known {
+		if value, known := env[match[2:len(match)-1]]; known {
 			return value
 		}
-		return found
+		return match
 	})
 }

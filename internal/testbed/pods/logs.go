@@ -162,7 +162,7 @@ func (r *Runner) logRun(key types.NamespacedName, name string, previous bool) (*
 }
 
 // container returns what runs for a container, or nil. It prefers the pod that isn't being stopped where two have a name.
-func (r *Runner) container(key types.NamespacedName, name string) (found *container) {
+func (r *Runner) container(key types.NamespacedName, name string) (result *container) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, running := range r.pods {
@@ -170,12 +170,12 @@ func (r *Runner) container(key types.NamespacedName, name string) (found *contai
 			continue
 		}
 		running.mutex.Lock()
-		if c := running.containers[name]; c != nil && (found == nil || !running.stopping) {
-			found = c
+		if c := running.containers[name]; c != nil && (result == nil || !running.stopping) {
+			result = c
 		}
 		running.mutex.Unlock()
 	}
-	return found
+	return result
 }
 
 // followInterval is how often a log is looked at for more.

@@ -168,16 +168,16 @@ func (r *Runner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 func (r *Runner) pod(object *corev1.Pod) *pod {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if found := r.pods[object.UID]; found != nil {
-		return found
+	if running := r.pods[object.UID]; running != nil {
+		return running
 	}
 	r.names++
-	made := &pod{
+	started := &pod{
 		runner: r, key: client.ObjectKeyFromObject(object), containers: map[string]*container{},
 		name: fmt.Sprintf("%s-pod%d", r.Node, r.names), dir: filepath.Join(r.Dir, string(object.UID)),
 	}
-	r.pods[object.UID] = made
-	return made
+	r.pods[object.UID] = started
+	return started
 }
 
 // end stops a pod that is being deleted and lets its object go when nothing of it runs any more.
@@ -222,7 +222,7 @@ func (r *Runner) Stop() {
 	defer r.mutex.Unlock()
 	for _, running := range r.pods {
 		for _, c := range running.containers {
-			c.kill()
+			c.stop(0)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (r *Runner) LogDir() string {
 
 // write puts a file in place as a whole. One that is the same is left alone: programs watch them.
 func write(file string, content []byte, user int64, mode os.FileMode) error {
-	if there, err := os.ReadFile(file); err == nil && bytes.Equal(there, content) {
+	if current, err := os.ReadFile(file); err == nil && bytes.Equal(current, content) {
 		return nil
 	}
 	temporary := file + ".new"

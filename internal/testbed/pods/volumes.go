@@ -127,15 +127,15 @@ func (p *pod) secret(ctx context.Context, name string, items []corev1.KeyToPath,
 }
 
 func (p *pod) configMap(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
-	var found corev1.ConfigMap
-	if err := p.get(ctx, name, &found, optional); err != nil {
+	var object corev1.ConfigMap
+	if err := p.get(ctx, name, &object, optional); err != nil {
 		return nil, err
 	}
-	data := maps.Clone(found.BinaryData)
+	data := maps.Clone(object.BinaryData)
 	if data == nil {
 		data = map[string][]byte{}
 	}
-	for key, value := range found.Data {
+	for key, value := range object.Data {
 		data[key] = []byte(value)
 	}
 	return chosen("configmap "+name, data, items)
@@ -160,8 +160,8 @@ func chosen(from string, data map[string][]byte, items []corev1.KeyToPath) (map[
 	}
 	files := map[string][]byte{}
 	for _, item := range items {
-		content, there := data[item.Key]
-		if !there {
+		content, exists := data[item.Key]
+		if !exists {
 			return nil, &waiting{"ContainerCreating", from + " has no key " + item.Key}
 		}
 		files[item.Path] = content

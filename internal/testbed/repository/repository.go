@@ -130,8 +130,8 @@ func Write(ctx context.Context, options Options) (string, error) {
 // write builds one provider, as its own release does: the kustomization with the image of the release,
 // and the module's metadata.yaml.
 func write(ctx context.Context, options Options, provider Provider) (string, error) {
-	source, there := options.Sources[provider.Module]
-	if !there {
+	source, known := options.Sources[provider.Module]
+	if !known {
 		return "", fmt.Errorf("there are no sources of %s", provider.Module)
 	}
 	var stdout, stderr bytes.Buffer

@@ -156,16 +156,21 @@ func Inherited(index int) *os.File {
 // passedOn are the signals that the program in the sandbox gets when the process outside does.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1}
 
-// wait passes signals on to a process until it ends, and returns its exit status.
-func wait(command *exec.Cmd) (int, error) {
+// passSignals passes signals of this process on to another one until stop is called.
+func passSignals(to *os.Process) (stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, passedOn...)
-	defer signal.Stop(signals)
 	go func() {
 		for received := range signals {
-			_ = command.Process.Signal(received)
+			_ = to.Signal(received)
 		}
 	}()
+	return func() { signal.Stop(signals) }
+}
+
+// wait passes signals on to a process until it ends, and returns its exit status.
+func wait(command *exec.Cmd) (int, error) {
+	defer passSignals(command.Process)()
 	err := command.Wait()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		if status := exit.ExitCode(); status > 0 {
@@ -193,13 +198,7 @@ func beInit() (int, error) {
 	if err := program.Start(); err != nil {
 		return 1, fmt.Errorf("starting in the sandbox: %w", err)
 	}
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, passedOn...)
-	go func() {
-		for received := range signals {
-			_ = program.Process.Signal(received)
-		}
-	}()
+	defer passSignals(program.Process)()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)

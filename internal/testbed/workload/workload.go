@@ -162,25 +162,25 @@ func (m *management) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // controlPlane returns the control plane of a cluster, which begins with its first control plane machine.
 func (m *management) controlPlane(ctx context.Context, key types.NamespacedName, begin bool) (*cluster, error) {
 	m.mutex.Lock()
-	found := m.clusters[key]
-	if found == nil {
+	played := m.clusters[key]
+	if played == nil {
 		if m.clusters == nil {
 			m.clusters = map[types.NamespacedName]*cluster{}
 		}
-		found = &cluster{unaware: m.unaware[key]}
-		m.clusters[key] = found
+		played = &cluster{unaware: m.unaware[key]}
+		m.clusters[key] = played
 	}
 	m.mutex.Unlock()
 
-	found.mutex.Lock()
-	defer found.mutex.Unlock()
-	if found.controlPlane != nil {
-		return found, nil
+	played.mutex.Lock()
+	defer played.mutex.Unlock()
+	if played.controlPlane != nil {
+		return played, nil
 	}
 	if !begin {
 		return nil, errors.New("it doesn't run so far")
 	}
-	return found, m.start(ctx, key, found)
+	return played, m.start(ctx, key, played)
 }
 
 // report is the newest one of the guest with a provider ID, or nil.
@@ -311,31 +311,31 @@ func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (re
 			return ctrl.Result{}, err
 		}
 	}
-	gone := p.clusters[request.NamespacedName]
-	if gone == nil {
+	deleted := p.clusters[request.NamespacedName]
+	if deleted == nil {
 		return ctrl.Result{}, nil
 	}
 	delete(p.clusters, request.NamespacedName)
-	gone.mutex.Lock()
-	defer gone.mutex.Unlock()
-	if gone.controlPlane == nil {
+	deleted.mutex.Lock()
+	defer deleted.mutex.Unlock()
+	if deleted.controlPlane == nil {
 		return ctrl.Result{}, nil
 	}
-	gone.controlPlane.Stop()
-	return ctrl.Result{}, p.Network.RemoveAddress(gone.controlPlane.Address())
+	deleted.controlPlane.Stop()
+	return ctrl.Result{}, p.Network.RemoveAddress(deleted.controlPlane.Address())
 }
 
 // Client has all rights in the workload cluster with a name, once its control plane runs.
 func (p *Player) Client(key types.NamespacedName) (client.Client, bool) {
 	p.mutex.Lock()
-	found := p.clusters[key]
+	played := p.clusters[key]
 	p.mutex.Unlock()
-	if found == nil {
+	if played == nil {
 		return nil, false
 	}
-	found.mutex.Lock()
-	defer found.mutex.Unlock()
-	return found.client, found.client != nil
+	played.mutex.Lock()
+	defer played.mutex.Unlock()
+	return played.client, played.client != nil
 }
 
 // Stop ends all control planes.

@@ -19,7 +19,7 @@ func findDisks(folder string) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]int64{}
+	sizes := map[string]int64{}
 	for _, device := range devices {
 		serial, err := readLine(filepath.Join(device, "serial"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -28,11 +28,11 @@ func findDisks(folder string) (map[string]int64, error) {
 		if serial == "" {
 			continue
 		}
-		if found[serial], err = readDiskSize(device); err != nil {
+		if sizes[serial], err = readDiskSize(device); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	return sizes, nil
 }
 
 // readDiskSize reads the size of a disk in bytes.

@@ -54,11 +54,11 @@ func parseNetwork(content []byte, mac net.HardwareAddr) (*static, error) {
 		return nil, fmt.Errorf("the network-config has version %d, and not 2", config.Version)
 	}
 	for name, one := range config.Ethernets {
-		found, err := net.ParseMAC(one.Match.MACAddress)
+		configured, err := net.ParseMAC(one.Match.MACAddress)
 		if err != nil {
 			return nil, fmt.Errorf("the network-config of %s: %w", name, err)
 		}
-		if !bytes.Equal(found, mac) {
+		if !bytes.Equal(configured, mac) {
 			continue
 		}
 		if one.DHCP4 && len(one.Addresses)+len(one.Routes) == 0 {
@@ -149,12 +149,12 @@ func configureStatic(device *net.Interface, want *static) (lease, error) {
 // addressesOf are the addresses of a device as the kernel has them, each with the length of its
 // network. Those that the kernel gives by itself aren't among them.
 func addressesOf(device *net.Interface) ([]string, error) {
-	found, err := device.Addrs()
+	all, err := device.Addrs()
 	if err != nil {
 		return nil, err
 	}
 	var addresses []string
-	for _, one := range found {
+	for _, one := range all {
 		if network, is := one.(*net.IPNet); is && !network.IP.IsLinkLocalUnicast() {
 			addresses = append(addresses, network.String())
 		}
