@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/git"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
@@ -83,9 +84,13 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	case flags.list:
 		return listChecks(cmd.OutOrStdout())
 	case flags.explain != "":
-		page, err := checks.Explain(flags.explain)
+		check, err := catalog.All().Find(flags.explain)
 		if err != nil {
 			return &usageError{err: err}
+		}
+		page, err := check.Page()
+		if err != nil {
+			return err
 		}
 		fmt.Fprint(cmd.OutOrStdout(), page)
 		return nil
@@ -99,13 +104,16 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	if err := report.Formats.Parse(flags.format); err != nil {
 		return &usageError{err: fmt.Errorf("--format: %w", err)}
 	}
-	findings, problems, err := checkAll(cmd, args, flags)
-	if err != nil {
-		return err
+	findings, problems, failed := checkAll(cmd, args, flags)
+	if findings == nil {
+		return failed
 	}
 	findings.Color = wantsColor(cmd.OutOrStdout())
 	if err := findings.Write(flags.format, cmd.OutOrStdout()); err != nil {
 		return err
+	}
+	if failed != nil {
+		return failed
 	}
 	if err := incomplete(cmd, problems); err != nil {
 		return err
@@ -116,7 +124,8 @@ func runCheck(cmd *cobra.Command, args []string, flags checkFlags) error {
 	return nil
 }
 
-// checkAll checks releases, or a dump or a cluster, of which it says what could not be read.
+// checkAll checks releases, or a dump or a cluster, of which it says what could not be read. There may be a
+// report with an error: that of checks which could not finish.
 func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Report, []move.Problem, error) {
 	if flags.world.asked() {
 		return checkWorld(cmd, args, flags.world)
@@ -135,7 +144,7 @@ func checkAll(cmd *cobra.Command, args []string, flags checkFlags) (*report.Repo
 // listChecks prints a line for each check.
 func listChecks(w io.Writer) error {
 	group := checks.Group("")
-	for _, c := range checks.All() {
+	for _, c := range catalog.All() {
 		if c.Group != group {
 			group = c.Group
 			if _, err := fmt.Fprintf(w, "%s\n", group); err != nil {
@@ -269,21 +278,26 @@ func folderOf(location string, r *release.Release) string {
 	return ""
 }
 
-// runChecks checks releases side by side.
+// runChecks checks releases concurrently. There is a report with the error where checks could not finish: it
+// has the findings of all others.
 func runChecks(ctx context.Context, subjects []*checks.Subject, folders []string) (*report.Report, error) {
 	findings := &report.Report{Entries: make([]report.Entry, len(subjects)), Tool: toolVersion()}
+	failed := make([]error, len(subjects))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, s := range subjects {
 		group.Go(func() error {
-			result, err := checks.Run(ctx, s)
-			if err != nil {
-				return fmt.Errorf("checking %s: %w", s.Release, err)
+			var result *checks.Result
+			if result, failed[i] = catalog.All().Run(ctx, s); result == nil {
+				return fmt.Errorf("checking %s: %w", s.Release, failed[i])
 			}
 			findings.Entries[i] = report.Entry{Result: result, Folder: folders[i]}
 			subjects[i] = nil // what was read of its files is not needed any more
 			return nil
 		})
 	}
-	return findings, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return findings, errors.Join(failed...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
@@ -90,7 +91,7 @@ func upgradesWithErrors(findings *report.Report, previous []*release.Release) []
 	var from []string
 	for i, e := range findings.Entries {
 		if slices.ContainsFunc(e.Findings, func(f checks.Finding) bool {
-			check, err := checks.Find(f.ID)
+			check, err := catalog.All().Find(f.ID)
 			return err == nil && check.Group == checks.Upgrade && f.Severity == checks.Error
 		}) {
 			from = append(from, previous[i].String())

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
 
@@ -116,6 +116,28 @@ func TestSuppression(t *testing.T) {
 	requireFailure(t, execute(t, "check", "out/release"), exitFailed, "clusterctl-release.yaml:", "lacks reason")
 }
 
+// TestCheckFails checks a release whose tree can't be read: the findings are printed, and the error names the
+// check, the release and the cause.
+func TestCheckFails(t *testing.T) {
+	inBuiltDemo(t, "infrastructure-components.yaml", "registry.example.com/demo/controller:v0.1.0", "registry.example.com/demo/controller:latest")
+	if err := os.Symlink("cluster-template-loop.yaml", filepath.Join("templates", "cluster-template-loop.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	got := execute(t, "check", "out/release")
+	if got.status != exitFailed || !strings.Contains(got.stdout, "image-tag") {
+		t.Errorf("status %d, want %d with the findings of the other checks:\n%s", got.status, exitFailed, got.stdout)
+	}
+	for _, says := range []string{"check assets-complete of infrastructure-demo v0.1.0 failed", "cluster-template-loop.yaml", "check again"} {
+		if !strings.Contains(got.stderr, says) {
+			t.Errorf("the error does not say %q: %s", says, got.stderr)
+		}
+	}
+	got = execute(t, "publish", "out/release", "--to", "repository")
+	if _, err := os.Stat("repository"); got.status != exitFailed || err == nil {
+		t.Errorf("publish without that check: status %d, repository: %v", got.status, err)
+	}
+}
+
 // TestChecksGuardBuildAndPublish makes sure that a release with an error is neither written nor
 // published, unless it is asked for, and then loudly.
 func TestChecksGuardBuildAndPublish(t *testing.T) {
@@ -177,7 +199,7 @@ func TestTemplatesCommand(t *testing.T) {
 
 func TestListNamesEveryCheck(t *testing.T) {
 	list := succeed(t, "check", "--list")
-	for _, c := range checks.All() {
+	for _, c := range catalog.All() {
 		if !strings.Contains(list, "  "+c.ID+": ") {
 			t.Errorf("the list lacks %s", c.ID)
 		}

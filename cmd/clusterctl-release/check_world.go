@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/report"
 )
@@ -45,7 +45,7 @@ func checkWorld(cmd *cobra.Command, args []string, flags worldFlags) (*report.Re
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := checks.RunWorld(cmd.Context(), world, namespace)
+	result, err := ownership.RunWorld(cmd.Context(), world, namespace)
 	if err != nil {
 		return nil, nil, fmt.Errorf("checking %s: %w", world.Source, err)
 	}

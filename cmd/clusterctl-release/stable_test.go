@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clusterctl-release/clusterctl-release/internal/treetest"
-	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
@@ -121,7 +121,7 @@ func promises(t *testing.T) map[string]bool {
 			now[command+" --format "+format] = parse(format) == nil
 		}
 	}
-	for _, check := range checks.All() {
+	for _, check := range catalog.All() {
 		now["check "+check.ID] = true
 	}
 	for _, name := range []string{"report", "diff", "graph", "move-plan"} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
@@ -168,7 +169,7 @@ func shownBy(files ...string) (map[string]string, error) {
 
 // clusterctlRows are the checks of a release by the clusterctl contract, by its sections. The release must pass them.
 func clusterctlRows(own *release.Release, config *release.Config, source *tree.Tree) ([][]string, error) {
-	result, err := checks.Run(context.Background(), &checks.Subject{Release: own, Config: &config.Providers[0],
+	result, err := catalog.All().Run(context.Background(), &checks.Subject{Release: own, Config: &config.Providers[0],
 		Source: &checks.Source{Tree: source, Config: config}})
 	if err != nil {
 		return nil, err
@@ -181,7 +182,7 @@ func clusterctlRows(own *release.Release, config *release.Config, source *tree.T
 		return nil, errors.Join(errs...)
 	}
 	var rows [][]string
-	for _, check := range checks.All() {
+	for _, check := range catalog.All() {
 		section, ok := strings.CutPrefix(check.Source, "clusterctl provider contract, ")
 		if !ok || check.Run == nil || check.Group == checks.Upgrade {
 			continue // nothing of one release alone

@@ -28,7 +28,14 @@ var layers = [][]string{
 	{"pkg/diff", "pkg/publish/gitea", "pkg/publish/github", "pkg/publish/gitlab", "pkg/publish/oci", "pkg/topology"},
 	{"pkg/move"},
 	{"pkg/build", "pkg/checks", "pkg/discover", "pkg/move/draw", "pkg/pipeline", "pkg/publish"},
-	{"pkg/mirror", "pkg/report"},
+	{"pkg/checks/installed"},
+	{"pkg/checks/rendered"},
+	{
+		"pkg/checks/clusterclass", "pkg/checks/components", "pkg/checks/contract", "pkg/checks/metadata",
+		"pkg/checks/ownership", "pkg/checks/repository", "pkg/checks/templates", "pkg/checks/upgrade",
+	},
+	{"pkg/checks/catalog", "pkg/mirror"},
+	{"pkg/report"},
 }
 
 // areas are the parts of the project outside of pkg, with what their packages may import besides
@@ -202,6 +209,9 @@ func TestJudge(t *testing.T) {
 		{"cmd/clusterctl-release/main.go", "provider/api/v1alpha1", false},
 		{"cmd/clusterctl-release/main.go", "internal/pinned", false},
 		{"cmd/clusterctl-release/main_test.go", "internal/pinned", true},
+		{"pkg/checks/upgrade/crds.go", "pkg/checks/installed", true},
+		{"pkg/checks/upgrade/crds.go", "pkg/checks/components", false},
+		{"pkg/checks/check.go", "pkg/checks/catalog", false},
 		{"pkg/build/build.go", "pkg/components", true},
 		{"pkg/build/build.go", "pkg/publish", false},
 		{"pkg/build/build_test.go", "pkg/publish", true},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -45,16 +46,18 @@ func TestRefusalsAreClusterctls(t *testing.T) {
 				var found []string
 				subject := &checks.Subject{Release: r}
 				for _, id := range refusing {
-					check, err := checks.Find(id)
+					check, err := catalog.All().Find(id)
 					if err != nil {
 						t.Fatal(err)
 					}
-					check.Run(subject, func(f checks.Finding) {
+					if err := check.Run(t.Context(), subject, func(f checks.Finding) {
 						// What has no kind gets past clusterctl, and is refused by every API server.
 						if (f.Severity == checks.Error || (f.Severity == "" && check.Severity == checks.Error)) && (id != "components-parse" || f.Object == (manifest.Object{})) {
 							found = append(found, id+": "+f.Message)
 						}
-					})
+					}); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if (refusal != nil) != (len(found) > 0) {
 					t.Errorf("clusterctl says %v, and the checks say %q", refusal, found)

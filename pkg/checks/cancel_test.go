@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -53,7 +54,7 @@ func TestCancelled(t *testing.T) {
 		}
 	}
 	run := func(ctx context.Context) (*checks.Result, error) {
-		return checks.Run(ctx, &checks.Subject{Release: &large, Previous: &large})
+		return catalog.All().Run(ctx, &checks.Subject{Release: &large, Previous: &large})
 	}
 	whole := newCountingContext(t, 0)
 	if _, err := run(whole); err != nil {
@@ -61,7 +62,7 @@ func TestCancelled(t *testing.T) {
 	}
 	looks := whole.looks.Load()
 	// Each check, and more than one thing that is done with each template.
-	if least := int64(len(checks.All()) + 3*copies); looks < least {
+	if least := int64(len(catalog.All()) + 3*copies); looks < least {
 		t.Errorf("a run asks %d times whether it is cancelled, want %d at least", looks, least)
 	}
 	for part := range int64(6) {

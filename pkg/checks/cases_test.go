@@ -16,6 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/build"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/ownership"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/publish"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
@@ -99,7 +101,7 @@ var ownRelease = sync.OnceValues(func() (*release.Release, error) {
 
 // TestCases runs every case of every check.
 func TestCases(t *testing.T) {
-	for _, check := range checks.All() {
+	for _, check := range catalog.All() {
 		path := filepath.Join(pinned.Root(t), "testdata", "checks", check.ID+".yaml")
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -134,7 +136,7 @@ func TestCases(t *testing.T) {
 // compareFindings checks an edited release and compares what the check found with what the case wants.
 func compareFindings(t *testing.T, id string, c checkCase) {
 	t.Helper()
-	check, err := checks.Find(id)
+	check, err := catalog.All().Find(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +170,12 @@ func (c checkCase) run(t *testing.T, check checks.Check, report checks.Report) {
 	case c.Dump != "":
 		result = c.world(t)
 	case check.Run != nil:
-		check.Run(c.subject(t), report)
+		if err := check.Run(t.Context(), c.subject(t), report); err != nil {
+			t.Fatal(err)
+		}
 		return
 	default:
-		if result, err = checks.Run(t.Context(), c.subject(t)); err != nil {
+		if result, err = catalog.All().Run(t.Context(), c.subject(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +203,7 @@ func (c checkCase) world(t *testing.T) *checks.Result {
 	if len(world.Problems) > 0 {
 		t.Fatalf("the dump has problems: %v", world.Problems)
 	}
-	result, err := checks.RunWorld(t.Context(), world, "default")
+	result, err := ownership.RunWorld(t.Context(), world, "default")
 	if err != nil {
 		t.Fatal(err)
 	}

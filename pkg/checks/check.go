@@ -5,6 +5,7 @@ package checks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,10 +74,14 @@ type Check struct {
 	Title string
 	// Source is the document and heading that the rule comes from.
 	Source string
-	// Run reports what is wrong in a release; it is nil where only dumps and clusters are checked, or
-	// where the engine itself reports the finding.
-	Run func(s *Subject, report Report)
+	// Run is nil if only dumps and clusters are checked, or if List.Run itself reports the finding.
+	Run RunFunc
+	// Ahead, if not nil, derives what Run needs and takes longest, while the checks before it run.
+	Ahead func(ctx context.Context, s *Subject)
 }
+
+// RunFunc reports what is wrong in a release. It ends with the context, and returns why it could not finish.
+type RunFunc func(ctx context.Context, s *Subject, report Report) error
 
 // Report takes one finding of a check; the engine fills in what the check's own fields say.
 type Report func(Finding)
@@ -98,6 +103,15 @@ type Finding struct {
 	Cause string
 	// MorePlaces are the places of the findings that are grouped under this one.
 	MorePlaces []manifest.Place
+}
+
+// Few lists names, and of many the first and how many more there are.
+func Few(names []string) string {
+	const most = 30
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // Suppressed is a finding that the release file turns off.
@@ -137,13 +151,13 @@ func (r *Result) Count(severity Severity) int {
 	return n
 }
 
-// All returns every check, in the order of their groups.
-func All() []Check { return slices.Clone(list) }
+// List is a list of checks in the order of reports.
+type List []Check
 
 // Find returns the check of an id. The error names the ids that come near.
-func Find(id string) (Check, error) {
+func (l List) Find(id string) (Check, error) {
 	var near []string
-	for _, c := range list {
+	for _, c := range l {
 		if c.ID == id {
 			return c, nil
 		}
@@ -162,15 +176,15 @@ func Find(id string) (Check, error) {
 const maxFindings = 1000
 
 // findings returns what the check finds. Of more than maxFindings the last says how many there are.
-func (c Check) findings(s *Subject) []Finding {
+func (c Check) findings(ctx context.Context, s *Subject) ([]Finding, error) {
 	var findings []Finding
 	more := map[Severity]int{}
-	c.Run(s, func(f Finding) {
+	err := c.Run(ctx, s, func(f Finding) {
 		f.ID, f.Source = c.ID, c.Source
 		if f.Severity == "" {
 			f.Severity = c.Severity
 		}
-		if file, ok := s.Release.File(f.File); ok && f.Severity == Error && isMisnamedClass(s.Release, file) {
+		if file, ok := s.Release.File(f.File); ok && f.Severity == Error && s.Release.IsMisnamedClass(file) {
 			f.Severity = Warning // clusterctl does not read the file
 		}
 		if len(findings) >= maxFindings {
@@ -188,31 +202,58 @@ func (c Check) findings(s *Subject) []Finding {
 			})
 		}
 	}
-	return findings
+	return findings, err
 }
 
-// Run holds a release against every check and returns what they found, in the order of files,
-// places and checks, with one finding for each cause. The error is that of the context, where it ends first.
-func Run(ctx context.Context, s *Subject) (*Result, error) {
-	s.ctx = ctx
-	// Start the slowest step first, concurrently: clusterctl's own reading of the file.
+// Failure is the error of a check that failed.
+type Failure struct {
+	Check string
+	// Subject names the release.
+	Subject string
+	Err     error
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("check %s of %s failed: %v (findings of it may be missing: remove the cause and check again, or report a bug)", f.Check, f.Subject, f.Err)
+}
+
+// Unwrap returns the error of the check.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Run runs the checks on a release. It returns their findings by file, place and check, with one finding for
+// each cause. If the context ends first, it returns the context's error and no result. If checks fail, it
+// returns their Failures, joined, and the findings of all checks.
+func (l List) Run(ctx context.Context, s *Subject) (*Result, error) {
 	var ahead sync.WaitGroup
-	ahead.Go(func() { _ = s.refusal() })
 	defer ahead.Wait()
-	var findings []Finding
-	for _, c := range list {
-		if c.Run != nil {
-			findings = append(findings, c.findings(s)...)
+	for _, c := range l {
+		if c.Ahead != nil {
+			ahead.Go(func() { c.Ahead(ctx, s) })
 		}
+	}
+	var findings []Finding
+	var failures []error
+	silent := map[string]bool{} // checks that may miss findings
+	for _, c := range l {
+		if c.Run == nil {
+			continue
+		}
+		found, err := c.findings(ctx, s)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		if err != nil {
+			failures = append(failures, &Failure{Check: c.ID, Subject: s.Release.String(), Err: err})
+		}
+		silent[c.ID] = err != nil || c.Group == Upgrade && s.Previous == nil
+		findings = append(findings, found...)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	result := s.suppress(findings)
+	result := s.suppress(findings, silent)
 	result.Findings = fold(result.Findings)
 	result.Graphs = s.graphs
-	return result, nil
+	return result, errors.Join(failures...)
 }

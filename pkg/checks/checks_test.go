@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -18,7 +19,7 @@ var contextForBuild = context.Background()
 func TestList(t *testing.T) {
 	id := regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	seen := map[string]bool{}
-	for _, c := range checks.All() {
+	for _, c := range catalog.All() {
 		if !id.MatchString(c.ID) || seen[c.ID] {
 			t.Errorf("id %q is malformed or taken", c.ID)
 		}
@@ -26,7 +27,7 @@ func TestList(t *testing.T) {
 		if c.Group == "" || c.Severity == "" || c.Title == "" || c.Source == "" || c.Run == nil && c.Group != checks.Ownership && c.ID != "suppression-unused" {
 			t.Errorf("check %s lacks a group, severity, title, source or function", c.ID)
 		}
-		if page, err := checks.Explain(c.ID); err != nil || len(page) == 0 {
+		if page, err := c.Page(); err != nil || len(page) == 0 {
 			t.Errorf("check %s has no page: %v", c.ID, err)
 		}
 	}
@@ -38,7 +39,7 @@ func TestOwnReleaseIsClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := checks.Run(t.Context(), &checks.Subject{Release: own})
+	result, err := catalog.All().Run(t.Context(), &checks.Subject{Release: own})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestOneFindingForOneCause(t *testing.T) {
 		{Name: "cluster-template-b.yaml", Data: []byte(secret + namespace + fmt.Sprintf(cluster, "two", "${B}"))},
 		{Name: "my-class.yaml", Data: []byte(secret + namespace + class)},
 	}}
-	result, err := checks.Run(t.Context(), &checks.Subject{Release: r})
+	result, err := catalog.All().Run(t.Context(), &checks.Subject{Release: r})
 	if err != nil {
 		t.Fatal(err)
 	}

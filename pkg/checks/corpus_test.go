@@ -12,6 +12,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -67,7 +68,7 @@ func checkCorpus(t *testing.T) map[string]*corpusUnit {
 			limit <- struct{}{}
 			defer func() { <-limit }()
 			var err error
-			if unit.result, err = checks.Run(t.Context(), &checks.Subject{Release: unit.release}); err != nil {
+			if unit.result, err = catalog.All().Run(t.Context(), &checks.Subject{Release: unit.release}); err != nil {
 				t.Errorf("%s: %v", label, err)
 			}
 		})
@@ -170,7 +171,7 @@ var foundIn = map[string][]string{
 // aboutInstalling says whether a check is about what `clusterctl generate provider` reads.
 func aboutInstalling(t *testing.T, id string) bool {
 	t.Helper()
-	check, err := checks.Find(id)
+	check, err := catalog.All().Find(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func TestCorpusImageTags(t *testing.T) {
 func TestCorpusPlaces(t *testing.T) {
 	for label, unit := range corpusUnits(t) {
 		for _, f := range unit.result.Findings {
-			if check, err := checks.Find(f.ID); err != nil || check.Group != checks.Components || f.Object.Kind == "" {
+			if check, err := catalog.All().Find(f.ID); err != nil || check.Group != checks.Components || f.Object.Kind == "" {
 				continue
 			}
 			if f.File == "" || f.Document == 0 || f.Line == 0 || f.Column == 0 {

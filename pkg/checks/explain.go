@@ -13,15 +13,11 @@ var pages embed.FS
 
 //go:generate go run ../../hack/checkpages ../../docs/reference/checks.md ../../pkg/checks/pages
 
-// Explain returns the page of a check, as Markdown. It begins with the check's title, severity and source.
-func Explain(id string) (string, error) {
-	check, err := Find(id)
+// Page returns the page of the check, as Markdown. It begins with the check's title, severity and source.
+func (c Check) Page() (string, error) {
+	data, err := pages.ReadFile("pages/" + c.ID + ".md")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("check %s has no page: %w", c.ID, err)
 	}
-	data, err := pages.ReadFile("pages/" + id + ".md")
-	if err != nil {
-		return "", fmt.Errorf("check %s has no page: %w", id, err)
-	}
-	return fmt.Sprintf("# %s\n\n%s. Severity: %s. Source: %s.\n\n%s", check.ID, check.Title, check.Severity, check.Source, data), nil
+	return fmt.Sprintf("# %s\n\n%s. Severity: %s. Source: %s.\n\n%s", c.ID, c.Title, c.Severity, c.Source, data), nil
 }

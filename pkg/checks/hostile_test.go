@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -55,7 +56,7 @@ func TestHostileComponents(t *testing.T) {
 					t.Errorf("round %d: %v", round, r)
 				}
 			}()
-			if _, err := checks.Run(t.Context(), &checks.Subject{Release: spoiled}); err != nil {
+			if _, err := catalog.All().Run(t.Context(), &checks.Subject{Release: spoiled}); err != nil {
 				t.Error(err)
 			}
 			upgradeFindings(t, &checks.Subject{Release: spoiled, Previous: own})
@@ -80,7 +81,7 @@ func TestHostileTemplates(t *testing.T) {
 			spoiled.Files = append(spoiled.Files, f)
 		}
 		subject := &checks.Subject{Release: spoiled}
-		for _, check := range checks.All() {
+		for _, check := range catalog.All() {
 			if check.Group == checks.Templates || check.Group == checks.ClusterClass {
 				func() {
 					defer func() {
@@ -88,7 +89,9 @@ func TestHostileTemplates(t *testing.T) {
 							t.Errorf("round %d: %s: %v", round, check.ID, r)
 						}
 					}()
-					check.Run(subject, func(checks.Finding) {})
+					if err := check.Run(t.Context(), subject, func(checks.Finding) {}); err != nil {
+						t.Errorf("round %d: %s: %v", round, check.ID, err)
+					}
 				}()
 			}
 		}
@@ -214,7 +217,7 @@ func TestHostileFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				result, err := checks.Run(t.Context(), &checks.Subject{Release: spoiled})
+				result, err := catalog.All().Run(t.Context(), &checks.Subject{Release: spoiled})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
 var mutants = flag.Bool("mutants", false, "print the matrix of planted defects and what finds them")
@@ -26,7 +27,7 @@ func TestMutants(t *testing.T) {
 		return
 	}
 	t.Logf("%-36s %7s %5s  %s", "check", "planted", "found", "others")
-	for _, check := range checks.All() {
+	for _, check := range catalog.All() {
 		data, err := os.ReadFile(filepath.Join(pinned.Root(t), "testdata", "checks", check.ID+".yaml"))
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +43,7 @@ func TestMutants(t *testing.T) {
 			var result *checks.Result
 			if c.Dump != "" {
 				result = c.world(t)
-			} else if result, err = checks.Run(t.Context(), c.subject(t)); err != nil {
+			} else if result, err = catalog.All().Run(t.Context(), c.subject(t)); err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range result.Findings {

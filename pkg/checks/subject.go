@@ -1,16 +1,16 @@
 package checks
 
 import (
-	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/components"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/metadata"
+	"github.com/clusterctl-release/clusterctl-release/pkg/move"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
 	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
@@ -32,38 +32,10 @@ type Subject struct {
 	// WantsGraphs asks for the owner graphs of the templates in the Result: they take much memory.
 	WantsGraphs bool
 
-	// ctx is that of the Run.
-	ctx context.Context
-
-	onceComponents      once[parsed]
-	onceMetadata        once[parsedMetadata]
-	onceTemplates       once[renderedFiles]
-	onceSamples         once[*templates.Known]
-	onceCRDs            once[[]CRD]
-	onceImplementations once[[]*contract.Implementation]
-	onceKinds           once[*schemas.Kinds]
-	onceRisks           once[[]templateRisk]
-	oncePods            once[[]*pod]
-	onceVariables       once[[]variableUse]
-	onceDefaults        once[variableDefaults]
-	onceRefusal         once[error]
-	onceScopes          once[components.Scopes]
-	onceUpgrade         once[*upgrade]
-
-	// graphs are those that WantsGraphs asks for, once the risks are known.
+	// derived has what OnceValue and OnceValues derived.
+	derived sync.Map
+	// graphs are those that WantsGraphs asks for.
 	graphs []TemplateGraph
-}
-
-// once is a value that is worked out when it is first asked for.
-type once[T any] struct {
-	sync.Once
-	value T
-}
-
-// get returns the value, and works it out if nobody has.
-func (o *once[T]) get(work func() T) T {
-	o.Do(func() { o.value = work() })
-	return o.value
 }
 
 // parsed are the objects of a file, with the error at which reading ended.
@@ -72,49 +44,44 @@ type parsed struct {
 	err       *manifest.SyntaxError
 }
 
-// parsedMetadata is metadata.yaml, or why it can't be read.
-type parsedMetadata struct {
-	file *metadata.File
-	err  error
-}
-
 // Source is a source tree with its release file.
 type Source struct {
 	Tree   *tree.Tree
 	Config *release.Config
 }
 
-// Context returns the context of the Run. What takes long ends when it ends: Run then returns no findings.
-func (s *Subject) Context() context.Context {
-	if s.ctx == nil {
-		return context.Background()
+// KeepGraph keeps the owner graph of a template for the Result, where WantsGraphs asks for it.
+func (s *Subject) KeepGraph(template string, graph *move.Graph) {
+	if s.WantsGraphs {
+		s.graphs = append(s.graphs, TemplateGraph{Template: template, Graph: graph})
 	}
-	return s.ctx
 }
 
 // Components returns the objects of the components YAML; what was read before a syntax error is
 // among them. The error is nil where the release has no components at all.
 func (s *Subject) Components() ([]*manifest.Document, *manifest.SyntaxError) {
-	p := s.onceComponents.get(func() parsed {
-		file, ok := s.Release.Components()
-		if !ok {
-			return parsed{}
-		}
-		documents, err := manifest.Parse(file.Name, file.Data)
-		if err != nil {
-			// What a variable stands for may be what makes it YAML: clusterctl reads it substituted.
-			if rendered, ok := withDefaults(file.Data); ok {
-				if substituted, again := manifest.Parse(file.Name, rendered); again == nil {
-					documents, err = substituted, nil
-				}
-			}
-		}
-		var syntax *manifest.SyntaxError
-		errors.As(err, &syntax)
-		return parsed{documents, syntax}
-	})
+	p := readComponents(s)
 	return p.documents, p.err
 }
+
+var readComponents = OnceValue(func(s *Subject) parsed {
+	file, ok := s.Release.Components()
+	if !ok {
+		return parsed{}
+	}
+	documents, err := manifest.Parse(file.Name, file.Data)
+	if err != nil {
+		// What a variable stands for may be what makes it YAML: clusterctl reads it substituted.
+		if rendered, ok := templates.WithDefaults(file.Data); ok {
+			if substituted, again := manifest.Parse(file.Name, rendered); again == nil {
+				documents, err = substituted, nil
+			}
+		}
+	}
+	var syntax *manifest.SyntaxError
+	errors.As(err, &syntax)
+	return parsed{documents, syntax}
+})
 
 // Objects returns the objects of the components YAML of the given kinds, or all of them. Where the
 // file can't be read to its end there are none: what one object names may be in the part that is not
@@ -129,26 +96,37 @@ func (s *Subject) Objects(kinds ...string) []*manifest.Document {
 	}
 	var chosen []*manifest.Document
 	for _, d := range documents {
-		for _, kind := range kinds {
-			if d.Object.GetKind() == kind {
-				chosen = append(chosen, d)
-			}
+		if slices.Contains(kinds, d.Object.GetKind()) {
+			chosen = append(chosen, d)
 		}
 	}
 	return chosen
 }
 
-// Metadata returns metadata.yaml; the file is nil where the release has none, or with an error
-// where it can't be read.
-func (s *Subject) Metadata() (*metadata.File, error) {
-	m := s.onceMetadata.get(func() (m parsedMetadata) {
-		if file, ok := s.Release.File(release.MetadataFile); ok {
-			m.file, m.err = metadata.Parse(file.Name, file.Data)
+// Object returns the object of a kind and name. clusterctl puts all into one namespace, so none is asked for.
+func (s *Subject) Object(kind, name string) *manifest.Document {
+	for _, d := range s.Objects(kind) {
+		if d.Object.GetName() == name {
+			return d
 		}
-		return m
-	})
-	return m.file, m.err
+	}
+	return nil
 }
+
+// Metadata returns metadata.yaml. The file is nil if the release has none, and if there is an error.
+func (s *Subject) Metadata() (*metadata.File, error) {
+	return readMetadata(s)()
+}
+
+var readMetadata = OnceValue(func(s *Subject) func() (*metadata.File, error) {
+	return sync.OnceValues(func() (*metadata.File, error) {
+		file, ok := s.Release.File(release.MetadataFile)
+		if !ok {
+			return nil, nil
+		}
+		return metadata.Parse(file.Name, file.Data)
+	})
+})
 
 // CRD is a custom resource definition of the components.
 type CRD = contract.CRD
@@ -156,17 +134,21 @@ type CRD = contract.CRD
 // CRDs returns the custom resource definitions of the components. One that does not fit its own
 // Go type is left out; the API server would refuse it, and crd-valid says so.
 func (s *Subject) CRDs() []CRD {
-	return s.onceCRDs.get(func() []CRD { return contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
+	return readCRDs(s)
 }
 
-// knownKinds returns the kinds of this release, of those it is checked with, and of the core. What
+var readCRDs = OnceValue(func(s *Subject) []CRD { return contract.ReadCRDs(s.Objects("CustomResourceDefinition")) })
+
+// KnownKinds returns the kinds of this release, of those it is checked with, and of the core. What
 // can't be read of another release is left out: it is that release's own to be checked.
-func (s *Subject) knownKinds() *schemas.Kinds {
-	return s.onceKinds.get(func() *schemas.Kinds { return schemas.Of(s.knownCRDs()...) })
+func (s *Subject) KnownKinds() *schemas.Kinds {
+	return readKinds(s)
 }
 
-// knownCRDs returns the CRDs of the release and of those it is checked with.
-func (s *Subject) knownCRDs() []*apiextensionsv1.CustomResourceDefinition {
+var readKinds = OnceValue(func(s *Subject) *schemas.Kinds { return schemas.Of(s.KnownCRDs()...) })
+
+// KnownCRDs returns the CRDs of the release and of those it is checked with.
+func (s *Subject) KnownCRDs() []*apiextensionsv1.CustomResourceDefinition {
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for i := range s.CRDs() {
 		crds = append(crds, &s.CRDs()[i].CustomResourceDefinition)
@@ -182,4 +164,9 @@ func (s *Subject) knownCRDs() []*apiextensionsv1.CustomResourceDefinition {
 // At returns the place of a file of the release as a whole; "" is the release itself.
 func (s *Subject) At(file string) manifest.Place {
 	return manifest.Place{File: file}
+}
+
+// AtLine returns the place of a line of a file; 0 is the file as a whole.
+func (s *Subject) AtLine(file string, line int) manifest.Place {
+	return manifest.Place{File: file, Line: line}
 }

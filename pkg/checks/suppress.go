@@ -6,15 +6,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
-// suppressionUnused has no Run: the engine reports it when all other checks have been run.
-var suppressionUnused = Check{
+// SuppressionUnused has no Run: the engine reports it when all other checks have been run.
+var SuppressionUnused = Check{
 	ID: "suppression-unused", Group: Repository, Severity: Warning,
 	Title:  "Each suppression of the release file turns off a finding",
 	Source: release.ConfigFile,
 }
 
-// suppress takes out the findings that the release file turns off, and reports what turns off nothing.
-func (s *Subject) suppress(findings []Finding) *Result {
+// suppress takes out the findings that the release file turns off, and reports what turns off nothing, except
+// for checks that may miss findings.
+func (s *Subject) suppress(findings []Finding, silent map[string]bool) *Result {
 	result := &Result{Release: s.Release}
 	if s.Config == nil {
 		result.Findings = findings
@@ -35,7 +36,7 @@ func (s *Subject) suppress(findings []Finding) *Result {
 		}
 	}
 	for i, suppression := range s.Config.Suppress {
-		if used[i] || s.cantTell(suppression.Check) {
+		if used[i] || silent[suppression.Check] {
 			continue
 		}
 		what := suppression.Check
@@ -46,18 +47,12 @@ func (s *Subject) suppress(findings []Finding) *Result {
 			what += " in " + suppression.File
 		}
 		result.Findings = append(result.Findings, Finding{
-			ID: suppressionUnused.ID, Severity: suppressionUnused.Severity, Source: suppressionUnused.Source,
+			ID: SuppressionUnused.ID, Severity: SuppressionUnused.Severity, Source: SuppressionUnused.Source,
 			Message: fmt.Sprintf("suppress[%d] of %s turns off %s, and there is no such finding", i, s.Release.Provider.Label(), what),
 			Fix:     "take it out of " + release.ConfigFile + ", or fix what it names",
 		})
 	}
 	return result
-}
-
-// cantTell says whether a check has nothing to go by: those of an upgrade need the release before.
-func (s *Subject) cantTell(id string) bool {
-	check, err := Find(id)
-	return err == nil && check.Group == Upgrade && s.Previous == nil
 }
 
 // matches says whether a suppression is for a finding.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -34,7 +35,7 @@ func TestTemplatesOfTheCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range releases {
-		result, err := checks.Run(t.Context(), &checks.Subject{Release: r})
+		result, err := catalog.All().Run(t.Context(), &checks.Subject{Release: r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/crdupdate"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -90,13 +91,15 @@ func TestRefusedUpgradesAreTheAPIServers(t *testing.T) {
 				}
 				predicted := false
 				for id := range refusedUpgrades {
-					check, err := checks.Find(id)
+					check, err := catalog.All().Find(id)
 					if err != nil {
 						t.Fatal(err)
 					}
-					check.Run(subject, func(f checks.Finding) {
+					if err := check.Run(t.Context(), subject, func(f checks.Finding) {
 						predicted = predicted || f.Severity == checks.Error || f.Severity == "" && check.Severity == checks.Error
-					})
+					}); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if predicted != (refusal != nil) {
 					t.Errorf("the checks predict a refusal: %v; the API server says %v", predicted, refusal)

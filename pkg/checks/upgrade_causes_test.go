@@ -5,7 +5,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
 // TestUpgradeCauses upgrades releases in which one change has an effect on several objects: a report
@@ -39,7 +39,7 @@ func TestUpgradeCauses(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.release), &c); err != nil {
 				t.Fatal(err)
 			}
-			result, err := checks.Run(t.Context(), c.subject(t))
+			result, err := catalog.All().Run(t.Context(), c.subject(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
 
@@ -27,13 +28,23 @@ func TestUpgradeToTheSameIsSilent(t *testing.T) {
 func upgradeFindings(t *testing.T, s *checks.Subject) []checks.Finding {
 	t.Helper()
 	var found []checks.Finding
-	for _, check := range checks.All() {
+	for _, check := range catalog.All() {
 		if check.Group == checks.Upgrade {
-			check.Run(s, func(f checks.Finding) {
-				f.ID = check.ID
-				found = append(found, f)
-			})
+			found = append(found, findingsOf(t, check, s)...)
 		}
+	}
+	return found
+}
+
+// findingsOf returns what a check finds.
+func findingsOf(t *testing.T, check checks.Check, s *checks.Subject) []checks.Finding {
+	t.Helper()
+	var found []checks.Finding
+	if err := check.Run(t.Context(), s, func(f checks.Finding) {
+		f.ID = check.ID
+		found = append(found, f)
+	}); err != nil {
+		t.Fatalf("%s: %v", check.ID, err)
 	}
 	return found
 }
@@ -180,15 +191,12 @@ func TestUpgradeOfOneChange(t *testing.T) {
 func (c oneChange) compare(t *testing.T, label, name string, s *checks.Subject) {
 	t.Helper()
 	found := upgradeFindings(t, s)
-	check, err := checks.Find(c.want)
+	check, err := catalog.All().Find(c.want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if check.Group != checks.Upgrade {
-		check.Run(s, func(f checks.Finding) {
-			f.ID = check.ID
-			found = append(found, f)
-		})
+		found = append(found, findingsOf(t, check, s)...)
 	}
 	isAbout := func(f checks.Finding) bool { return f.Object.Kind+" "+f.Object.Name == name }
 	if !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.ID == c.want && isAbout(f) }) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 	"github.com/clusterctl-release/clusterctl-release/internal/prerequisite"
-	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
 // TestLeftObjectsAreThoseOfClusterctl plays, for all cases of object-left, the first half of an upgrade on
@@ -66,7 +66,7 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &cases); err != nil {
 		t.Fatal(err)
 	}
-	check, err := checks.Find("object-left")
+	check, err := catalog.All().Find("object-left")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,9 @@ func TestLeftObjectsAreThoseOfClusterctl(t *testing.T) {
 				}
 			}
 			got := []string{}
-			check.Run(subject, func(f checks.Finding) { got = append(got, f.Object.Kind+" "+f.Object.Name) })
+			for _, f := range findingsOf(t, check, subject) {
+				got = append(got, f.Object.Kind+" "+f.Object.Name)
+			}
 			slices.Sort(want)
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); diff != "" {

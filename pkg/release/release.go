@@ -106,6 +106,30 @@ func (r *Release) Role(name string) Role {
 	return RoleOther
 }
 
+// HasKind says whether the file has an object of a kind of Cluster API's core group. It does not parse the
+// file: one of another role may have any content.
+func (f File) HasKind(kind string) bool {
+	inCore := false
+	for line := range strings.Lines(string(f.Data)) {
+		line = strings.TrimRight(line, " \r\n")
+		switch {
+		case strings.HasPrefix(line, "---"):
+			inCore = false
+		case strings.HasPrefix(line, "apiVersion:") && strings.Contains(line, " cluster.x-k8s.io/"):
+			inCore = true
+		case inCore && strings.HasPrefix(line, "kind:") && strings.TrimSpace(strings.TrimPrefix(line, "kind:")) == kind:
+			return true
+		}
+	}
+	return false
+}
+
+// IsMisnamedClass says whether a file has a ClusterClass under a name by which clusterctl does not find it.
+func (r *Release) IsMisnamedClass(f File) bool {
+	isYAML := strings.HasSuffix(f.Name, ".yaml") || strings.HasSuffix(f.Name, ".yml")
+	return isYAML && r.Role(f.Name) == RoleOther && f.HasKind("ClusterClass")
+}
+
 // Difference names a file that two releases do not have alike.
 type Difference struct {
 	File string

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
 	"github.com/clusterctl-release/clusterctl-release/pkg/move/draw"
 )
@@ -120,7 +121,11 @@ func writeHTML(r *Report, w io.Writer) error {
 				continue
 			}
 			explained[f.ID] = true
-			text, err := checks.Explain(f.ID)
+			check, err := catalog.All().Find(f.ID)
+			if err != nil {
+				return err
+			}
+			text, err := check.Page()
 			if err != nil {
 				return err
 			}

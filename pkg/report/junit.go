@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 )
 
 // The JUnit report has a suite for each release and a case for each check: it fails with the
@@ -44,7 +45,7 @@ func writeJUnit(r *Report, w io.Writer) error {
 		for _, f := range e.Findings {
 			byID[f.ID] = append(byID[f.ID], f)
 		}
-		for _, check := range checks.All() {
+		for _, check := range catalog.All() {
 			if e.Release == nil && check.Group != checks.Ownership || e.Release != nil && check.Run == nil {
 				continue // it was not run
 			}

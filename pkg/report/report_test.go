@@ -15,6 +15,7 @@ import (
 
 	"github.com/clusterctl-release/clusterctl-release/internal/schematest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 	"github.com/clusterctl-release/clusterctl-release/pkg/release"
 )
@@ -140,8 +141,8 @@ func TestSARIF(t *testing.T) {
 		t.Error(err)
 	}
 	run := log.Runs[0]
-	if len(run.Tool.Driver.Rules) != len(checks.All()) {
-		t.Errorf("%d rules, want one for each of %d checks", len(run.Tool.Driver.Rules), len(checks.All()))
+	if len(run.Tool.Driver.Rules) != len(catalog.All()) {
+		t.Errorf("%d rules, want one for each of %d checks", len(run.Tool.Driver.Rules), len(catalog.All()))
 	}
 	if len(run.Results) != 5 {
 		t.Fatalf("%d results, want 4 and a suppressed one", len(run.Results))
@@ -177,7 +178,7 @@ func TestJUnit(t *testing.T) {
 	if first.Failures == 0 || first.Tests != len(first.Cases) {
 		t.Errorf("the first suite has %d failures and %d tests for %d cases", first.Failures, first.Tests, len(first.Cases))
 	}
-	ofReleases := len(slices.DeleteFunc(checks.All(), func(c checks.Check) bool { return c.Run == nil }))
+	ofReleases := len(slices.DeleteFunc(catalog.All(), func(c checks.Check) bool { return c.Run == nil }))
 	if second.Failures != 0 || second.Tests != ofReleases {
 		t.Errorf("the clean release has %d failures in %d tests, want 0 in %d", second.Failures, second.Tests, ofReleases)
 	}

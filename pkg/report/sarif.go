@@ -7,6 +7,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
 	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
 )
 
@@ -27,8 +28,8 @@ func newSARIF(r *Report) (*sarif.Report, error) {
 	out := sarif.NewReport()
 	run := sarif.NewRunWithInformationURI("clusterctl-release", informationURI)
 	run.Tool.Driver.WithVersion(r.Tool)
-	for _, check := range checks.All() {
-		page, err := checks.Explain(check.ID)
+	for _, check := range catalog.All() {
+		page, err := check.Page()
 		if err != nil {
 			return nil, err
 		}

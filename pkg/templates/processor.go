@@ -276,3 +276,11 @@ func (p processor) closed(text []byte) (lines part, readable int, ok bool) {
 	}
 	return part{}, readable, false
 }
+
+// WithDefaults returns a file with its variables' defaults, or false where one has none or where
+// clusterctl's processor can't read them.
+func WithDefaults(data []byte) ([]byte, bool) {
+	notSet := func(name string) (string, error) { return "", fmt.Errorf("the variable %s is not set", name) }
+	rendered, err := NewProcessor().Process(data, notSet)
+	return rendered, err == nil
+}

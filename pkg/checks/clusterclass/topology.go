@@ -1,0 +1,92 @@
+package clusterclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/topology"
+)
+
+var clusterClassTopology = checks.Check{
+	ID: "clusterclass-topology", Group: checks.ClusterClass, Severity: checks.Warning,
+	Title:  "Cluster API makes valid objects of the Clusters that name a ClusterClass of the release",
+	Source: "Cluster API book, ClusterClass, Writing a ClusterClass",
+	Run: rendered.Templates.EachObject(func(ctx context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
+		class, err := rendered.ExpandableClass(ctx, s, t, o)
+		if class == nil || err != nil {
+			return err
+		}
+		return reportTopology(ctx, s, t, o, class, report)
+	}),
+}
+
+// reportTopology expands a Cluster and checks what comes of it against the schemas. Where values were made
+// up, it reports only what no value changes: fields that do not exist. Where such values keep it from
+// looking, a note says so.
+func reportTopology(ctx context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, class *rendered.Template, report checks.Report) error {
+	spec, _ := manifest.Child(o.Object, "spec")
+	var raw any
+	if o.Raw != nil {
+		raw, _ = manifest.Child(o.Raw.Object.Object, "spec")
+	}
+	isGuess := len(class.Guessed) > 0 || o.Raw == nil && len(t.Guessed) > 0 || t.HoldsGuess(raw, spec)
+
+	objects := []unstructured.Unstructured{o.Unstructured}
+	for _, part := range class.Objects {
+		objects = append(objects, part.Unstructured)
+	}
+	made, err := topology.Expand(ctx, s.KnownKinds(), objects)
+	for _, reason := range []error{topology.ErrNoClass, topology.ErrExternal, topology.ErrVersion} {
+		if errors.Is(err, reason) {
+			return nil // other checks say so, or nobody can know offline
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err != nil {
+		finding := checks.Finding{Place: o.Place("spec", "topology"),
+			Message: "Cluster API can't make the objects of the Cluster: " + err.Error(),
+			Fix:     "correct the topology, or the class in " + class.Name}
+		if isGuess {
+			finding.Severity = checks.Note
+			finding.Message = "what Cluster API makes of the Cluster could not be checked: the values that were made up for its variables do not fit the class"
+			finding.Fix = "give sampleValues in " + release.ConfigFile
+		}
+		report(finding)
+		return nil
+	}
+	for _, m := range made {
+		problems, err := s.KnownKinds().Validate(ctx, &m)
+		if err != nil {
+			continue
+		}
+		for _, p := range problems {
+			reportMade(s, o, m, p, isGuess, report)
+		}
+	}
+	return ctx.Err()
+}
+
+// reportMade says what is wrong with an object that Cluster API makes.
+func reportMade(s *checks.Subject, o rendered.Object, m unstructured.Unstructured, p schemas.Problem, isGuess bool, report checks.Report) {
+	gvk := m.GroupVersionKind()
+	if isGuess && !p.Unknown || p.Missing && rendered.Mutated(s, gvk.GroupKind()) {
+		return
+	}
+	result := "the API server refuses it: " + p.Message
+	if p.Unknown {
+		result = "its kind has no such field, and the API server drops it"
+	}
+	report(checks.Finding{Place: o.Place("spec", "topology"),
+		Message: fmt.Sprintf("of the Cluster, its class and the patches comes a %s whose %s is wrong: %s", gvk.Kind, manifest.FieldPath(p.Path...), result),
+		Fix:     "fix the template, the patch or the variable that the field comes from"})
+}

@@ -1,0 +1,100 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
+)
+
+var crdConversion = checks.Check{
+	ID: "crd-conversion", Group: checks.Components, Severity: checks.Warning,
+	Title:  "Versions with different schemas are converted",
+	Source: sourceCRDs,
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		for _, crd := range s.CRDs() {
+			if installed.ConvertedByWebhook(crd) {
+				continue
+			}
+			served := installed.ServedVersions(crd)
+			for i := 1; i < len(served); i++ {
+				lost := lostFields(served[0], served[i])
+				if len(lost) == 0 {
+					continue
+				}
+				const shown = 4
+				more := ""
+				if len(lost) > shown {
+					more = fmt.Sprintf(" and %d more", len(lost)-shown)
+				}
+				report(checks.Finding{
+					Place: crd.Place("spec", "versions", diff.VersionIndex(&crd, served[i].Name)),
+					Message: fmt.Sprintf("%s and %s are both served, differ, and are not converted: what is written in one and read in the other loses fields without a word: %s%s",
+						served[0].Name, served[i].Name, strings.Join(lost[:min(shown, len(lost))], ", "), more),
+					Fix: "convert the versions with a webhook, or serve one of them only",
+				})
+			}
+		}
+		return nil
+	},
+}
+
+// lostFields returns the paths of fields that only one of two versions has, or that they have with
+// different types. Texts and validations may differ: nothing is lost by them.
+func lostFields(a, b apiextensionsv1.CustomResourceDefinitionVersion) []string {
+	if a.Schema == nil || b.Schema == nil {
+		return nil
+	}
+	var lost []string
+	compareFields(a.Schema.OpenAPIV3Schema, b.Schema.OpenAPIV3Schema, "", &lost)
+	slices.Sort(lost)
+	return lost
+}
+
+// compareFields adds the fields in which two schemas differ.
+func compareFields(a, b *apiextensionsv1.JSONSchemaProps, path string, lost *[]string) {
+	switch {
+	case a == nil && b == nil:
+		return
+	case a == nil || b == nil || a.Type != b.Type || a.XIntOrString != b.XIntOrString:
+		*lost = append(*lost, path)
+		return
+	case preserves(a) || preserves(b):
+		return
+	}
+	names := map[string]bool{}
+	for name := range a.Properties {
+		names[name] = true
+	}
+	for name := range b.Properties {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		field, inA := a.Properties[name]
+		other, inB := b.Properties[name]
+		below := strings.TrimPrefix(path+"."+name, ".")
+		if inA != inB {
+			*lost = append(*lost, below)
+			continue
+		}
+		compareFields(&field, &other, below, lost)
+	}
+	if a.Items != nil && b.Items != nil {
+		compareFields(a.Items.Schema, b.Items.Schema, path+"[]", lost)
+	}
+	if a.AdditionalProperties != nil && b.AdditionalProperties != nil {
+		compareFields(a.AdditionalProperties.Schema, b.AdditionalProperties.Schema, path+"[*]", lost)
+	}
+}
+
+// preserves says whether a schema keeps fields that it does not name.
+func preserves(schema *apiextensionsv1.JSONSchemaProps) bool {
+	return schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
+}

@@ -1,0 +1,124 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	capicontract "sigs.k8s.io/cluster-api/util/contract"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+)
+
+const sourceCRDs = "Kubernetes, CustomResourceDefinition versioning"
+
+var crdName = checks.Check{
+	ID: "crd-name", Group: checks.Components, Severity: checks.Error,
+	Title:  "CRDs have the names by which Cluster API finds them",
+	Source: "InfraMachine contract, resource definition; clusterctl init, CRD name preflight check",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		for _, crd := range s.CRDs() {
+			wanted := capicontract.CalculateCRDName(crd.Spec.Group, crd.Spec.Names.Kind)
+			name := crd.Object.GetName()
+			if _, skipped := crd.Object.GetAnnotations()[clusterctlv1.SkipCRDNamePreflightCheckAnnotation]; skipped || name == wanted {
+				continue
+			}
+			if _, _, ok := installed.ContractKindOf(s, crd); ok {
+				continue // the contract's own check of the resource definition says so
+			}
+			report(checks.Finding{
+				Place:   crd.Place("metadata", "name"),
+				Message: fmt.Sprintf("clusterctl init refuses the CRD: by its group and kind, Cluster API looks for it as %s", wanted),
+				Fix: fmt.Sprintf("set the plural that gives the name; if no object of Cluster API's ever refers to the kind, annotate the CRD with %s: \"\"",
+					clusterctlv1.SkipCRDNamePreflightCheckAnnotation),
+			})
+		}
+		return nil
+	},
+}
+
+var crdTemplateKind = checks.Check{
+	ID: "crd-template-kind", Group: checks.Components, Severity: checks.Note,
+	Title:  "Kinds that a ClusterClass could make have a template kind",
+	Source: "InfraMachine contract, template resource definition",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		kinds := map[string]bool{}
+		for _, crd := range s.CRDs() {
+			kinds[crd.Spec.Names.Kind] = true
+		}
+		for _, crd := range s.CRDs() {
+			resource, template, ok := installed.ContractKindOf(s, crd)
+			// Of machines and bootstrap configurations the contract asks for templates, and its check says so.
+			if !ok || template || resource == contract.InfraMachine || resource == contract.BootstrapConfig || kinds[crd.Spec.Names.Kind+"Template"] {
+				continue
+			}
+			report(checks.Finding{
+				Place:   crd.Place("spec", "names", "kind"),
+				Message: fmt.Sprintf("there is no %sTemplate: no ClusterClass can make such objects", crd.Spec.Names.Kind),
+				Fix:     fmt.Sprintf("define %sTemplate with spec.template.spec, as the contract has it", crd.Spec.Names.Kind),
+			})
+		}
+		return nil
+	},
+}
+
+var crdStatusSubresource = checks.Check{
+	ID: "crd-status-subresource", Group: checks.Components, Severity: checks.Warning,
+	Title:  "CRDs with a status have the subresource",
+	Source: "Kubernetes API conventions, Spec and Status",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		for _, crd := range s.CRDs() {
+			for i, v := range crd.Spec.Versions {
+				status := installed.SchemaField(v, "status")
+				if !v.Served || status == nil || len(status.Properties) == 0 || (v.Subresources != nil && v.Subresources.Status != nil) {
+					continue
+				}
+				report(checks.Finding{
+					Place:   crd.Place("spec", "versions", i),
+					Message: fmt.Sprintf("%s %s has a status and no status subresource: a controller's update of the status fails, or lets users write it", crd.Spec.Names.Kind, v.Name),
+					Fix:     "mark the Go type with +kubebuilder:subresource:status",
+				})
+			}
+		}
+		return nil
+	},
+}
+
+var crdStorageVersion = checks.Check{
+	ID: "crd-storage-version", Group: checks.Components, Severity: checks.Error,
+	Title:  "Each CRD stores one version, and serves it",
+	Source: sourceCRDs,
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		for _, crd := range s.CRDs() {
+			var stored []string
+			for i, v := range crd.Spec.Versions {
+				if !v.Storage {
+					continue
+				}
+				stored = append(stored, v.Name)
+				if !v.Served {
+					report(checks.Finding{
+						Place: crd.Place("spec", "versions", i, "served"), Severity: checks.Warning,
+						Message: fmt.Sprintf("%s is stored and not served: storage migration and whoever reads what is stored can't ask for it", v.Name),
+						Fix:     "serve the version, or store one that is served",
+					})
+				}
+			}
+			if len(stored) != 1 {
+				what := "no version is stored"
+				if len(stored) > 1 {
+					what = strings.Join(stored, " and ") + " are both stored"
+				}
+				report(checks.Finding{
+					Place:   crd.Place("spec", "versions"),
+					Message: what + ", and the API server refuses a CRD that does not store exactly one",
+					Fix:     "mark one Go type with +kubebuilder:storageversion",
+				})
+			}
+		}
+		return nil
+	},
+}

@@ -1,0 +1,115 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	containerutil "sigs.k8s.io/cluster-api/util/container"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+)
+
+const sourceImages = "clusterctl provider contract, Components YAML, Controllers & Watching namespace"
+
+// scaffoldImage is the image of a scaffolded manager.
+const scaffoldImage = "controller:latest"
+
+// canonicalImage returns a container's image, or "" where it has none or only its users know it. The
+// error is that of a name that clusterctl can't read.
+func canonicalImage(c installed.Container) (string, error) {
+	image, ok := c.Image()
+	if !ok {
+		return "", nil
+	}
+	_, err := containerutil.ImageFromString(image)
+	return image, err
+}
+
+var imageCanonical = checks.Check{
+	ID: "image-canonical", Group: checks.Components, Severity: checks.Error,
+	Title:  "Images have canonical names",
+	Source: sourceImages,
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		for _, c := range installed.Containers(s) {
+			image, err := canonicalImage(c)
+			if err == nil {
+				continue
+			}
+			fix := "name the image with its registry and repository, such as docker.io/library/busybox or registry.example.com/team/name"
+			if image == scaffoldImage || vars.MatchString(image) {
+				fix = "let the kustomization replace the placeholder by the image, named with its registry and repository"
+			}
+			severity, consequence := checks.Error, "clusterctl refuses the whole file"
+			if kind := c.Pod.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
+				severity, consequence = checks.Warning, "clusterctl would refuse it in a Deployment, and overrides no image in a "+kind
+			}
+			report(checks.Finding{
+				Place: c.Place("image"), Severity: severity,
+				Message: fmt.Sprintf("image %q of container %s: %v: %s", image, c.Name(), err, consequence),
+				Fix:     fix,
+			})
+		}
+		return nil
+	},
+}
+
+// movingTags are names of tags that are moved from image to image.
+var movingTags = []string{"latest", "main", "master", "dev", "devel", "develop", "edge", "nightly", "canary", "snapshot"}
+
+var imageTag = checks.Check{
+	ID: "image-tag", Group: checks.Components, Severity: checks.Warning,
+	Title:  "Images have tags that stay, and the manager's is the release's version",
+	Source: sourceImages,
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		released := hasReleasedManager(s)
+		for _, c := range installed.Containers(s) {
+			text, ok := c.Image()
+			if !ok {
+				continue
+			}
+			image, err := containerutil.ImageFromString(text)
+			if err != nil || image.Digest != "" {
+				continue
+			}
+			if message, fix := tagProblem(c, image.Tag, s.Release.Version, released); message != "" {
+				report(checks.Finding{Place: c.Place("image"), Message: fmt.Sprintf("image %s of container %s: %s", text, c.Name(), message), Fix: fix})
+			}
+		}
+		return nil
+	},
+}
+
+// hasReleasedManager says whether a manager's image has the release's version for its tag.
+func hasReleasedManager(s *checks.Subject) bool {
+	return slices.ContainsFunc(installed.Containers(s), func(c installed.Container) bool {
+		text, _ := c.Image()
+		image, err := containerutil.ImageFromString(text)
+		return err == nil && c.IsManager() && isTagOf(image.Tag, s.Release.Version)
+	})
+}
+
+// tagProblem says what is wrong with an image's tag in a release of a version. Where one manager is
+// released, others are those of projects that the provider brings along, with versions of their own.
+func tagProblem(c installed.Container, tag, version string, released bool) (message, fix string) {
+	switch {
+	case tag == "":
+		return "it has no tag, so every node pulls what is latest on its day", "give it a tag or a digest"
+	case slices.Contains(movingTags, strings.ToLower(tag)):
+		return fmt.Sprintf("the tag %s moves: the release does not stay what it was when it was published", tag), "release it with the version as its tag, or with a digest"
+	case c.IsManager() && !released && !isTagOf(tag, version):
+		return fmt.Sprintf("the tag is not that of release %s: the release may install the manager of another version", version), "release it with the version as its tag: `clusterctl release build` sets it"
+	}
+	return "", ""
+}
+
+// isTagOf says whether a tag is a version's: with or without the v, with whatever is said of the
+// build behind it.
+func isTagOf(tag, version string) bool {
+	wanted := strings.TrimPrefix(containerutil.SemverToOCIImageTag(version), "v")
+	tag = strings.TrimPrefix(tag, "v")
+	rest, ok := strings.CutPrefix(tag, wanted)
+	return ok && (rest == "" || rest[0] == '-' || rest[0] == '_')
+}

@@ -1,0 +1,176 @@
+package components
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// subject is a subject of a binding of the components.
+type subject struct {
+	binding               *manifest.Document
+	path                  []any
+	kind, namespace, name string
+}
+
+// subjects returns the subjects of all role bindings.
+func subjects(s *checks.Subject) []subject {
+	var all []subject
+	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+		for i, fields := range manifest.Maps(d.Object.Object, "subjects") {
+			all = append(all, subject{
+				binding: d, path: []any{"subjects", i},
+				kind: manifest.Text(fields, "kind"), namespace: manifest.Text(fields, "namespace"), name: manifest.Text(fields, "name"),
+			})
+		}
+	}
+	return all
+}
+
+var clusterRoleBindingSubject = checks.Check{
+	ID: "cluster-role-binding-subject", Group: checks.Components, Severity: checks.Warning,
+	Title:  "Bindings' subjects are in the provider's namespace",
+	Source: "clusterctl provider contract, Additional notes, Components YAML transformations",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		target := installed.TargetNamespace(s)
+		for _, subject := range subjects(s) {
+			if target == "" || subject.namespace == "" || subject.namespace == target || hasRoleOtherwise(s, subject) {
+				continue
+			}
+			report(checks.Finding{
+				Place: subject.binding.Place(manifest.Join(subject.path, "namespace")...),
+				Message: fmt.Sprintf("the subject is %s %s in namespace %s, and clusterctl rewrites it to the provider's own: %s in %s gets the role, and the one that is meant does not",
+					subject.kind, subject.name, subject.namespace, subject.name, target),
+				Fix: fmt.Sprintf("bind the Group system:serviceaccounts:%s or the User system:serviceaccount:%s:%s, which clusterctl leaves alone; core Cluster API gets rights by an aggregated ClusterRole",
+					subject.namespace, subject.namespace, subject.name),
+			})
+		}
+		return nil
+	},
+}
+
+// hasRoleOtherwise says whether the service account that is the subject of a binding gets the role by
+// a Group or a User too, which clusterctl leaves alone: of the same binding, or of another one of the role.
+func hasRoleOtherwise(s *checks.Subject, account subject) bool {
+	names := map[string][]string{
+		"Group": {"system:serviceaccounts:" + account.namespace, "system:serviceaccounts", "system:authenticated"},
+		"User":  {"system:serviceaccount:" + account.namespace + ":" + account.name},
+	}
+	role := func(d *manifest.Document) [2]string {
+		return [2]string{manifest.Text(d.Object.Object, "roleRef", "kind"), manifest.Text(d.Object.Object, "roleRef", "name")}
+	}
+	return slices.ContainsFunc(subjects(s), func(other subject) bool {
+		isWide := other.binding.Object.GetKind() == "ClusterRoleBinding" || other.binding.Object.GetKind() == account.binding.Object.GetKind() &&
+			other.binding.Object.GetNamespace() == account.binding.Object.GetNamespace()
+		return isWide && role(other.binding) == role(account.binding) && slices.Contains(names[other.kind], other.name)
+	})
+}
+
+var rbacSubject = checks.Check{
+	ID: "rbac-subject", Group: checks.Components, Severity: checks.Warning,
+	Title:  "Service accounts that bindings and pods name are in the file",
+	Source: "clusterctl provider contract, Additional notes, Links to external objects",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		accounts := map[string]bool{"default": true, "": true} // every namespace has the first
+		for _, d := range s.Objects("ServiceAccount") {
+			accounts[d.Object.GetName()] = true
+		}
+		missing := func(place manifest.Place, account, what string) {
+			if accounts[account] || strings.Contains(account, "$") {
+				return
+			}
+			report(checks.Finding{
+				Place:   place,
+				Message: fmt.Sprintf("%s ServiceAccount %s, which is not in the file: %s", strings.Fields(what)[0], account, strings.Join(strings.Fields(what)[1:], " ")),
+				Fix:     "add the ServiceAccount, or name the one that is there",
+			})
+		}
+		target := installed.TargetNamespace(s)
+		for _, subject := range subjects(s) {
+			if subject.kind != "ServiceAccount" || (target != "" && subject.namespace != target) {
+				continue
+			}
+			missing(subject.binding.Place(manifest.Join(subject.path, "name")...), subject.name, "binds the role is given to nobody")
+		}
+		for _, p := range installed.Pods(s) {
+			missing(p.Place(manifest.Join(p.Path, "serviceAccountName")...), manifest.Text(p.Spec, "serviceAccountName"), "names its pods are never created")
+		}
+		return nil
+	},
+}
+
+// builtInRoles are cluster roles that every cluster has, in addition to those that begin with system:.
+var builtInRoles = []string{"cluster-admin", "admin", "edit", "view"}
+
+var rbacRole = checks.Check{
+	ID: "rbac-role", Group: checks.Components, Severity: checks.Warning,
+	Title:  "Roles that bindings name are in the file",
+	Source: "clusterctl provider contract, Additional notes, Links to external objects",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		roles := map[string]bool{}
+		for _, d := range s.Objects("Role", "ClusterRole") {
+			roles[d.Object.GetKind()+"/"+d.Object.GetName()] = true
+		}
+		for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+			kind, name := manifest.Text(d.Object.Object, "roleRef", "kind"), manifest.Text(d.Object.Object, "roleRef", "name")
+			builtIn := kind == "ClusterRole" && (slices.Contains(builtInRoles, name) || strings.HasPrefix(name, "system:"))
+			if builtIn || roles[kind+"/"+name] || strings.Contains(name, "$") {
+				continue
+			}
+			report(checks.Finding{
+				Place:   d.Place("roleRef", "name"),
+				Message: fmt.Sprintf("it grants %s %s, which is not in the file: its subjects get no rights", kind, name),
+				Fix:     "add the role, or name the one that is there",
+			})
+		}
+		return nil
+	},
+}
+
+// leaderElectionFlags turn a manager's leader election on: controller-runtime's scaffolds have had both.
+var leaderElectionFlags = []string{"leader-elect", "enable-leader-election"}
+
+var leaderElectionPermission = checks.Check{
+	ID: "leader-election-permission", Group: checks.Components, Severity: checks.Warning,
+	Title:  "A manager that elects leaders may use leases",
+	Source: "Kubernetes, Leases, Leader election",
+	Run: func(_ context.Context, s *checks.Subject, report checks.Report) error {
+		may := func(verb string) bool {
+			return slices.ContainsFunc(installed.Rules(s, "Role", "ClusterRole"), func(r installed.Rule) bool { return r.Grants("coordination.k8s.io", "leases", verb) })
+		}
+		for _, c := range installed.Containers(s) {
+			for _, flag := range leaderElectionFlags {
+				value, i, on := flagValue(c, flag)
+				if !on || value == "false" || !c.IsManager() || bindsForeignRole(s) {
+					continue
+				}
+				for _, verb := range []string{"create", "update"} {
+					if !may(verb) {
+						report(checks.Finding{
+							Place:   c.Place("args", i),
+							Message: fmt.Sprintf("leader election is on, and no role allows to %s leases in coordination.k8s.io: the manager never starts to work", verb),
+							Fix:     "grant get, create, update and patch on leases in a Role, and bind it to the manager's ServiceAccount",
+						})
+						break
+					}
+				}
+			}
+		}
+		return nil
+	},
+}
+
+// bindsForeignRole says whether a binding names a role whose rules are not in the file.
+func bindsForeignRole(s *checks.Subject) bool {
+	found := false
+	for _, d := range s.Objects("RoleBinding", "ClusterRoleBinding") {
+		name := manifest.Text(d.Object.Object, "roleRef", "name")
+		found = found || !slices.ContainsFunc(s.Objects("Role", "ClusterRole"), func(role *manifest.Document) bool { return role.Object.GetName() == name })
+	}
+	return found
+}

@@ -1,0 +1,144 @@
+package checks_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/catalog"
+	"github.com/clusterctl-release/clusterctl-release/pkg/release"
+	"github.com/clusterctl-release/clusterctl-release/pkg/tree"
+)
+
+// TestFailure runs a check that fails between two others: the findings of all are there, and the error names
+// the check and the release.
+func TestFailure(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is full")
+	run := func(id string, err error) checks.Check {
+		return checks.Check{ID: id, Severity: checks.Note, Run: func(_ context.Context, _ *checks.Subject, report checks.Report) error {
+			report(checks.Finding{Message: "found by " + id})
+			return err
+		}}
+	}
+	list := checks.List{run("first", nil), run("second", broken), run("third", nil)}
+	config := &release.ProviderConfig{Suppress: []release.Suppression{{Check: "second", File: "not-reached.yaml", Reason: "none"}}}
+	result, err := list.Run(t.Context(), &checks.Subject{Release: own, Config: config})
+	var failure *checks.Failure
+	if !errors.As(err, &failure) || failure.Check != "second" || !errors.Is(err, broken) {
+		t.Fatalf("the error is %v", err)
+	}
+	for _, part := range []string{"second", own.String(), "the disk is full", "check again"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not say %q: %v", part, err)
+		}
+	}
+	if result == nil || len(result.Findings) != 3 {
+		t.Errorf("the result is %+v, want the findings of the three checks, and not that a suppression of the second is unused", result)
+	}
+}
+
+// TestUnreadableTree checks a release whose tree can't be read any more: that is an error of the check that
+// needs the tree, and not a finding in the release.
+func TestUnreadableTree(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	source, err := tree.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	result, err := catalog.All().Run(t.Context(), &checks.Subject{
+		Release: own, Config: &release.ProviderConfig{}, Source: &checks.Source{Tree: source, Config: &release.Config{}},
+	})
+	var failure *checks.Failure
+	if !errors.As(err, &failure) || failure.Check != "assets-complete" || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the error is %v, want that of assets-complete", err)
+	}
+	if result == nil {
+		t.Fatal("there is no result of the other checks")
+	}
+	for _, f := range result.Findings {
+		if f.ID == "assets-complete" {
+			t.Errorf("the tree that can't be read is a finding: %s", f.Message)
+		}
+	}
+}
+
+// TestCancelledCheck cancels while a check waits: the run ends with the error of the context, whether the
+// check returns it or not, and the checks behind it don't run.
+func TestCancelledCheck(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, returned := range map[string]func(ctx context.Context) error{
+		"returned": context.Context.Err,
+		"not told": func(context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ranOn := false
+			list := checks.List{
+				{ID: "waits", Run: func(ctx context.Context, _ *checks.Subject, _ checks.Report) error {
+					cancel()
+					<-ctx.Done()
+					return returned(ctx)
+				}},
+				{ID: "behind", Run: func(context.Context, *checks.Subject, checks.Report) error {
+					ranOn = true
+					return nil
+				}},
+			}
+			result, err := list.Run(ctx, &checks.Subject{Release: own})
+			var failure *checks.Failure
+			if !errors.Is(err, context.Canceled) || errors.As(err, &failure) || result != nil || ranOn {
+				t.Errorf("result %v, error %v, the check behind ran: %v", result, err, ranOn)
+			}
+		})
+	}
+}
+
+// TestCancelledChecksFindNothing runs each check with a context that has ended: what a check can't look at is
+// not a finding. Those that render templates or ask clusterctl's code return the context's error.
+func TestCancelledChecksFindNothing(t *testing.T) {
+	own, err := ownRelease()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	stopped := map[string]bool{}
+	live := &checks.Subject{Release: own, Previous: own}
+	for _, check := range catalog.All() {
+		if check.Run == nil {
+			continue
+		}
+		found := len(findingsOf(t, check, live))
+		err := check.Run(cancelled, &checks.Subject{Release: own, Previous: own}, func(f checks.Finding) {
+			if found--; found < 0 {
+				t.Errorf("cancelled, %s finds: %s", check.ID, f.Message)
+			}
+		})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled, %s fails: %v", check.ID, err)
+		}
+		stopped[check.ID] = err != nil
+	}
+	for _, id := range []string{"as-clusterctl", "crd-valid", "template-rendered", "template-schema", "clusterclass-admission", "clusterclass-topology", "orphan", "crd-update-refused", "class-changed"} {
+		if !stopped[id] {
+			t.Errorf("cancelled, %s returns no error", id)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package checks
+
+import (
+	"context"
+	"sync"
+)
+
+// OnceValue returns a function that derives a value from a Subject when it is first called with that
+// Subject, and returns the same value from then on.
+func OnceValue[T any](derive func(s *Subject) T) func(s *Subject) T {
+	key := new(byte)
+	return func(s *Subject) T {
+		once, ok := s.derived.Load(key)
+		if !ok {
+			once, _ = s.derived.LoadOrStore(key, sync.OnceValue(func() T { return derive(s) }))
+		}
+		return once.(func() T)()
+	}
+}
+
+// OnceValues is OnceValue for what takes long or may fail. An error stays, that of a context too: a Subject is
+// for one Run.
+func OnceValues[T any](derive func(ctx context.Context, s *Subject) (T, error)) func(ctx context.Context, s *Subject) (T, error) {
+	key := new(byte)
+	return func(ctx context.Context, s *Subject) (T, error) {
+		once, ok := s.derived.Load(key)
+		if !ok {
+			once, _ = s.derived.LoadOrStore(key, sync.OnceValues(func() (T, error) { return derive(ctx, s) }))
+		}
+		return once.(func() (T, error))()
+	}
+}

@@ -1,0 +1,78 @@
+package rendered
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// ExpandableClass returns the file of a Cluster's class, or nil where there is nothing to expand:
+// no topology, no class in the release, or objects that an API server refuses.
+func ExpandableClass(ctx context.Context, s *checks.Subject, t *Template, o Object) (*Template, error) {
+	name, _, ok := className(o.Unstructured)
+	if !ok {
+		return nil, nil
+	}
+	if valid, err := IsValid(ctx, s, t, o); !valid || err != nil {
+		return nil, err
+	}
+	classes, err := Classes.Of(ctx, s)
+	i := slices.IndexFunc(classes, func(c *Template) bool { return c.Name == "clusterclass-"+name+".yaml" })
+	if i < 0 || len(classes[i].Objects) == 0 {
+		return nil, err
+	}
+	for _, part := range classes[i].Objects {
+		if valid, err := IsValid(ctx, s, classes[i], part); !valid || err != nil {
+			return nil, err
+		}
+	}
+	return classes[i], nil
+}
+
+// className returns the class of a Cluster with a managed topology, and the path that names it.
+func className(o unstructured.Unstructured) (name string, path []any, ok bool) {
+	if gvk := o.GroupVersionKind(); gvk.Group != clusterv1.GroupVersion.Group || gvk.Kind != "Cluster" {
+		return "", nil, false
+	}
+	topology, found, err := unstructured.NestedMap(o.Object, "spec", "topology")
+	if err != nil || !found {
+		return "", nil, false
+	}
+	if o.GroupVersionKind().Version == clusterv1.GroupVersion.Version {
+		name, _, _ = unstructured.NestedString(topology, "classRef", "name")
+		return name, []any{"spec", "topology", "classRef", "name"}, true
+	}
+	name, _, _ = unstructured.NestedString(topology, "class")
+	return name, []any{"spec", "topology", "class"}, true
+}
+
+// ClassReference is where a Cluster of a template names its class.
+type ClassReference struct {
+	Cluster Object
+	Name    string
+	Path    []any
+}
+
+// File returns the name of the file in which clusterctl looks for the class.
+func (r *ClassReference) File() string { return "clusterclass-" + r.Name + ".yaml" }
+
+// MissingClass returns the first reference of a template to a class that is not in the release, or nil.
+func MissingClass(s *checks.Subject, t *Template) *ClassReference {
+	for _, o := range t.Objects {
+		name, path, ok := className(o.Unstructured)
+		if !ok {
+			continue
+		}
+		r := &ClassReference{o, name, path}
+		isGuess := o.VariableAt(path...) && t.GuessedAt(o, schemas.Problem{Path: path})
+		if _, found := s.Release.File(r.File()); !found || name == "" || isGuess {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package rendered
+
+import (
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/contract"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+// IsCore says whether the object is of a kind of Cluster API's core group.
+func (o Object) IsCore(kind string) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == kind
+}
+
+// HasMoveLabel says whether an object has a label by which `clusterctl move` takes it along.
+func (o Object) HasMoveLabel() bool {
+	_, moves := o.GetLabels()[clusterctlv1.ClusterctlMoveLabel]
+	_, hierarchy := o.GetLabels()[clusterctlv1.ClusterctlMoveHierarchyLabel]
+	return moves || hierarchy
+}
+
+// Published returns the value at a path before variables were replaced; nil where there is none, or
+// where the file isn't YAML then.
+func (o Object) Published(path ...any) any {
+	if o.Raw == nil {
+		return nil
+	}
+	return manifest.At(o.Raw.Object.Object, path...)
+}
+
+// IsClusterScoped says whether objects of a kind are in no namespace, as far as that is known.
+func IsClusterScoped(s *checks.Subject, o Object) bool {
+	if kind, ok := s.KnownKinds().Kind(o.GroupVersionKind().GroupKind()); ok {
+		return kind.Scope == apiextensionsv1.ClusterScoped
+	}
+	return installed.KindScopes(s).Known(o.Unstructured) && !installed.KindScopes(s).Namespaced(o.Unstructured)
+}
+
+// OnlyServes says whether an object is of a kind that does nothing until another object names it:
+// templates, and what a Cluster is made of.
+func OnlyServes(s *checks.Subject, o Object) bool {
+	gvk := o.GroupVersionKind()
+	shared := slices.Contains(installed.WellKnownGroups, gvk.Group)
+	switch {
+	case shared && strings.HasSuffix(gvk.Kind, "Template"):
+		return true
+	case shared && gvk.Group == "controlplane."+clusterv1.GroupVersion.Group && strings.HasSuffix(gvk.Kind, "ControlPlane"):
+		return true
+	}
+	for _, crd := range s.CRDs() {
+		if crd.Spec.Group == gvk.Group && crd.Spec.Names.Kind == gvk.Kind {
+			resource, template, ok := installed.ContractKindOf(s, crd)
+			return ok && (template || resource == contract.InfraCluster || resource == contract.ControlPlane)
+		}
+	}
+	return false
+}
+
+// IsNamed says whether another object names the one of an index: by kind and name or, where no kind
+// is said, by its name in any field. Where a user gives the name of such an object, nobody knows.
+func (t *Template) IsNamed(index int) bool {
+	wanted := t.Objects[index]
+	for i, o := range t.Objects {
+		if i == index {
+			continue
+		}
+		if t.names(o, wanted) {
+			return true
+		}
+	}
+	return false
+}
+
+// besidesNames are fields in which an object's name stands for something else.
+var besidesNames = []string{"metadata", "labels", "matchLabels", "annotations", "clusterName"}
+
+// names says whether an object names another one.
+func (t *Template) names(o, wanted Object) bool {
+	isNamed := false
+	manifest.Walk(o.Object, nil, func(path []any, value any) bool {
+		field := manifest.FieldName(path)
+		if isNamed || slices.Contains(besidesNames, field) || len(path) == 1 && (field == "apiVersion" || field == "kind") {
+			return false
+		}
+		fields, _ := value.(map[string]any)
+		kind, hasKind := fields["kind"].(string)
+		name, hasName := fields["name"].(string)
+		if len(path) > 0 && hasKind && hasName {
+			isNamed = kind == wanted.GetKind() && (name == wanted.GetName() || t.GuessedAt(o, schemas.Problem{Path: manifest.Join(path, "name")}))
+			return false
+		}
+		isNamed = value == wanted.GetName()
+		return !isNamed
+	})
+	return isNamed
+}
+
+// VariableAt says whether the field has a variable in the published file.
+func (o Object) VariableAt(path ...any) bool {
+	text, _ := o.Published(path...).(string)
+	return strings.Contains(text, "${")
+}

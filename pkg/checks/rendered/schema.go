@@ -1,0 +1,177 @@
+package rendered
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+	"github.com/clusterctl-release/clusterctl-release/pkg/templates"
+)
+
+// SchemaProblems returns what an API server says of an object by the schema of its kind, where that is
+// known. What comes of a made-up value says nothing of the template: the variables of such fields are
+// returned in open. The error is a schemas.VersionError, or that of the context.
+func SchemaProblems(ctx context.Context, s *checks.Subject, t *Template, o Object) (problems []schemas.Problem, open []string, err error) {
+	all, err := o.validate()
+	var notServed *schemas.VersionError
+	switch {
+	case errors.As(err, &notServed) && !o.VariableAt("apiVersion"):
+		return nil, nil, notServed
+	case err != nil:
+		// Any other error is that of a schema which can't be used, which the checks of CRDs report.
+		return nil, nil, ctx.Err()
+	}
+	for _, p := range all {
+		switch {
+		case t.GuessedAt(o, p):
+			open = t.appendGuesses(open, o.Published(p.Path...))
+		case p.Unknown || !t.isCommonAt(o, p.Path):
+			problems = append(problems, p)
+		}
+	}
+	return problems, open, nil
+}
+
+// IsValid says whether an object passes the schema of its kind. One that does not never comes before
+// a webhook, and what is lost of it would be missed there again.
+func IsValid(ctx context.Context, s *checks.Subject, t *Template, o Object) (bool, error) {
+	problems, _, err := SchemaProblems(ctx, s, t, o)
+	var notServed *schemas.VersionError
+	if errors.As(err, &notServed) {
+		return false, nil
+	}
+	return !slices.ContainsFunc(problems, func(p schemas.Problem) bool { return !MayBeFilledIn(s, o, p) }), err
+}
+
+// MayBeFilledIn says whether a webhook may give an object the field that it lacks.
+func MayBeFilledIn(s *checks.Subject, o Object, p schemas.Problem) bool {
+	return p.Missing && Mutated(s, o.GroupVersionKind().GroupKind())
+}
+
+// Mutated says whether a webhook may change the objects of a kind before they are validated.
+func Mutated(s *checks.Subject, gk schema.GroupKind) bool {
+	if kind, ok := s.KnownKinds().Kind(gk); ok && kind.Core {
+		return kind.Mutated
+	}
+	for _, crd := range s.CRDs() {
+		if crd.Spec.Group != gk.Group || crd.Spec.Names.Kind != gk.Kind {
+			continue
+		}
+		for _, d := range s.Objects("MutatingWebhookConfiguration") {
+			if mutates(d, gk.Group, crd.Spec.Names.Plural) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mutates says whether a webhook configuration is about a resource.
+func mutates(d *manifest.Document, group, resource string) bool {
+	var c admissionv1.MutatingWebhookConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &c); err != nil {
+		return true // nobody knows: what is said must be right
+	}
+	for _, webhook := range c.Webhooks {
+		for _, rule := range webhook.Rules {
+			if installed.Has(rule.APIGroups, group) && installed.Has(rule.Resources, resource) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// variableReference finds the variables of a text.
+var variableReference = regexp.MustCompile(`\$\{\s*([A-Za-z_][A-Za-z0-9_]*)`)
+
+// GuessedAt says whether a problem may come of a value that was made up: of a variable in the field,
+// in one around it or, for what is said of its content, in one below it.
+func (t *Template) GuessedAt(o Object, p schemas.Problem) bool {
+	if o.Raw == nil {
+		return !p.Unknown && len(t.Guessed) > 0
+	}
+	if !p.Unknown && t.isHidden(o, p) {
+		return true
+	}
+	var raw, made any = o.Raw.Object.Object, o.Object
+	for _, step := range p.Path {
+		if t.isGuess(raw, made) {
+			return true
+		}
+		fields, _ := raw.(map[string]any)
+		var ok bool
+		if raw, ok = manifest.Child(raw, step); !ok && slices.ContainsFunc(slices.Collect(maps.Keys(fields)), t.hasGuess) {
+			return true // the variable is in a field's name
+		}
+		made, _ = manifest.Child(made, step)
+	}
+	return !p.Unknown && t.HoldsGuess(raw, made)
+}
+
+// isHidden says whether a problem may be gone once a variable has the lines of YAML that it stands for.
+func (t *Template) isHidden(o Object, p schemas.Problem) bool {
+	around := p.Path
+	if p.Missing && len(around) > 0 {
+		around = around[:len(around)-1]
+	}
+	return slices.ContainsFunc(t.Blocks, func(b templates.Block) bool {
+		return !b.Value && b.Document == o.Raw && len(around) <= len(b.Path) && slices.Equal(around, b.Path[:len(around)])
+	})
+}
+
+// hasGuess says whether a text has a variable whose value nobody gave.
+func (t *Template) hasGuess(text string) bool {
+	return slices.ContainsFunc(VariablesIn(text), func(name string) bool { return t.Guessed[name] })
+}
+
+// isGuess says whether a value of the published file has a variable whose value nobody gave.
+func (t *Template) isGuess(raw, made any) bool {
+	text, isText := raw.(string)
+	if !isText {
+		return false
+	}
+	// A default that is empty is there to be replaced.
+	return t.hasGuess(text) || len(VariablesIn(text)) > 0 && (made == nil || made == "")
+}
+
+// isCommonAt says whether a field has a variable that clusterctl sets, with a value that nobody gave.
+func (t *Template) isCommonAt(o Object, path []any) bool {
+	text, _ := o.Published(path...).(string)
+	return slices.ContainsFunc(VariablesIn(text), func(name string) bool { return t.common[name] })
+}
+
+// appendGuesses appends the variables without values in a value of the published file.
+func (t *Template) appendGuesses(names []string, raw any) []string {
+	manifest.Walk(raw, nil, func(_ []any, value any) bool {
+		text, _ := value.(string)
+		for _, name := range VariablesIn(text) {
+			if t.Guessed[name] {
+				names = append(names, name)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// HoldsGuess says whether a value, or one below it, was made up.
+func (t *Template) HoldsGuess(raw, made any) bool {
+	holds := false
+	manifest.Walk(raw, nil, func(path []any, value any) bool {
+		isNamed := len(path) > 0 && t.hasGuess(manifest.FieldName(path[len(path)-1:]))
+		holds = holds || isNamed || t.isGuess(value, manifest.At(made, path...))
+		return !holds
+	})
+	return holds
+}

@@ -1,0 +1,180 @@
+package templates
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+const (
+	sourceResourceSet = "Cluster API book, Tasks, ClusterResourceSet"
+	sourceMove        = "clusterctl provider contract, Additional notes, Move"
+)
+
+// isResourceSet says whether an object is a ClusterResourceSet.
+func isResourceSet(o rendered.Object) bool {
+	gvk := o.GroupVersionKind()
+	return gvk.Group == addonsv1.GroupVersion.Group && gvk.Kind == "ClusterResourceSet"
+}
+
+// resource is what a ClusterResourceSet lists.
+type resource struct {
+	kind, name string
+	path       []any
+}
+
+// resourcesOf returns the resources that a ClusterResourceSet lists, those whose names a user gives aside.
+func resourcesOf(t *rendered.Template, o rendered.Object) []resource {
+	var listed []resource
+	for i, fields := range manifest.Maps(o.Object, "spec", "resources") {
+		path := []any{"spec", "resources", i, "name"}
+		if !t.GuessedAt(o, schemas.Problem{Path: path}) {
+			listed = append(listed, resource{kind: manifest.Text(fields, "kind"), name: manifest.Text(fields, "name"), path: path})
+		}
+	}
+	return listed
+}
+
+var templateResourceSet = checks.Check{
+	ID: "template-resource-set", Group: checks.Templates, Severity: checks.Warning,
+	Title:  "What a ClusterResourceSet lists is in the template, and applies to its Cluster",
+	Source: sourceResourceSet,
+	Run: rendered.All.EachObject(func(_ context.Context, _ *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
+		if !isResourceSet(o) {
+			return nil
+		}
+		if !t.MayHaveMore() {
+			for _, r := range resourcesOf(t, o) {
+				reportResource(t, o, r, report)
+			}
+		}
+		reportSelector(t, o, report)
+		return nil
+	}),
+}
+
+// reportResource looks for a listed resource. A Secret that is not there may be one that a controller
+// makes at run time; nobody makes ConfigMaps so.
+func reportResource(t *rendered.Template, o rendered.Object, r resource, report checks.Report) {
+	find := func(kind string) int {
+		return slices.IndexFunc(t.Objects, func(other rendered.Object) bool {
+			return other.GetAPIVersion() == "v1" && other.GetKind() == kind && other.GetName() == r.name
+		})
+	}
+	if i := find(r.kind); i >= 0 {
+		found := t.Objects[i]
+		if kind, _ := found.Object["type"].(string); r.kind == "Secret" && kind != string(addonsv1.ClusterResourceSetSecretType) && !t.GuessedAt(found, schemas.Problem{Path: []any{"type"}}) {
+			report(checks.Finding{Place: found.Place("type"),
+				Message: fmt.Sprintf("the ClusterResourceSet %s lists the Secret, and Cluster API applies none but those of type %s: this one is %q", o.GetName(), addonsv1.ClusterResourceSetSecretType, kind),
+				Fix:     "write type: " + string(addonsv1.ClusterResourceSetSecretType)})
+		}
+		return
+	}
+	for _, other := range []string{"ConfigMap", "Secret"} {
+		if find(other) >= 0 {
+			report(checks.Finding{Place: o.Place(r.path...),
+				Message: fmt.Sprintf("the template has %s as a %s, and not as a %s: Cluster API does not find it", r.name, other, r.kind),
+				Fix:     "name the kind that it has"})
+			return
+		}
+	}
+	if r.kind == "ConfigMap" {
+		report(checks.Finding{Place: o.Place(r.path...),
+			Message: fmt.Sprintf("there is no ConfigMap %s in the template: what it has is not applied until somebody makes it", r.name),
+			Fix:     "put the ConfigMap into " + t.Name + ", or fix the name"})
+	}
+}
+
+// reportSelector holds the labels of the template's Clusters against a ClusterResourceSet's selector.
+func reportSelector(t *rendered.Template, o rendered.Object, report checks.Report) {
+	path := []any{"spec", "clusterSelector"}
+	var selector metav1.LabelSelector
+	fields := manifest.Map(o.Object, "spec", "clusterSelector")
+	if fields == nil || t.GuessedAt(o, schemas.Problem{Path: path}) ||
+		runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &selector) != nil {
+		return // template-schema has the wrong type
+	}
+	chosen, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return
+	}
+	clusters := 0
+	for _, other := range t.Objects {
+		if !other.IsCore("Cluster") {
+			continue
+		}
+		clusters++
+		_, _, err := unstructured.NestedStringMap(other.Object, "metadata", "labels")
+		if err != nil || chosen.Matches(labels.Set(other.GetLabels())) || // template-schema reports labels that aren't strings
+			t.GuessedAt(other, schemas.Problem{Path: []any{"metadata", "labels"}}) {
+			return
+		}
+	}
+	if clusters > 0 {
+		report(checks.Finding{Place: o.Place(path...),
+			Message: fmt.Sprintf("the template's Cluster has no labels that %s selects: nothing of the ClusterResourceSet is applied to it", chosen),
+			Fix:     "give the Cluster the labels, or fix the selector"})
+	}
+}
+
+var templateSecretOwner = checks.Check{
+	ID: "template-secret-owner", Group: checks.Templates, Severity: checks.Warning,
+	Title:  "`clusterctl move` takes the Secrets of templates along",
+	Source: sourceMove,
+	Run: rendered.All.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
+		for i, o := range t.Objects {
+			if o.GetKind() != "Secret" || o.GetAPIVersion() != corev1.SchemeGroupVersion.Version || moves(t, o) {
+				continue
+			}
+			finding := checks.Finding{Place: o.Place(),
+				Message: "nothing owns the Secret and no label moves it: `clusterctl move` leaves it behind, and it stays when the Cluster is deleted",
+				Fix:     fmt.Sprintf("label it %s: \"\"", clusterctlv1.ClusterctlMoveLabel)}
+			if t.IsNamed(i) && mayOwnSecrets(s) {
+				finding.Severity = checks.Note
+				finding.Message = "nothing in the template owns the Secret and no label moves it: unless the manager, which may update it, makes a Cluster its owner, `clusterctl move` leaves it behind, and it stays when the Cluster is deleted"
+			}
+			report(finding)
+		}
+		return nil
+	}),
+}
+
+// mayOwnSecrets says whether the provider's roles allow to change Secrets, as who makes itself the
+// owner of one must.
+func mayOwnSecrets(s *checks.Subject) bool {
+	return slices.ContainsFunc(installed.Rules(s, "Role", "ClusterRole"), func(r installed.Rule) bool {
+		return r.Grants("", "secrets", "update") || r.Grants("", "secrets", "patch")
+	})
+}
+
+// moves says whether `clusterctl move` takes a Secret along: it has one of the labels, an owner, the
+// name of one of the Cluster's own Secrets, or a ClusterResourceSet that becomes its owner.
+func moves(t *rendered.Template, o rendered.Object) bool {
+	if o.HasMoveLabel() || len(o.GetOwnerReferences()) > 0 {
+		return true
+	}
+	if cluster, _, err := secret.ParseSecretName(o.GetName()); err == nil && slices.Contains(t.ClusterNames(), cluster) {
+		return true
+	}
+	for _, set := range t.Objects {
+		if isResourceSet(set) && slices.ContainsFunc(resourcesOf(t, set), func(r resource) bool { return r.kind == "Secret" && r.name == o.GetName() }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,129 @@
+package templates
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/rendered"
+	"github.com/clusterctl-release/clusterctl-release/pkg/schemas"
+)
+
+const (
+	sourceInfraRefs    = "Cluster API book, Concepts, and the contracts of InfraCluster, ControlPlane and BootstrapConfig"
+	sourceClusterLabel = "Cluster API book, Labels and Annotations, cluster.x-k8s.io/cluster-name"
+)
+
+// ownedRefs are the fields by which a Cluster's objects hold what they are made of. What other
+// references name, such as credentials, may be in the cluster already.
+var ownedRefs = []string{"controlPlaneRef", "infrastructureRef", "configRef"}
+
+var templateRefResolves = checks.Check{
+	ID: "template-ref-resolves", Group: checks.Templates, Severity: checks.Warning,
+	Title:  "The objects of a template that are made of others have them in the template",
+	Source: sourceInfraRefs,
+	Run: rendered.Templates.Each(func(_ context.Context, s *checks.Subject, t *rendered.Template, report checks.Report) error {
+		if t.MayHaveMore() {
+			return nil // more objects may come with the variable
+		}
+		for _, o := range t.Objects {
+			for _, r := range ownReferences(o) {
+				// Of a kind that there is not, template-ref-kind speaks.
+				if !t.Has(o, r) && !t.GuessedAt(o, schemas.Problem{Path: r.Path}) && !isUndefined(s, r.GroupKind()) {
+					report(checks.Finding{Place: o.Place(append(r.Path, "name")...),
+						Message: fmt.Sprintf("there is no %s %s in the template: the %s waits for it for ever", r.Kind, r.Name, o.GetKind()),
+						Fix:     "put the object into " + t.Name + ", or fix the reference"})
+				}
+			}
+		}
+		return nil
+	}),
+}
+
+// ownReferences returns the references of an object of Cluster API's core or of a control plane to
+// what it is made of.
+func ownReferences(o rendered.Object) []rendered.Reference {
+	group := o.GroupVersionKind().Group
+	if group != clusterv1.GroupVersion.Group && group != "controlplane."+clusterv1.GroupVersion.Group || o.IsCore("ClusterClass") {
+		return nil
+	}
+	var own []rendered.Reference
+	for _, r := range rendered.SortedReferences(o) {
+		if last, _ := r.Path[len(r.Path)-1].(string); slices.Contains(ownedRefs, last) {
+			own = append(own, r)
+		}
+	}
+	return own
+}
+
+var templateRefVersion = checks.Check{
+	ID: "template-ref-version", Group: checks.Templates, Severity: checks.Warning,
+	Title:  "References name versions that are served",
+	Source: "Cluster API book, Developing providers, Contracts: API version labels",
+	Run: rendered.All.EachObject(func(_ context.Context, s *checks.Subject, t *rendered.Template, o rendered.Object, report checks.Report) error {
+		for _, r := range rendered.SortedReferences(o) {
+			reportRefVersion(s, t, o, r, report)
+		}
+		return nil
+	}),
+}
+
+// reportRefVersion looks a reference's version up in the CRD of its kind, where that is known.
+func reportRefVersion(s *checks.Subject, t *rendered.Template, o rendered.Object, r rendered.Reference, report checks.Report) {
+	gv, err := schema.ParseGroupVersion(r.APIVersion)
+	if err != nil || gv.Group == "" || t.GuessedAt(o, schemas.Problem{Path: append(slices.Clone(r.Path), "apiVersion")}) {
+		return
+	}
+	kind, ok := s.KnownKinds().Kind(gv.WithKind(r.Kind).GroupKind())
+	if !ok || slices.Contains(kind.Served(), gv.Version) {
+		return
+	}
+	report(checks.Finding{Place: o.Place(append(slices.Clone(r.Path), "apiVersion")...), Cause: gv.WithKind(r.Kind).String(),
+		Message: fmt.Sprintf("it refers to %s in version %s, and served are %s: Cluster API can't read the object by it", r.Kind, gv.Version, strings.Join(kind.Served(), ", ")),
+		Fix:     "name a version that is served"})
+}
+
+var templateClusterName = checks.Check{
+	ID: "template-cluster-name", Group: checks.Templates, Severity: checks.Warning,
+	Title:  "The objects of a template name its Cluster",
+	Source: sourceClusterLabel,
+	Run: rendered.Templates.Each(func(_ context.Context, _ *checks.Subject, t *rendered.Template, report checks.Report) error {
+		clusters := t.ClusterNames()
+		if len(clusters) == 0 {
+			return nil
+		}
+		for _, o := range t.Objects {
+			reportClusterName(t, o, clusters, report)
+		}
+		return nil
+	}),
+}
+
+// reportClusterName looks at the fields and labels of an object of the core that name a Cluster.
+func reportClusterName(t *rendered.Template, o rendered.Object, clusters []string, report checks.Report) {
+	paths := [][]any{{"metadata", "labels", clusterv1.ClusterNameLabel}}
+	if o.GroupVersionKind().Group == clusterv1.GroupVersion.Group {
+		paths = append(paths, []any{"spec", "clusterName"}, []any{"spec", "template", "spec", "clusterName"},
+			[]any{"spec", "selector", "matchLabels", clusterv1.ClusterNameLabel},
+			[]any{"spec", "template", "metadata", "labels", clusterv1.ClusterNameLabel})
+	}
+	for _, path := range paths {
+		fields := make([]string, 0, len(path))
+		for _, step := range path {
+			fields = append(fields, step.(string))
+		}
+		name, found, err := unstructured.NestedString(o.Object, fields...)
+		if err != nil || !found || slices.Contains(clusters, name) || t.GuessedAt(o, schemas.Problem{Path: path}) {
+			continue
+		}
+		report(checks.Finding{Place: o.Place(path...), Cause: t.Name + " " + name,
+			Message: fmt.Sprintf("it is for the cluster %q, and the template's is %q: Cluster API does not find the one from the other", name, strings.Join(clusters, `", "`)),
+			Fix:     "write ${CLUSTER_NAME}, as the Cluster does"})
+	}
+}

@@ -1,0 +1,285 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// pairs calls a function with the objects of some kinds that both releases have.
+func pairs(s *checks.Subject, u *upgrade, each func(before, after *manifest.Document), kinds ...string) {
+	for _, after := range s.Objects(kinds...) {
+		if before := u.before.Object(after.Object.GetKind(), after.Object.GetName()); before != nil {
+			each(before, after)
+		}
+	}
+}
+
+var namespaceChanged = upgradeCheck("namespace-changed", checks.Warning, "The provider stays in its namespace, and keeps its label", sourceUpgrade,
+	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		reportLabelChange(s, u, report)
+		before, after := installed.OwnNamespace(u.before), installed.OwnNamespace(s)
+		if before == "" || after == "" || before == after {
+			return nil
+		}
+		i := slices.IndexFunc(s.Objects(), func(d *manifest.Document) bool {
+			return d.Object.GetNamespace() == after || d.Object.GetKind() == "Namespace"
+		})
+		place := s.Objects()[i].Place("metadata", "namespace")
+		if namespaces := s.Objects("Namespace"); len(namespaces) > 0 {
+			place = namespaces[0].Place("metadata", "name")
+		}
+		report(checks.Finding{Place: place,
+			Message: fmt.Sprintf("the namespace was %s: clusterctl upgrade stays in that one, and whoever applies the file by other means gets a second provider next to the first%s", before, mentions(s, after)),
+			Fix:     "keep the namespace " + before})
+		return nil
+	})
+
+// reportLabelChange reports another value of the provider's label, which selects the provider's objects.
+func reportLabelChange(s *checks.Subject, u *upgrade, report checks.Report) {
+	label := func(o unstructured.Unstructured) string { return o.GetLabels()[clusterv1.ProviderNameLabel] }
+	before, after := installed.MostCommon(u.before.Objects(), label), installed.MostCommon(s.Objects(), label)
+	if before == "" || after == "" || before == after {
+		return
+	}
+	i := slices.IndexFunc(s.Objects(), func(d *manifest.Document) bool { return label(d.Object) == after })
+	report(checks.Finding{Place: s.Objects()[i].Place("metadata", "labels", clusterv1.ProviderNameLabel), Severity: checks.Note,
+		Message: fmt.Sprintf("the label was %s: clusterctl writes its own, and whoever applies the file by other means and selects objects by the label no longer finds those of the release before", before),
+		Fix:     "say in the release notes which objects have to be deleted by hand"})
+}
+
+// mentions says which arguments and variables of containers name a namespace: clusterctl does not
+// rewrite these.
+func mentions(s *checks.Subject, namespace string) string {
+	var found []string
+	for _, c := range installed.Containers(s) {
+		texts := append(manifest.Texts(c.Fields, "command"), manifest.Texts(c.Fields, "args")...)
+		for _, fields := range manifest.Maps(c.Fields, "env") {
+			texts = append(texts, manifest.Text(fields, "value"))
+		}
+		for _, text := range texts {
+			if strings.Contains(text, namespace) {
+				found = append(found, text)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; container arguments go on naming %s (%s), which clusterctl does not rewrite", namespace, strings.Join(found, ", "))
+}
+
+// selecting are the kinds whose selectors never change.
+var selecting = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}
+
+var selectorChanged = upgradeCheck("selector-changed", checks.Warning, "Selectors of workloads stay as they are", "Kubernetes, Deployments, Label selector updates",
+	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		pairs(s, u, func(before, after *manifest.Document) {
+			old, now := manifest.Map(before.Object.Object, "spec", "selector"), manifest.Map(after.Object.Object, "spec", "selector")
+			if equality.Semantic.DeepEqual(old, now) {
+				return
+			}
+			f := checks.Finding{Place: after.Place("spec", "selector"),
+				Message: "the selector is another, and that of a workload can't be changed: clusterctl upgrade makes the workload anew, and kubectl apply and GitOps tools are refused",
+				Fix:     "keep the selector of the release before, or give the workload a new name"}
+			if equality.Semantic.DeepEqual(withoutOwnLabels(old), withoutOwnLabels(now)) {
+				f.Severity = checks.Note
+				f.Message = "the selector differs in a label that is meant for objects only: clusterctl upgrade makes the workload anew, and who uses kubectl apply has to delete it before"
+				f.Fix = "say so in the release notes: it is a change for the better, made once"
+			}
+			report(f)
+		}, selecting...)
+		return nil
+	})
+
+// withoutOwnLabels returns a selector without the labels that clusterctl puts on objects.
+func withoutOwnLabels(selector map[string]any) map[string]any {
+	labels := maps.Clone(manifest.Map(selector, "matchLabels"))
+	delete(labels, clusterv1.ProviderNameLabel)
+	delete(labels, clusterctlv1.ClusterctlLabel)
+	return map[string]any{"matchLabels": labels, "matchExpressions": selector["matchExpressions"]}
+}
+
+var roleRefChanged = upgradeCheck("role-ref-changed", checks.Error, "Bindings stay with their roles", "Kubernetes, Using RBAC Authorization, RoleBinding and ClusterRoleBinding",
+	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		pairs(s, u, func(before, after *manifest.Document) {
+			old, now := manifest.Map(before.Object.Object, "roleRef"), manifest.Map(after.Object.Object, "roleRef")
+			if manifest.Text(old, "kind") == manifest.Text(now, "kind") && manifest.Text(old, "name") == manifest.Text(now, "name") {
+				return // the group is always the same, and is filled in where it is missing
+			}
+			f := checks.Finding{Place: after.Place("roleRef"),
+				Message: fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade does not delete this binding but patches it, which the API server refuses: the upgrade stops with the old manager deleted",
+					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name")),
+				Fix: "give the binding a new name, or the role its old one"}
+			if after.Object.GetKind() == "RoleBinding" || u.remakes(after) {
+				f.Severity = checks.Warning
+				f.Message = fmt.Sprintf("it grants %s %s, and granted %s %s: clusterctl upgrade makes the binding anew, and kubectl apply and GitOps tools are refused",
+					manifest.Text(now, "kind"), manifest.Text(now, "name"), manifest.Text(old, "kind"), manifest.Text(old, "name"))
+			}
+			report(f)
+		}, "RoleBinding", "ClusterRoleBinding")
+		return nil
+	})
+
+var imageRegistryChanged = upgradeCheck("image-registry-changed", checks.Warning, "Images stay in their registry", "clusterctl configuration, Image overrides",
+	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		for _, after := range installed.Containers(s) {
+			for _, before := range installed.Containers(u.before) {
+				if before.Name() != after.Name() || before.Init != after.Init || before.Pod.Object.GetName() != after.Pod.Object.GetName() || before.Pod.Object.GetKind() != after.Pod.Object.GetKind() {
+					continue
+				}
+				oldImage, known := before.Image()
+				newImage, alsoKnown := after.Image()
+				oldRegistry, oldPath := diff.Repository(oldImage)
+				newRegistry, newPath := diff.Repository(newImage)
+				if !known || !alsoKnown || oldRegistry == newRegistry && oldPath == newPath {
+					continue
+				}
+				f := checks.Finding{Place: after.Place("image"),
+					Message: fmt.Sprintf("the image was at %s and is at %s: where only known registries may be reached, or where images are mirrored, pods can't start", oldRegistry, newRegistry),
+					Fix:     "publish to both for a while, and say so in the release notes"}
+				if oldRegistry == newRegistry {
+					f.Severity = checks.Note
+					f.Message = fmt.Sprintf("the image was %s and is %s: mirrors and image overrides go by the name", oldPath, newPath)
+				}
+				report(f)
+			}
+		}
+		return nil
+	})
+
+// call is what the API server calls a webhook for.
+type call struct{ group, version, resource, operation string }
+
+// calls returns what the webhooks of a kind of configuration are called for, with the first that is.
+func calls(s *checks.Subject, kind string) (map[call]string, []call) {
+	names := map[call]string{}
+	var order []call
+	for _, d := range s.Objects(kind) {
+		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			for _, rule := range manifest.Maps(fields, "rules") {
+				for _, group := range manifest.Texts(rule, "apiGroups") {
+					for _, version := range manifest.Texts(rule, "apiVersions") {
+						for _, resource := range manifest.Texts(rule, "resources") {
+							for _, operation := range manifest.Texts(rule, "operations") {
+								c := call{group, version, resource, operation}
+								if _, known := names[c]; !known {
+									names[c] = manifest.Text(fields, "name")
+									order = append(order, c)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return names, order
+}
+
+// covered says whether some webhook is called for the same; * stands for all.
+func covered(c call, calls []call) bool {
+	return slices.ContainsFunc(calls, func(o call) bool {
+		return (o.group == c.group || o.group == "*") && (o.resource == c.resource || o.resource == "*" || o.resource == "*/*") &&
+			(o.operation == c.operation || o.operation == "*") && (o.version == c.version || o.version == "*")
+	})
+}
+
+var webhookRemoved = upgradeCheck("webhook-removed", checks.Warning, "What was defaulted and validated still is", "Kubernetes, Dynamic Admission Control",
+	func(_ context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
+			webhooks, before := calls(u.before, kind)
+			_, after := calls(s, kind)
+			lost, names := map[string][]string{}, map[string][]string{}
+			var order []string
+			for _, c := range before {
+				if covered(c, after) || !serves(s, u, c) || calledAtAnotherVersion(c, after) {
+					continue
+				}
+				configuration := configurationOf(u.before, kind, webhooks[c])
+				if lost[configuration] == nil {
+					order = append(order, configuration)
+				}
+				lost[configuration] = append(lost[configuration], fmt.Sprintf("%s of %s %s", c.operation, c.resource, c.version))
+				if !slices.Contains(names[configuration], webhooks[c]) {
+					names[configuration] = append(names[configuration], webhooks[c])
+				}
+			}
+			for _, configuration := range order {
+				seen := fmt.Sprintf("of the release before, %s saw %s, and no webhook does now", firstOf(names[configuration]), firstOf(lost[configuration]))
+				f := checks.Finding{Place: s.At(s.Release.Provider.ComponentsFile()),
+					Message: seen + ": what it may have filled in stays empty",
+					Fix:     "keep the webhook, or move its defaults into the CRD's schema"}
+				f.Object = manifest.Object{APIVersion: "admissionregistration.k8s.io/v1", Kind: kind, Name: configuration}
+				if kind == "ValidatingWebhookConfiguration" {
+					f.Severity = checks.Note
+					f.Message = seen + ": what it may have refused is accepted"
+					f.Fix = "keep the webhook, or move its rules into the CRD's schema"
+				}
+				report(f)
+			}
+		}
+		return nil
+	})
+
+// firstOf lists the first items of a list, and says how many more there are.
+func firstOf(items []string) string {
+	const shown = 6
+	if len(items) <= shown+1 {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:shown], ", "), len(items)-shown)
+}
+
+// calledAtAnotherVersion says whether a webhook of the same resource and operation is registered at
+// another version: the API server converts and calls it all the same.
+// Source: Kubernetes, Dynamic Admission Control, "Matching requests: matchPolicy", whose default is Equivalent.
+func calledAtAnotherVersion(c call, calls []call) bool {
+	return slices.ContainsFunc(calls, func(o call) bool {
+		return o.group == c.group && o.resource == c.resource && (o.operation == c.operation || o.operation == "*")
+	})
+}
+
+// serves says whether what a webhook was called for is still there: another's resource always is.
+func serves(s *checks.Subject, u *upgrade, c call) bool {
+	resource, _, _ := strings.Cut(c.resource, "/")
+	isOf := func(crd checks.CRD) bool { return crd.Spec.Group == c.group && crd.Spec.Names.Plural == resource }
+	if !slices.ContainsFunc(u.before.CRDs(), isOf) {
+		return true
+	}
+	return slices.ContainsFunc(s.CRDs(), func(crd checks.CRD) bool {
+		if !isOf(crd) {
+			return false
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Served && (v.Name == c.version || c.version == "*") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// configurationOf returns the configuration that a webhook is in.
+func configurationOf(s *checks.Subject, kind, webhook string) string {
+	for _, d := range s.Objects(kind) {
+		for _, fields := range manifest.Maps(d.Object.Object, "webhooks") {
+			if manifest.Text(fields, "name") == webhook {
+				return d.Object.GetName()
+			}
+		}
+	}
+	return ""
+}

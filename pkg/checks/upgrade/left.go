@@ -1,0 +1,75 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks/installed"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+// objectLeft looks for what clusterctl upgrade neither deletes nor replaces: cluster-scoped objects whose
+// names do not begin with the provider's namespace. Of CRDs crd-removed tells, of the namespace
+// namespace-changed, and configurations of webhooks are deleted.
+//
+// Source: clusterctl, client/cluster/components.go, Delete.
+var objectLeft = upgradeCheck("object-left", checks.Note, "No cluster-scoped object of the release before stays without a successor", sourceUpgrade,
+	func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error {
+		if _, err := s.Components(); err != nil {
+			return nil // components-parse reports it
+		}
+		for _, d := range u.before.Objects() {
+			switch kind := d.Object.GetKind(); {
+			case slices.Contains([]string{"Namespace", "CustomResourceDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, kind),
+				u.remakes(d),
+				s.Object(kind, d.Object.GetName()) != nil,
+				installed.KindScopes(u.before).Namespaced(d.Object):
+				continue
+			}
+			if taken, err := installed.TakenForNamespaced(ctx, u.before, d); err != nil {
+				return err
+			} else if taken {
+				continue
+			}
+			f := checks.Finding{Place: placeOfGone(s, d), Cause: "left",
+				Message: "only the release before has it, and clusterctl upgrade leaves it in the cluster",
+				Fix:     "keep its name, or say in the release notes how to delete it; where the name begins with the provider's namespace and a dash, clusterctl deletes it"}
+			if who := stillGranted(s, d); len(who) > 0 {
+				f.Severity, f.Cause = checks.Warning, ""
+				f.Message = fmt.Sprintf("only the release before has it, and clusterctl upgrade leaves it in the cluster: %s keeps what %s grants, whatever this release asks for", strings.Join(who, " and "), manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name"))
+			}
+			report(f)
+		}
+		return nil
+	})
+
+// stillGranted returns the service accounts of this release to which a binding of the release before
+// grants a role that this one does not grant them.
+func stillGranted(s *checks.Subject, binding *manifest.Document) []string {
+	if binding.Object.GetKind() != "ClusterRoleBinding" {
+		return nil
+	}
+	granted := func(d *manifest.Document) []string {
+		var names []string
+		for _, subject := range manifest.Maps(d.Object.Object, "subjects") {
+			if manifest.Text(subject, "kind") == "ServiceAccount" {
+				names = append(names, manifest.Text(subject, "name"))
+			}
+		}
+		return names
+	}
+	role := manifest.Text(manifest.Map(binding.Object.Object, "roleRef"), "name")
+	var still []string
+	for _, name := range granted(binding) {
+		again := slices.ContainsFunc(s.Objects("ClusterRoleBinding"), func(d *manifest.Document) bool {
+			return manifest.Text(manifest.Map(d.Object.Object, "roleRef"), "name") == role && slices.Contains(granted(d), name)
+		})
+		if !again && s.Object("ServiceAccount", name) != nil {
+			still = append(still, "the service account "+name)
+		}
+	}
+	return still
+}

@@ -1,0 +1,76 @@
+package upgrade
+
+import (
+	"context"
+	"slices"
+
+	"github.com/clusterctl-release/clusterctl-release/pkg/checks"
+	"github.com/clusterctl-release/clusterctl-release/pkg/diff"
+	"github.com/clusterctl-release/clusterctl-release/pkg/manifest"
+)
+
+const (
+	sourceUpgrade        = "clusterctl upgrade apply"
+	sourceCRDUpdate      = "Kubernetes, API server, update of a CustomResourceDefinition"
+	sourceStoredVersions = "Kubernetes, CustomResourceDefinition versioning, Upgrade existing objects to a new stored version"
+	sourceAPIChanges     = "Kubernetes, Deprecation Policy and Changing the API, On compatibility"
+)
+
+// upgrade is what the checks of an upgrade know of the release before and of what changed since.
+type upgrade struct {
+	// before is the release before, read as this one is.
+	before *checks.Subject
+	crds   []diff.CRDChange
+	// pairs are the definitions that both releases have, changed or not.
+	pairs []crdPair
+}
+
+// crdPair is a custom resource definition in both releases.
+type crdPair struct{ before, after checks.CRD }
+
+// upgradeOf returns what changed since the release before, or nil where there is none.
+var upgradeOf = checks.OnceValue(func(s *checks.Subject) *upgrade {
+	if s.Previous == nil {
+		return nil
+	}
+	u := &upgrade{before: &checks.Subject{Release: s.Previous, With: s.With, Config: s.Config}}
+	_, err := s.Components()
+	_, errBefore := u.before.Components()
+	if err == nil && errBefore == nil {
+		u.crds = diff.CRDs(u.before.CRDs(), s.CRDs())
+		u.pairs = crdPairs(u.before.CRDs(), s.CRDs())
+	}
+	return u
+})
+
+// crdPairs returns the definitions that are in both lists.
+func crdPairs(before, after []checks.CRD) []crdPair {
+	var pairs []crdPair
+	for _, now := range after {
+		i := slices.IndexFunc(before, func(old checks.CRD) bool { return old.Name == now.Name })
+		if i >= 0 {
+			pairs = append(pairs, crdPair{before[i], now})
+		}
+	}
+	return pairs
+}
+
+// upgradeCheck returns a check that runs where there is a release before.
+func upgradeCheck(id string, severity checks.Severity, title, source string, run func(ctx context.Context, s *checks.Subject, u *upgrade, report checks.Report) error) checks.Check {
+	return checks.Check{
+		ID: id, Group: checks.Upgrade, Severity: severity, Title: title, Source: source,
+		Run: func(ctx context.Context, s *checks.Subject, report checks.Report) error {
+			if u := upgradeOf(s); u != nil {
+				return run(ctx, s, u, report)
+			}
+			return nil
+		},
+	}
+}
+
+// placeOfGone returns the place of an object that only the release before has: the file that it was in.
+func placeOfGone(s *checks.Subject, d *manifest.Document) manifest.Place {
+	place := s.At(s.Release.Provider.ComponentsFile())
+	place.Object = d.Place().Object
+	return place
+}
