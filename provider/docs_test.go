@@ -22,7 +22,7 @@ var docs = []string{
 	"explanation/machine-pools.md", "how-to/addresses.md", "how-to/autoscaling.md", "how-to/backup.md", "how-to/flatcar-talos.md", "how-to/gpus.md",
 	"how-to/hardening.md", "how-to/hosts.md", "how-to/images-and-hardware.md", "how-to/in-place-updates.md", "how-to/load-balancers.md",
 	"how-to/maintenance.md", "how-to/monitoring.md", "how-to/operations.md", "how-to/orphans.md", "how-to/tenants.md", "how-to/troubleshooting.md",
-	"how-to/upgrading.md", "how-to/zones.md", "reference/metrics.md",
+	"how-to/upgrading.md", "how-to/upgrading-kubernetes.md", "how-to/zones.md", "reference/metrics.md",
 }
 
 // ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.

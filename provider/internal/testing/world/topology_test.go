@@ -3,6 +3,7 @@ package world_test
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -46,9 +47,16 @@ func createClass(t *testing.T, s *world.Scene) {
 
 func value(json string) apiextensionsv1.JSON { return apiextensionsv1.JSON{Raw: []byte(json)} }
 
+// set sets a variable of a Cluster.
+func set(cluster *clusterv1.Cluster, name, json string) {
+	variables := &cluster.Spec.Topology.Variables
+	*variables = append(slices.DeleteFunc(*variables, func(v clusterv1.ClusterVariable) bool { return v.Name == name }),
+		clusterv1.ClusterVariable{Name: name, Value: value(json)})
+}
+
 // topologyCluster makes a Cluster of the class with a MachineDeployment and a MachinePool, and waits until
 // the topology controller has made all of it.
-func topologyCluster(s *world.Scene) *clusterv1.Cluster {
+func topologyCluster(s *world.Scene, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: className}, Version: "v1.36.3",
 		ControlPlane: clusterv1.ControlPlaneTopology{Replicas: ptr.To[int32](1)},
@@ -61,6 +69,9 @@ func topologyCluster(s *world.Scene) *clusterv1.Cluster {
 			{Name: "workerMachine", Value: value(`{"cpus":1,"memory":"1Gi","diskSize":"2Gi"}`)},
 		},
 	}}}
+	for _, change := range change {
+		change(cluster)
+	}
 	s.Create(s.Kubeconfig(cluster.Name))
 	// The class has to be reconciled first.
 	s.Eventually(func() error { return s.Client.Create(context.Background(), cluster.DeepCopy()) }).Should(Succeed())
@@ -113,10 +124,15 @@ func byHand(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachineP
 	s.Expect(s.Client.Status().Patch(context.Background(), config, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"status":{"dataSecretName":"mp-0-data","initialization":{"dataSecretCreated":true}}}`)))).To(Succeed())
 	s.Get(cluster)
+	runsVersion(s, cluster, "v1.36.3")
+}
+
+// runsVersion has the control plane run a version.
+func runsVersion(s *world.Scene, cluster *clusterv1.Cluster, version string) {
 	controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
 		"metadata": map[string]any{"namespace": s.Namespace, "name": cluster.Spec.ControlPlaneRef.Name}}}
 	s.Expect(s.Client.Status().Patch(context.Background(), controlPlane, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"v1.36.3","replicas":1,"readyReplicas":1,"availableReplicas":1,"upToDateReplicas":1}}`)))).To(Succeed())
+		[]byte(`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"`+version+`","replicas":1,"readyReplicas":1,"availableReplicas":1,"upToDateReplicas":1}}`)))).To(Succeed())
 }
 
 // TestTopology: Cluster API's topology controller works with the templates of the released ClusterClass.
@@ -147,13 +163,7 @@ func TestTopology(t *testing.T) {
 
 	// A variable changes.
 	before := machineUIDs(s)
-	world.Change(s, cluster, func(c *clusterv1.Cluster) {
-		for i := range c.Spec.Topology.Variables {
-			if variable := &c.Spec.Topology.Variables[i]; variable.Name == "workerMachine" {
-				variable.Value = value(`{"cpus":2,"memory":"1Gi","diskSize":"2Gi"}`)
-			}
-		}
-	})
+	world.Change(s, cluster, func(c *clusterv1.Cluster) { set(c, "workerMachine", `{"cpus":2,"memory":"1Gi","diskSize":"2Gi"}`) })
 	s.Eventually(func(g Gomega) {
 		g.Expect(workerTemplate(s)).To(And(HaveField("Name", Not(Equal(first.Name))), HaveField("Spec.Template.Spec.CPUs", BeEquivalentTo(2))))
 		s.Get(infra)
@@ -179,6 +189,74 @@ func TestTopology(t *testing.T) {
 	s.Delete(cluster)
 	s.NothingLeft()
 	s.Expect(s.Log.String()).ToNot(ContainSubstring("is immutable: create a new template"), "the topology controller was refused something")
+}
+
+// TestImagesByVersion: a Cluster of the released class gets another version and its image in one change. The control plane
+// gets it first, and the workers when the control plane runs the version.
+func TestImagesByVersion(t *testing.T) {
+	t.Parallel()
+	s := world.NewScene(t, "rack-a")
+	createClass(t, s)
+	const variable, before, after = "imagesByVersion", "v1.36.3.qcow2", "v1.37.0.qcow2"
+	cluster := topologyCluster(s, func(c *clusterv1.Cluster) {
+		// Cluster API asks the nodes of pools before it lets the version change.
+		c.Spec.Topology.Workers.MachinePools = nil
+		set(c, variable, `[{"version":"v1.36.3","volume":"v1.36.3.qcow2"}]`)
+	})
+	reconciled(s, cluster)
+	s.Get(cluster)
+	runsVersion(s, cluster, "v1.36.3")
+	volumes := func() []string {
+		return []string{controlPlaneTemplate(s, cluster).Spec.Template.Spec.Image.Volume, workerTemplate(s).Spec.Template.Spec.Image.Volume}
+	}
+	s.Expect(volumes()).To(Equal([]string{before, before}))
+
+	world.Change(s, cluster, func(c *clusterv1.Cluster) {
+		c.Spec.Topology.Version = "v1.37.0"
+		set(c, variable, `[{"version":"v1.36.3","volume":"v1.36.3.qcow2"},{"version":"v1.37.0","volume":"v1.37.0.qcow2"}]`)
+	})
+	s.Eventually(volumes).Should(Equal([]string{after, before}))
+	s.Meanwhile()
+	s.Expect(volumes()).To(Equal([]string{after, before}))
+	runsVersion(s, cluster, "v1.37.0")
+	s.Eventually(volumes).Should(Equal([]string{after, after}))
+	s.Delete(cluster)
+	s.NothingLeft()
+}
+
+// TestImagesByVersionOfPools: pools of the released class have the image of their version, and `image` where no image is
+// listed for it.
+func TestImagesByVersionOfPools(t *testing.T) {
+	t.Parallel()
+	for version, volume := range map[string]string{"v1.36.3": "by-version.qcow2", "v1.36.2": world.ImageVolume.Name} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			s := world.NewScene(t, "rack-a")
+			createClass(t, s)
+			cluster := topologyCluster(s, func(c *clusterv1.Cluster) {
+				c.Spec.Topology.Version = version
+				c.Spec.Topology.Workers.MachinePools[0].Replicas = ptr.To[int32](0)
+				set(c, "imagesByVersion", `[{"version":"v1.36.3","volume":"by-version.qcow2"}]`)
+			})
+			reconciled(s, cluster)
+			_, infra := poolOf(s)
+			s.Expect(infra.Spec.Template.Spec.Image.Volume).To(Equal(volume))
+			s.Delete(cluster)
+			s.NothingLeft()
+		})
+	}
+}
+
+// controlPlaneTemplate returns the LibvirtMachineTemplate that the control plane of the topology has now.
+func controlPlaneTemplate(s *world.Scene, cluster *clusterv1.Cluster) *infrav1.LibvirtMachineTemplate {
+	controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+		"metadata": map[string]any{"namespace": s.Namespace, "name": cluster.Spec.ControlPlaneRef.Name}}}
+	s.Get(controlPlane)
+	name, _, err := unstructured.NestedString(controlPlane.Object, "spec", "machineTemplate", "spec", "infrastructureRef", "name")
+	s.Expect(err).ToNot(HaveOccurred())
+	template := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+	s.Get(template)
+	return template
 }
 
 func machineUIDs(s *world.Scene) []any {
