@@ -121,12 +121,12 @@ SPEC ?= quick-start
 .PHONY: e2e
 e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2E_KEEP=1; takes an hour, and longer the first time
 	hack/tools/libvirt
-	cd provider/e2e && go test . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep)
+	cd provider/e2e && go test -tags e2e . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep)
 
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod
 	$$($(TOOL) golangci-lint) run ./...
-	go -C provider/e2e vet ./...
+	go -C provider/e2e vet -tags e2e ./...
 	hack/verify-generated
 	go mod tidy -diff
 	go -C provider/e2e mod tidy -diff

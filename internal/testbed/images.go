@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// Where the images are served: the guest's, that of load balancers, the one with signatures, and SlowImage's.
+// Where the images are served: the guest's, that of load balancers, the one with signatures, that of nodes before an
+// upgrade, and SlowImage's.
 const (
 	guestPath    = "/guest.qcow2"
 	balancerPath = "/balancer.qcow2"
 	signedPath   = "/signed.qcow2"
+	oldNodePath  = "/old-node.qcow2"
 	slowPath     = "/slow.qcow2"
 )
 
@@ -27,8 +29,9 @@ func imageURL(path string) string { return "http://" + network.Masked().Addr().N
 
 // GuestVariables are the variables of the provider's templates for machines that start from the
 // guest's image, which PrepareGuest has made and ServeGuest serves. The API server of the cluster gets
-// an address that nothing else has. The load balancer's are there after PrepareBalancer, and those of the image with
-// signatures, which no template has, after PrepareSigned.
+// an address that nothing else has. The load balancer's are there after PrepareBalancer. No template has
+// those of the image with signatures, which are there after PrepareSigned, and LIBVIRT_OLD_IMAGE_URL and _CHECKSUM, which
+// are there after PrepareOldNode.
 func GuestVariables() (map[string]string, error) {
 	variables := map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
@@ -72,6 +75,9 @@ func servedImages() map[string]servedImage {
 	}
 	if file := SignedImage(); file != "" {
 		images[signedPrefix] = servedImage{signedPath, file}
+	}
+	if file := oldNodeImage(); file != "" {
+		images["LIBVIRT_OLD_IMAGE"] = servedImage{oldNodePath, file}
 	}
 	return images
 }

@@ -24,12 +24,13 @@ import (
 // preparedVariable has what was prepared, for the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
 
-// guestVariable has the path of the guest's image, balancerVariable that of load balancers', and signedVariable that of
-// the one with signatures.
+// guestVariable has the path of the guest's image, balancerVariable that of load balancers', signedVariable that of the one
+// with signatures, and oldNodeVariable that of nodes before an upgrade.
 const (
 	guestVariable    = "TESTBED_GUEST_IMAGE"
 	balancerVariable = "TESTBED_BALANCER_IMAGE"
 	signedVariable   = "TESTBED_SIGNED_IMAGE"
+	oldNodeVariable  = "TESTBED_OLD_NODE_IMAGE"
 )
 
 // prepared is what is built before there is a sandbox, which has no network.
@@ -216,8 +217,13 @@ func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
 
 // PrepareNode is PrepareGuest for an image of a real node with a version of Kubernetes, in place of the guest's. Making
 // one takes half an hour, and stderr says how far it is.
-func PrepareNode(version string) error {
-	return prepareImage(func(ctx context.Context, project, _ string) (string, error) {
+func PrepareNode(version string) error { return prepareImage(nodeImage(version), guestVariable) }
+
+// PrepareOldNode is PrepareNode for the nodes of clusters that are upgraded to PrepareNode's version.
+func PrepareOldNode(version string) error { return prepareImage(nodeImage(version), oldNodeVariable) }
+
+func nodeImage(version string) func(ctx context.Context, project, cache string) (string, error) {
+	return func(ctx context.Context, project, _ string) (string, error) {
 		command := exec.CommandContext(ctx, "go", "run", "./hack/nodeimage", "-kubernetes", version)
 		command.Dir, command.Stderr = project, os.Stderr
 		out, err := command.Output()
@@ -225,7 +231,7 @@ func PrepareNode(version string) error {
 			return "", fmt.Errorf("making the image of a node: %w", err)
 		}
 		return strings.TrimSpace(string(out)), nil
-	}, guestVariable)
+	}
 }
 
 // PrepareBalancer is PrepareGuest for load balancers' image.
@@ -264,6 +270,9 @@ func BalancerImage() string {
 func SignedImage() string {
 	return os.Getenv(signedVariable)
 }
+
+// oldNodeImage is the path of the image of nodes before an upgrade after PrepareOldNode, and empty without.
+func oldNodeImage() string { return os.Getenv(oldNodeVariable) }
 
 // runLocks keeps the locks of runs from being garbage collected, which would release them.
 var runLocks []*os.File

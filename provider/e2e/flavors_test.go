@@ -63,9 +63,57 @@ func raiseTimeouts(release string) {
 	}
 }
 
-// healthCheckFlavor is the default flavor with a MachineHealthCheck for its workers, whose condition
-// MachineDeploymentRemediationSpec sets. The release has no such flavor.
-const healthCheckFlavor = "md-remediation"
+// Flavors that specs of Cluster API ask for, made from those of the release.
+const (
+	// healthCheckFlavor has a MachineHealthCheck for the workers, whose condition MachineDeploymentRemediationSpec sets.
+	healthCheckFlavor = "md-remediation"
+	// taintsFlavor has the taints that KCPAndMachineDeploymentRolloutSpec expects.
+	taintsFlavor = "taints"
+	// upgradesFlavor begins with the image of the old version, and has templates with that of the new one.
+	upgradesFlavor = "upgrades"
+	// topologyUpgradesFlavor has images by version.
+	topologyUpgradesFlavor = "upgrades-topology"
+	// oldTopologyFlavor has the image of the old version.
+	oldTopologyFlavor = "old-topology"
+)
+
+// addedFlavors are the flavors that addFlavors makes: each is a template of the release after replacements, with more
+// objects behind it.
+var addedFlavors = []struct {
+	name, template string
+	replacements   []string // pairs, of which the first has to be in the template
+	objects        string
+}{
+	{name: healthCheckFlavor, template: "cluster-template.yaml", objects: healthCheck},
+	{name: taintsFlavor, template: "cluster-template.yaml", replacements: []string{
+		"  machineTemplate:\n    spec:\n", "  machineTemplate:\n    spec:\n" + taints,
+		"  template:\n    spec:\n      clusterName:", "  template:\n    spec:\n" + taints + "      clusterName:",
+	}},
+	{name: upgradesFlavor, template: "cluster-template.yaml", replacements: oldImage, objects: upgradedTemplates},
+	{name: topologyUpgradesFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"    - name: network\n", newImage + "    - name: network\n"}, oldImage...)},
+	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
+}
+
+// oldImage puts the image of the old version in the place of that of the new one.
+var oldImage = []string{"${LIBVIRT_IMAGE_URL}", "${LIBVIRT_OLD_IMAGE_URL}", "${LIBVIRT_IMAGE_CHECKSUM}", "${LIBVIRT_OLD_IMAGE_CHECKSUM}"}
+
+const newImage = `    - name: imagesByVersion
+      value:
+      - version: ${KUBERNETES_VERSION_UPGRADE_TO}
+        url: ${LIBVIRT_IMAGE_URL}
+        checksum: ${LIBVIRT_IMAGE_CHECKSUM}
+`
+
+const taints = `      taints:
+      - key: pre-existing-always-taint
+        value: always-value
+        effect: PreferNoSchedule
+        propagation: Always
+      - key: pre-existing-on-initialization-taint
+        value: on-initialization-value
+        effect: PreferNoSchedule
+        propagation: OnInitialization
+`
 
 const healthCheck = `---
 apiVersion: cluster.x-k8s.io/v1beta2
@@ -86,10 +134,53 @@ spec:
       timeoutSeconds: 10
 `
 
-// addHealthCheckFlavor adds healthCheckFlavor to a release.
-func addHealthCheckFlavor(release string) {
-	template, err := os.ReadFile(filepath.Join(release, "cluster-template.yaml"))
-	Expect(err).ToNot(HaveOccurred())
-	file := filepath.Join(release, "cluster-template-"+healthCheckFlavor+".yaml")
-	Expect(os.WriteFile(file, append(template, healthCheck...), 0o644)).To(Succeed())
+const upgradedTemplates = `---
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: LibvirtMachineTemplate
+metadata:
+  name: ${CONTROL_PLANE_MACHINE_TEMPLATE_UPGRADE_TO}
+  namespace: ${NAMESPACE}
+spec:
+  template:
+    spec:
+      cpus: ${LIBVIRT_CONTROL_PLANE_CPUS}
+      memory: ${LIBVIRT_CONTROL_PLANE_MEMORY}
+      image:
+        url: ${LIBVIRT_IMAGE_URL}
+        checksum: ${LIBVIRT_IMAGE_CHECKSUM}
+      rootDisk:
+        size: ${LIBVIRT_CONTROL_PLANE_DISK_SIZE}
+      interfaces:
+      - network: ${LIBVIRT_NETWORK:=default}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: LibvirtMachineTemplate
+metadata:
+  name: ${WORKERS_MACHINE_TEMPLATE_UPGRADE_TO}
+  namespace: ${NAMESPACE}
+spec:
+  template:
+    spec:
+      cpus: ${LIBVIRT_WORKER_CPUS}
+      memory: ${LIBVIRT_WORKER_MEMORY}
+      image:
+        url: ${LIBVIRT_IMAGE_URL}
+        checksum: ${LIBVIRT_IMAGE_CHECKSUM}
+      rootDisk:
+        size: ${LIBVIRT_WORKER_DISK_SIZE}
+      interfaces:
+      - network: ${LIBVIRT_NETWORK:=default}
+`
+
+// addFlavors adds addedFlavors to a release.
+func addFlavors(release string) {
+	for _, flavor := range addedFlavors {
+		content, err := os.ReadFile(filepath.Join(release, flavor.template))
+		Expect(err).ToNot(HaveOccurred())
+		for pair := range slices.Chunk(flavor.replacements, 2) {
+			Expect(string(content)).To(ContainSubstring(pair[0]), "the flavor %s is made from %s", flavor.name, flavor.template)
+		}
+		added := strings.NewReplacer(flavor.replacements...).Replace(string(content)) + flavor.objects
+		Expect(os.WriteFile(filepath.Join(release, "cluster-template-"+flavor.name+".yaml"), []byte(added), 0o644)).To(Succeed())
+	}
 }

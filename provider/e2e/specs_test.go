@@ -49,6 +49,54 @@ var _ = Describe("A cluster is deleted in phases", Label("cluster-deletion"), fu
 	})
 })
 
+var _ = Describe("A machine pool is scaled", Label("machine-pool"), func() {
+	capie2e.MachinePoolSpec(context.Background(), func() capie2e.MachinePoolInput {
+		return capie2e.MachinePoolInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("machine-pool"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: ptr.To("machinepool"),
+		}
+	})
+})
+
+var _ = Describe("Workers are rolled out", Label("md-rollout"), func() {
+	capie2e.KCPAndMachineDeploymentRolloutSpec(context.Background(), func() capie2e.KCPAndMachineDeploymentRolloutSpecInput {
+		return capie2e.KCPAndMachineDeploymentRolloutSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("md-rollout"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: taintsFlavor,
+		}
+	})
+})
+
+var _ = Describe("Nodes are drained", Label("node-drain"), func() {
+	capie2e.NodeDrainTimeoutSpec(context.Background(), func() capie2e.NodeDrainTimeoutSpecInput {
+		// The spec's pods are of an image that nodes of the old version have: pause 3.10.1.
+		old := settings.DeepCopy()
+		old.Variables[capie2e.KubernetesVersion] = old.MustGetVariable(capie2e.KubernetesVersionUpgradeFrom)
+		return capie2e.NodeDrainTimeoutSpecInput{
+			E2EConfig: old, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("node-drain"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: ptr.To(oldTopologyFlavor),
+		}
+	})
+})
+
+var _ = Describe("A cluster is upgraded", func() {
+	for label, flavor := range map[string]string{"k8s-upgrade": upgradesFlavor, "k8s-upgrade-topology": topologyUpgradesFlavor} {
+		Context("of the flavor "+flavor, Label(label), func() {
+			capie2e.ClusterUpgradeConformanceSpec(context.Background(), func() capie2e.ClusterUpgradeConformanceSpecInput {
+				return capie2e.ClusterUpgradeConformanceSpecInput{
+					E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+					ArtifactFolder: folderOf(label), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+					Flavor: ptr.To(flavor), WorkerMachineCount: ptr.To[int64](1), SkipConformanceTests: true,
+					ClusterctlVariables: map[string]string{"LIBVIRT_POOL_MACHINE_COUNT": "1"},
+				}
+			})
+		})
+	}
+})
+
 // deletedWith returns a phase of a cluster's deletion: objects of the owner kinds, and those objects of the kind that
 // they own, go in it together. The objects of the kind have to be gone before the next phase begins.
 func deletedWith(kind string, owners ...string) capie2e.ClusterDeletionPhase {

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
+	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,15 +51,15 @@ func TestMain(m *testing.M) {
 		if err := errors.Join(os.Setenv(outsideVariable, strconv.Itoa(os.Getpid())), testbed.Prepare(), testbed.PrepareBalancer()); err != nil {
 			return err
 		}
-		return testbed.PrepareNode(settings.Variables[kubernetesVersion]) // the step that takes long comes last
+		// The steps that take long come last.
+		return errors.Join(testbed.PrepareNode(settings.Variables[capie2e.KubernetesVersion]),
+			testbed.PrepareOldNode(settings.Variables[capie2e.KubernetesVersionUpgradeFrom]))
 	}
 	os.Exit(sandbox.Main(prepare, m.Run))
 }
 
 // outsideVariable has the process that the sandbox of this one belongs to.
 const outsideVariable = "E2E_PROCESS"
-
-const kubernetesVersion = "KUBERNETES_VERSION"
 
 func readSettings() (*clusterctl.E2EConfig, error) {
 	content, err := os.ReadFile("config.yaml")
@@ -92,7 +93,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	release, err := bed.ReleaseFolder()
 	Expect(err).ToNot(HaveOccurred())
 	raiseTimeouts(release)
-	addHealthCheckFlavor(release)
+	addFlavors(release)
 	By("Installing Cluster API and the provider by clusterctl")
 	Expect(bed.Init(ctx)).To(Succeed())
 	By("Starting a libvirt host")
