@@ -75,6 +75,8 @@ const (
 	topologyUpgradesFlavor = "upgrades-topology"
 	// oldTopologyFlavor has the image of the old version.
 	oldTopologyFlavor = "old-topology"
+	// topologyTaintsFlavor has the taints that ClusterClassRolloutSpec expects.
+	topologyTaintsFlavor = "taints-topology"
 )
 
 // addedFlavors are the flavors that addFlavors makes: each is a template of the release after replacements, with more
@@ -92,6 +94,10 @@ var addedFlavors = []struct {
 	{name: upgradesFlavor, template: "cluster-template.yaml", replacements: oldImage, objects: upgradedTemplates},
 	{name: topologyUpgradesFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"    - name: network\n", newImage + "    - name: network\n"}, oldImage...)},
 	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
+	{name: topologyTaintsFlavor, template: "cluster-template-topology.yaml", replacements: []string{
+		"      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n", "      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n" + taints,
+		"        replicas: ${WORKER_MACHINE_COUNT}\n", "        replicas: ${WORKER_MACHINE_COUNT}\n" + lineStarts.ReplaceAllString(taints, "  $1"),
+	}},
 }
 
 // oldImage puts the image of the old version in the place of that of the new one.

@@ -97,6 +97,31 @@ var _ = Describe("A cluster is upgraded", func() {
 	}
 })
 
+var _ = Describe("A ClusterClass is changed", Label("clusterclass-changes"), func() {
+	capie2e.ClusterClassChangesSpec(context.Background(), func() capie2e.ClusterClassChangesSpecInput {
+		return capie2e.ClusterClassChangesSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("clusterclass-changes"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor:                   "topology",
+			ModifyControlPlaneFields: map[string]any{"spec.kubeadmConfigSpec.verbosity": int64(4)},
+			ModifyMachineDeploymentBootstrapConfigTemplateFields:       map[string]any{"spec.template.spec.verbosity": int64(4)},
+			ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{"spec.template.spec.autostart": false},
+			ModifyMachinePoolBootstrapConfigTemplateFields:             map[string]any{"spec.template.spec.verbosity": int64(4)},
+			ModifyMachinePoolInfrastructureMachinePoolTemplateFields:   map[string]any{"spec.template.spec.template.spec.autostart": false},
+		}
+	})
+})
+
+var _ = Describe("Changes of a ClusterClass are rolled out", Label("clusterclass-rollout"), func() {
+	capie2e.ClusterClassRolloutSpec(context.Background(), func() capie2e.ClusterClassRolloutSpecInput {
+		return capie2e.ClusterClassRolloutSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("clusterclass-rollout"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: topologyTaintsFlavor,
+		}
+	})
+})
+
 // deletedWith returns a phase of a cluster's deletion: objects of the owner kinds, and those objects of the kind that
 // they own, go in it together. The objects of the kind have to be gone before the next phase begins.
 func deletedWith(kind string, owners ...string) capie2e.ClusterDeletionPhase {
