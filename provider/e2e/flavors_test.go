@@ -67,6 +67,8 @@ func raiseTimeouts(release string) {
 const (
 	// healthCheckFlavor has a MachineHealthCheck for the workers, whose condition MachineDeploymentRemediationSpec sets.
 	healthCheckFlavor = "md-remediation"
+	// controlPlaneHealthCheckFlavor has one for the control plane, whose machines wait for KCPRemediationSpec.
+	controlPlaneHealthCheckFlavor = "kcp-remediation"
 	// taintsFlavor has the taints that KCPAndMachineDeploymentRolloutSpec expects.
 	taintsFlavor = "taints"
 	// upgradesFlavor begins with the image of the old version, and has templates with that of the new one.
@@ -87,6 +89,9 @@ var addedFlavors = []struct {
 	objects        string
 }{
 	{name: healthCheckFlavor, template: "cluster-template.yaml", objects: healthCheck},
+	{name: controlPlaneHealthCheckFlavor, template: "cluster-template.yaml", objects: controlPlaneHealthCheck, replacements: []string{
+		"    preKubeadmCommands:\n", "    preKubeadmCommands:\n" + waitForSignal,
+	}},
 	{name: taintsFlavor, template: "cluster-template.yaml", replacements: []string{
 		"  machineTemplate:\n    spec:\n", "  machineTemplate:\n    spec:\n" + taints,
 		"  template:\n    spec:\n      clusterName:", "  template:\n    spec:\n" + taints + "      clusterName:",
@@ -138,6 +143,37 @@ spec:
     - type: e2e.remediation.condition
       status: "False"
       timeoutSeconds: 10
+`
+
+const controlPlaneHealthCheck = `---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata:
+  name: ${CLUSTER_NAME}-control-plane
+  namespace: ${NAMESPACE}
+spec:
+  clusterName: ${CLUSTER_NAME}
+  selector:
+    matchLabels:
+      cluster.x-k8s.io/control-plane: ""
+      mhc-test: fail
+  checks:
+    nodeStartupTimeoutSeconds: 30
+    unhealthyNodeConditions:
+    - type: e2e.remediation.condition
+      status: "False"
+      timeoutSeconds: 10
+`
+
+// waitForSignal has a machine wait until a ConfigMap of the management cluster says "pass", and acknowledge it.
+const waitForSignal = `    - |
+      signal() {
+        curl --silent --insecure --fail --max-time 20 --header "Authorization: Bearer ${TOKEN}" "$@" ${SERVER}/api/v1/namespaces/${NAMESPACE}/configmaps/mhc-test
+      }
+      until signal | grep --quiet '"signal": *"pass"'; do
+        sleep 2
+      done
+      signal --request PATCH --header 'Content-Type: application/merge-patch+json' --data '{"data":{"signal":"ack-pass"}}'
 `
 
 const upgradedTemplates = `---

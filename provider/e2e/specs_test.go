@@ -6,10 +6,14 @@ import (
 	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // folderOf returns the folder for what a spec leaves.
@@ -30,6 +34,17 @@ var _ = Describe("An unhealthy worker is replaced", Label("md-remediation"), fun
 			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
 			ArtifactFolder: folderOf("md-remediation"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
 			Flavor: ptr.To(healthCheckFlavor),
+		}
+	})
+})
+
+var _ = Describe("An unhealthy control plane machine is replaced", Label("kcp-remediation"), func() {
+	capie2e.KCPRemediationSpec(context.Background(), func() capie2e.KCPRemediationSpecInput {
+		publishServer(context.Background())
+		return capie2e.KCPRemediationSpecInput{
+			E2EConfig: settings, ClusterctlConfigPath: bed.ClusterctlConfig, BootstrapClusterProxy: management,
+			ArtifactFolder: folderOf("kcp-remediation"), SkipCleanup: *keep, PostNamespaceCreated: installNetwork,
+			Flavor: ptr.To(controlPlaneHealthCheckFlavor),
 		}
 	})
 })
@@ -134,4 +149,16 @@ func deletedWith(kind string, owners ...string) capie2e.ClusterDeletionPhase {
 		},
 		BlockingObjectFilter: func(object corev1.ObjectReference, _ []metav1.OwnerReference) bool { return object.Kind == kind },
 	}
+}
+
+// publishServer writes where machines reach the management cluster to the ConfigMap that KCPRemediationSpec reads, which
+// kubeadm writes in other clusters.
+func publishServer(ctx context.Context) {
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"": {Server: management.GetRESTConfig().Host}}})
+	Expect(err).ToNot(HaveOccurred())
+	err = management.GetClient().Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": string(kubeconfig)},
+	})
+	Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
 }
