@@ -236,8 +236,9 @@ func furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping the sandbox's mounts to itself: %w", err)
 	}
+	// /run has the hosts' volumes, which take less than their capacity: a pool should offer more than there is memory.
 	for _, mount := range []struct{ kind, target, options string }{
-		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"tmpfs", "/run", "mode=755,size=75%"},
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"tmpfs", "/run", "mode=755,size=150%"},
 	} {
 		if err := unix.Mount(mount.kind, mount.target, mount.kind, 0, mount.options); err != nil {
 			return fmt.Errorf("mounting %s in the sandbox: %w", mount.target, err)
