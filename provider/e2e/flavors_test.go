@@ -23,9 +23,10 @@ timeouts:
   discoverySeconds: 900
 `
 
-// leases are in place of those of the controller manager and the scheduler, which exit when they could not renew theirs
-// in 10 seconds.
-const leases = `clusterConfiguration:
+// clusterConfiguration has longer leases for the controller manager and the scheduler, which exit when they can't renew
+// them in 10 seconds, and the kind of keys that takes the least to make and to use.
+const clusterConfiguration = `clusterConfiguration:
+  encryptionAlgorithm: ECDSA-P256
   controllerManager: &leases
     extraArgs:
     - {name: leader-elect-lease-duration, value: 120s}
@@ -55,7 +56,7 @@ func raiseTimeouts(release string) {
 			indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 			line += lineStarts.ReplaceAllString(timeouts, indent+"  $1")
 			if strings.HasPrefix(line, indent+"init") {
-				line = lineStarts.ReplaceAllString(leases, indent+"$1") + line
+				line = lineStarts.ReplaceAllString(clusterConfiguration, indent+"$1") + line
 			}
 			return line
 		})
