@@ -92,11 +92,29 @@ func (i Image) buildFor(ctx context.Context, root string, platform program.Platf
 	if err != nil {
 		return nil, err
 	}
-	base, err := layerOf(baseFiles(licences))
+	image, err := assemble(baseFiles(licences), binary, i.Entrypoint, platform, i.annotations())
 	if err != nil {
 		return nil, err
 	}
-	top, err := layerOf([]program.File{{Path: strings.TrimPrefix(i.Entrypoint, "/"), Mode: 0o755, Data: binary}})
+	return mutate.Annotations(image, i.annotations()).(v1.Image), nil
+}
+
+// Of returns an image of a compiled static program, for tests: it has no licences.
+func Of(file, entrypoint string, platform program.Platform) (v1.Image, error) {
+	binary, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("making an image: %w", err)
+	}
+	return assemble(baseFiles(nil), binary, entrypoint, platform, nil)
+}
+
+// assemble returns an image of a program, with other files in a layer of their own.
+func assemble(files []program.File, binary []byte, entrypoint string, platform program.Platform, labels map[string]string) (v1.Image, error) {
+	base, err := layerOf(files)
+	if err != nil {
+		return nil, err
+	}
+	top, err := layerOf([]program.File{{Path: strings.TrimPrefix(entrypoint, "/"), Mode: 0o755, Data: binary}})
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +128,6 @@ func (i Image) buildFor(ctx context.Context, root string, platform program.Platf
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = platform.OS, platform.Architecture
-	config.Config = v1.Config{
-		Entrypoint: []string{i.Entrypoint}, User: fmt.Sprintf("%d:%[1]d", user), WorkingDir: "/", Labels: i.annotations(),
-	}
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		return nil, err
-	}
-	return mutate.Annotations(image, i.annotations()).(v1.Image), nil
+	config.Config = v1.Config{Entrypoint: []string{entrypoint}, User: fmt.Sprintf("%d:%[1]d", user), WorkingDir: "/", Labels: labels}
+	return mutate.ConfigFile(image, config)
 }

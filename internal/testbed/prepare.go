@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -96,8 +95,7 @@ func Prepare() error {
 	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release, "IMAGE_PLATFORMS="+platform.String()); err != nil {
 		return err
 	}
-	layout := filepath.Join(p.Release, "images", path.Base(providerImage))
-	if err := image.Extract(layout, platform, p.Manager); err != nil {
+	if err := image.Extract(p.layout(), platform, p.Manager); err != nil {
 		return err
 	}
 	content, err := json.Marshal(p)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterctl-release/clusterctl-release/internal/testbed"
 )
 
 // timeouts are in place of kubeadm's, which are for real processors. Those of init and join have to be equal. The patches
@@ -78,6 +80,8 @@ const (
 	topologyUpgradesFlavor = "upgrades-topology"
 	// oldTopologyFlavor has the image of the old version.
 	oldTopologyFlavor = "old-topology"
+	// selfHostedFlavor has nodes that get the managers' images, and memory for the managers.
+	selfHostedFlavor = "self-hosted"
 	// topologyTaintsFlavor has the taints that ClusterClassRolloutSpec expects.
 	topologyTaintsFlavor = "taints-topology"
 )
@@ -100,6 +104,11 @@ var addedFlavors = []struct {
 	{name: upgradesFlavor, template: "cluster-template.yaml", replacements: oldImage, objects: upgradedTemplates},
 	{name: topologyUpgradesFlavor, template: "cluster-template-topology.yaml", replacements: append([]string{"    - name: network\n", newImage + "    - name: network\n"}, oldImage...)},
 	{name: oldTopologyFlavor, template: "cluster-template-topology.yaml", replacements: oldImage},
+	{name: selfHostedFlavor, template: "cluster-template.yaml", replacements: []string{
+		"    files:\n", "    files:\n" + mirror(),
+		"      users:\n", "      files:\n" + lineStarts.ReplaceAllString(mirror(), "  $1") + "      users:\n",
+		"${LIBVIRT_WORKER_MEMORY:=4Gi}", "2600Mi",
+	}},
 	{name: topologyTaintsFlavor, template: "cluster-template-topology.yaml", replacements: []string{
 		"      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n", "      replicas: ${CONTROL_PLANE_MACHINE_COUNT}\n" + taints,
 		"        replicas: ${WORKER_MACHINE_COUNT}\n", "        replicas: ${WORKER_MACHINE_COUNT}\n" + lineStarts.ReplaceAllString(taints, "  $1"),
@@ -115,6 +124,14 @@ const newImage = `    - name: imagesByVersion
         url: ${LIBVIRT_IMAGE_URL}
         checksum: ${LIBVIRT_IMAGE_CHECKSUM}
 `
+
+// mirror has containerd pull all images from the testbed's registry.
+func mirror() string {
+	return `    - path: /etc/containerd/certs.d/_default/hosts.toml
+      content: |
+        server = "` + testbed.RegistryURL() + `"
+`
+}
 
 const taints = `      taints:
       - key: pre-existing-always-taint

@@ -62,7 +62,7 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 		second, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(), Beside: bed})
 		Expect(err).ToNot(HaveOccurred())
 		DeferCleanup(second.Stop)
-		Expect(second.Init(ctx, "CAPLV_COLLECT_ORPHANS=false")).To(Succeed())
+		Expect(second.Init(ctx)).To(Succeed())
 		other := framework.NewClusterProxy("second", second.Kubeconfig, newScheme())
 		DeferCleanup(func() { other.Dispose(ctx) })
 
