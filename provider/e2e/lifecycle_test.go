@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
@@ -65,6 +66,13 @@ var _ = Describe("A cluster outlives changes of its management", Label(lifecycle
 		Expect(second.Init(ctx)).To(Succeed())
 		other := framework.NewClusterProxy("second", second.Kubeconfig, newScheme())
 		DeferCleanup(func() { other.Dispose(ctx) })
+		DeferCleanup(func() { // where the spec fails between the moves
+			if exists(ctx, other.GetClient(), manifest.Object{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: namespace.Name, Name: name}) {
+				framework.DeleteClusterAndWait(ctx, framework.DeleteClusterAndWaitInput{
+					ClusterProxy: other, ClusterctlConfigPath: bed.ClusterctlConfig, Cluster: created.Cluster, ArtifactFolder: folderOf(lifecycle),
+				}, settings.GetIntervals(lifecycle, "wait-delete-cluster")...)
+			}
+		})
 
 		By("Moving the cluster there")
 		moveAsPlanned(ctx, bed, second, namespace.Name, "there")
@@ -97,7 +105,7 @@ func boots(ctx context.Context, workload framework.ClusterProxy) map[string]stri
 }
 
 // creating are the lines of clusterctl's log about objects that it creates in the target.
-var creating = regexp.MustCompile(`(?m)^"?Creating"? (\w+)="([^"]+)" Namespace="([^"]*)"`)
+var creating = regexp.MustCompile(`(?m)^[\d:.]+ Creating (\w+)="([^"]+)" Namespace="([^"]*)"`)
 
 // moveAsPlanned moves what belongs to the clusters of a namespace to another management cluster. The objects are those
 // that `clusterctl release move-plan --live` has listed before, group by group, and nothing of them is left that it doesn't
