@@ -126,6 +126,31 @@ func TestManager(t *testing.T) {
 	}
 }
 
+// TestOf makes an image of a program that is there.
+func TestOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "manager")
+	if err := os.WriteFile(file, []byte("a program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	image, err := Of(file, "/manager", thisPlatform)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/manager"}) || config.Architecture != thisPlatform.Architecture {
+		t.Errorf("the configuration is %+v", config)
+	}
+	if manager := filesOf(t, image)["manager"]; string(manager.Data) != "a program" || manager.Mode != 0o755 {
+		t.Errorf("the program is %+v", manager)
+	}
+	if _, err := Of(filepath.Join(t.TempDir(), "missing"), "/manager", thisPlatform); err == nil {
+		t.Error("an image of a program that isn't there was made")
+	}
+}
+
 // filesOf returns the files of an image by their paths.
 func filesOf(t *testing.T, image v1.Image) map[string]program.File {
 	t.Helper()
