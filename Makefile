@@ -116,12 +116,12 @@ pictures: book ## Take the pictures in docs/pictures: of the report, the graph a
 	hack/tools/chromium
 	cd hack/book/browser && go test -count=1 -run TestPictures . -args -pictures=../../../docs/pictures
 
-# SPEC chooses the specs by their labels, and E2E_KEEP=1 leaves the cluster of the last one up.
+# SPEC chooses the specs by their labels, E2E_KEEP=1 leaves the cluster of the last one up, and FAULTS=SEED causes faults.
 SPEC ?= quick-start
 .PHONY: e2e
-e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2E_KEEP=1; takes an hour, and longer the first time
+e2e: ## Run Cluster API's end-to-end specs with real nodes: SPEC=quick-start, E2E_KEEP=1, FAULTS=1; takes an hour, and longer the first time
 	hack/tools/libvirt
-	cd provider/e2e && go test -tags e2e . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep)
+	cd provider/e2e && go test -tags e2e . -count=1 -v -timeout 0 -ginkgo.v -ginkgo.timeout 12h -ginkgo.label-filter '$(SPEC)' -e2e.artifacts=$(abspath $(OUT)/e2e) $(if $(E2E_KEEP),-e2e.keep) $(if $(FAULTS),-e2e.faults=$(FAULTS))
 
 .PHONY: verify
 verify: ## Check lint, generated files and go.mod

@@ -34,7 +34,9 @@ var _ = Describe("The quick start", func() {
 					PostMachinesProvisioned: func(proxy framework.ClusterProxy, namespace, cluster string) {
 						ctx := context.Background()
 						reachable(ctx, proxy.GetWorkloadCluster(ctx, namespace, cluster))
-						resilient(ctx, proxy, namespace, cluster, flavor == "topology")
+						if *faultSeed == 0 { // faults are changes too
+							resilient(ctx, proxy, namespace, cluster, flavor == "topology")
+						}
 					},
 				}
 			})

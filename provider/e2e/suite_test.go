@@ -39,6 +39,8 @@ var (
 	settings   *clusterctl.E2EConfig
 	bed        *testbed.Testbed
 	management framework.ClusterProxy
+	// stopFaults ends the faults, where flags ask for some.
+	stopFaults = func() {}
 )
 
 func TestMain(m *testing.M) {
@@ -102,6 +104,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(bed.ServeGuest(ctx)).To(Succeed())
 	Expect(hosts.Register(ctx)).To(Succeed())
 	keepConsoleLogs(ctx)
+	if *faultSeed != 0 {
+		stopFaults = causeFaults(ctx, hosts.All[0], *faultSeed)
+	}
 	management = framework.NewClusterProxy("management", bed.Kubeconfig, newScheme(), framework.WithMachineLogCollector(consoleLogs{}))
 }, NodeTimeout(time.Hour))
 
@@ -112,6 +117,7 @@ var _ = AfterSuite(func() {
 		signal.Notify(done, os.Interrupt, syscall.SIGTERM)
 		<-done
 	}
+	stopFaults()
 	if management != nil {
 		management.Dispose(context.Background())
 	}
