@@ -1,4 +1,4 @@
-// Package controllers registers the provider's controllers with a manager. Each has a folder.
+// Package controllers registers the provider's controllers with a manager. Each controller has a folder.
 package controllers
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
-// Options has what the controllers share, and how many objects each reconciles concurrently.
+// Options has the shared dependencies of the controllers, and the numbers of concurrent reconciles.
 type Options struct {
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
@@ -48,11 +48,11 @@ type Options struct {
 	// Images limits the transfers of images.
 	Images images.Options
 
-	// Namespace of the manager. Secrets of LibvirtClusterIdentities are watched and changed there. If it is empty, none
-	// is.
+	// Namespace is the namespace of the manager. Secrets of LibvirtClusterIdentities are watched and changed there. If
+	// it is empty, no Secret is.
 	Namespace string
 
-	// Orphans says how often orphans are looked for, and whether they are deleted.
+	// Orphans has the intervals for orphans, and enables their deletion.
 	Orphans orphans.Options
 
 	// Workload has the connections that WorkloadClusters returned.
@@ -66,7 +66,7 @@ type Options struct {
 	CountInterval time.Duration
 }
 
-// Concurrency is how many objects of each kind are reconciled at once.
+// Concurrency has the number of concurrent reconciles of each kind.
 type Concurrency struct {
 	// LibvirtCluster is for LibvirtClusters.
 	LibvirtCluster int
@@ -86,11 +86,11 @@ type Concurrency struct {
 const hostsPatience = 5 * time.Second
 
 type reconciler interface {
-	// SetupWithManager registers all enabled controllers.
+	// SetupWithManager registers the reconciler with a manager.
 	SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error
 }
 
-// SetupWithManager registers every controller that is on.
+// SetupWithManager registers all enabled controllers.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := index.Add(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -159,7 +159,7 @@ func WorkloadClusters(ctx context.Context, mgr ctrl.Manager, name string) (clust
 	if !feature.Gates.Enabled(feature.NodeProviderIDs) {
 		return nil, nil
 	}
-	// The manager's client reads Secrets one by one, past the cache: a kubeconfig is read for each connection.
+	// The manager's client reads Secrets one by one, without a cache: a kubeconfig is read for each connection.
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient:  mgr.GetClient(),
 		ClusterFilter: ofLibvirt,
@@ -172,7 +172,7 @@ func WorkloadClusters(ctx context.Context, mgr ctrl.Manager, name string) (clust
 	return clusters, nil
 }
 
-// cacheOptions let the node of a machine be found among thousands.
+// cacheOptions returns options with an index for finding the node of a machine.
 func cacheOptions() clustercache.CacheOptions {
 	options := setup.ClusterCacheCacheOptions()
 	options.Indexes = append(options.Indexes, clustercache.CacheOptionsIndex{Object: &corev1.Node{}, Field: index.NodeDomain, ExtractValue: index.DomainsOf})

@@ -1,12 +1,12 @@
-// Package evacuation empties LibvirtHosts whose spec.maintenance asks for it: it makes MachineHealthChecks replace
+// Package evacuation empties LibvirtHosts whose spec.maintenance requests it: it makes MachineHealthChecks replace
 // the machines, one after the other.
 //
 // It only sets the annotation cluster.x-k8s.io/remediate-machine on a Machine, which makes a MachineHealthCheck mark
 // it as unhealthy. The MachineHealthCheck, with its limits, and the owner of the Machine (a MachineSet, a control
-// plane, or this provider's controller of LibvirtMachinePools) decide about the replacement.
+// plane, or this provider's controller of LibvirtMachinePools) replace it.
 //
-// The host's status names the Machine before it is changed, so that one Machine at a time is replaced, even if the
-// controller is killed.
+// The host's status has the name of the Machine before the Machine is changed, so that one Machine at a time is
+// replaced, even if the controller is killed.
 package evacuation
 
 import (
@@ -75,13 +75,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// evacuatedHosts returns the hosts that are being evacuated: most of the time none.
+// evacuatedHosts returns the hosts that are being evacuated. Usually there are none.
 func (r *Reconciler) evacuatedHosts(ctx context.Context, _ client.Object) []ctrl.Request {
-	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, isWanted)
+	return watches.Requests(ctx, r.Client, &infrav1.LibvirtHostList{}, isRequested)
 }
 
-// isWanted reports whether a host is to be evacuated.
-func isWanted(host *infrav1.LibvirtHost) bool {
+// isRequested reports whether the evacuation of a host is requested.
+func isRequested(host *infrav1.LibvirtHost) bool {
 	return host.Spec.Maintenance != nil && host.Spec.Maintenance.Mode == infrav1.MaintenanceEvacuate
 }
 
@@ -95,11 +95,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	before := host.DeepCopy()
-	result, do := ctrl.Result{}, r.takeBack
-	if isWanted(host) {
+	result, do := ctrl.Result{}, r.cancel
+	if isRequested(host) {
 		result.RequeueAfter, do = lookDelay, r.evacuate
 	}
 	err := do(ctx, host)
-	// Whoever reads something old can't choose a second machine: the status is written over what was read.
-	return outcome.End(ctx, r.Client, "writing how far the evacuation is", before, host, result, err, r.announce)
+	// An old cache can't cause the choice of a second machine: the write fails if the status has changed.
+	return outcome.End(ctx, r.Client, "writing the progress of the evacuation", before, host, result, err, r.announce)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// mark returns the value of the annotation that asks for a replacement. unmark removes only this value.
+// mark returns the value of the annotation that requests a replacement. unmark removes only this value.
 func mark(host string) string { return "evacuating LibvirtHost " + host }
 
 // evacuate takes the next step with the machine that is being replaced, or chooses the next one.
@@ -66,7 +66,7 @@ func current(m *resident) *infrav1.EvacuatedMachine {
 	return out
 }
 
-// plan has what can be done about the machines on a host.
+// plan has the possible next steps for the machines on a host.
 type plan struct {
 	residents []resident
 	// next is the machine to replace next. It may be nil.
@@ -75,8 +75,8 @@ type plan struct {
 	waiting, blocked []string
 }
 
-// choose returns the machine to replace next: one that is leaving already, then workers, then control plane machines.
-// Those wait for workers that can be replaced later, and not for blocked ones.
+// choose returns the machine to replace next: one that is being deleted or replaced, then workers, then control plane
+// machines. The latter wait for workers that can be replaced later, and not for blocked ones.
 func choose(residents []resident) plan {
 	p := plan{residents: residents}
 	leaving := false
@@ -88,7 +88,7 @@ func choose(residents []resident) plan {
 		}
 		if m.isLeaving() {
 			leaving = true
-			p.waiting = append(p.waiting, m.name()+": "+m.leavesWhen())
+			p.waiting = append(p.waiting, m.name()+": "+m.waitsToLeave())
 			continue
 		}
 		if why := m.blockedBy(); why != "" {
@@ -104,7 +104,7 @@ func choose(residents []resident) plan {
 		}
 	}
 	if leaving && p.next != nil && !p.next.isLeaving() {
-		p.next = nil // not while one is being deleted that has no Machine
+		p.next = nil // wait for the deletion of a machine without a Machine
 	}
 	return p
 }
@@ -133,8 +133,8 @@ func setCondition(host *infrav1.LibvirtHost, status metav1.ConditionStatus, reas
 	conditions.Set(host, metav1.Condition{Type: infrav1.EvacuatedCondition, Status: status, Reason: reason, Message: message})
 }
 
-// replace takes the next step with the current machine, and returns what it waits for, or nothing if the machine was
-// replaced or can't be.
+// replace takes the next step with the current machine. It returns the reason for waiting, or nothing if the machine
+// was replaced or can't be.
 func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, residents []resident) (string, error) {
 	status := host.Status.Evacuation.Current
 	machine := &clusterv1.Machine{}
@@ -159,7 +159,7 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 		if m == nil {
 			m = &resident{machine: machine}
 		}
-		return m.leavesWhen(), nil
+		return m.waitsToLeave(), nil
 	}
 	if m == nil {
 		return "its LibvirtMachine is gone", nil
@@ -176,7 +176,7 @@ func (r *Reconciler) replace(ctx context.Context, host *infrav1.LibvirtHost, res
 	return waitForRemediation(m), nil
 }
 
-// waitForRemediation returns what a marked machine waits for.
+// waitForRemediation returns the reason why a marked machine still exists.
 func waitForRemediation(m *resident) string {
 	if allowed := conditions.Get(m.check, clusterv1.MachineHealthCheckRemediationAllowedCondition); allowed != nil && allowed.Status == metav1.ConditionFalse {
 		return fmt.Sprintf("MachineHealthCheck %s doesn't allow it now: %s", m.check.Name, allowed.Message)
@@ -196,18 +196,18 @@ func waitForCheck(m *resident) string {
 	return fmt.Sprintf("waiting for MachineHealthCheck %s to mark it as unhealthy, because of its annotation %s", m.check.Name, clusterv1.RemediateMachineAnnotation)
 }
 
-// mark asks for a machine's replacement.
+// mark requests the replacement of a machine.
 func (r *Reconciler) mark(ctx context.Context, host *infrav1.LibvirtHost, machine *clusterv1.Machine) error {
 	before := machine.DeepCopy()
 	annotations.AddAnnotations(machine, map[string]string{clusterv1.RemediateMachineAnnotation: mark(host.Name)})
 	if err := r.Client.Patch(ctx, machine, outcome.Over(before)); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("setting the annotation %s on Machine %s/%s: %w", clusterv1.RemediateMachineAnnotation, machine.Namespace, machine.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Asked for the replacement of a machine", "Machine", client.ObjectKeyFromObject(machine).String(), "LibvirtHost", host.Name)
+	ctrl.LoggerFrom(ctx).Info("Requested the replacement of a machine", "Machine", client.ObjectKeyFromObject(machine).String(), "LibvirtHost", host.Name)
 	return nil
 }
 
-// unmark removes the annotation, unless somebody else has set it or the machine is being deleted.
+// unmark removes the annotation, unless another writer has set it or the machine is being deleted.
 func (r *Reconciler) unmark(ctx context.Context, host *infrav1.LibvirtHost, machine *clusterv1.Machine) error {
 	if machine.Annotations[clusterv1.RemediateMachineAnnotation] != mark(host.Name) || !machine.DeletionTimestamp.IsZero() {
 		return nil
@@ -220,8 +220,8 @@ func (r *Reconciler) unmark(ctx context.Context, host *infrav1.LibvirtHost, mach
 	return nil
 }
 
-// takeBack ends a cancelled evacuation. A marked machine that isn't being deleted stays.
-func (r *Reconciler) takeBack(ctx context.Context, host *infrav1.LibvirtHost) error {
+// cancel ends a cancelled evacuation. A marked machine that isn't being deleted stays.
+func (r *Reconciler) cancel(ctx context.Context, host *infrav1.LibvirtHost) error {
 	if host.Status.Evacuation == nil {
 		conditions.Delete(host, infrav1.EvacuatedCondition)
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// newResident is a machine that can be replaced, after it was changed.
+// newResident returns a machine that can be replaced, with changes.
 func newResident(name string, changes ...func(*resident)) resident {
 	m := resident{infra: &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}},
 		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}},
@@ -69,19 +69,19 @@ func TestChoose(t *testing.T) {
 	}{
 		{name: "the first by name", residents: []resident{newResident("a"), newResident("b")}, next: "team/a"},
 		{name: "a worker before a control plane", residents: []resident{newResident("a"), newResident("c", controlPlane)}, next: "team/a"},
-		{name: "one on its way out goes on first", residents: []resident{newResident("a"), newResident("b", marked)}, next: "team/b"},
-		{name: "two on their way out, whoever wanted it", residents: []resident{newResident("a"), newResident("b", marked), newResident("c", marked)}, next: "team/b",
+		{name: "a leaving one first", residents: []resident{newResident("a"), newResident("b", marked)}, next: "team/b"},
+		{name: "two leaving ones", residents: []resident{newResident("a"), newResident("b", marked), newResident("c", marked)}, next: "team/b",
 			waiting: []string{"team/c: it is being deleted"}},
-		{name: "nothing beside one that is deleted by hand", residents: []resident{newResident("a"), newResident("b", bare, deleted)},
+		{name: "none while one is deleted by a user", residents: []resident{newResident("a"), newResident("b", bare, deleted)},
 			waiting: []string{"team/b: it is being deleted"}},
 		{name: "blocked for good", next: "team/z",
 			residents: []resident{newResident("a", bare), newResident("b", unchecked), newResident("c", standalone), newResident("d", skipped), newResident("e", marked, unchecked), newResident("z")},
 			blocked: []string{"team/a: it has no Machine", "team/b: no MachineHealthCheck has its Machine as a target",
 				"team/c: its Machine has no owner that would replace it: delete it by hand",
 				"team/d: its Machine has the annotation cluster.x-k8s.io/skip-remediation", "team/e: no MachineHealthCheck has its Machine as a target"}},
-		{name: "a load balancer is its cluster's matter", residents: []resident{newResident("a", balancer), newResident("b")}, next: "team/b",
+		{name: "its LibvirtCluster replaces a load balancer", residents: []resident{newResident("a", balancer), newResident("b")}, next: "team/b",
 			waiting: []string{"team/a: its LibvirtCluster replaces it as soon as another host is Ready"}},
-		{name: "external remediation replaces what nothing owns", residents: []resident{newResident("a", external)}, next: "team/a"},
+		{name: "external remediation replaces a machine without an owner", residents: []resident{newResident("a", external)}, next: "team/a"},
 		{name: "waiting", next: "team/z", residents: []resident{newResident("a", pausedCluster), newResident("b", pausedCheck), newResident("c", degraded), newResident("z")},
 			waiting: []string{"team/a: it or its Cluster is paused", "team/b: MachineHealthCheck check is paused",
 				"team/c: MachineSet set has 1 other Ready machines and needs 2"}},
@@ -106,9 +106,8 @@ func TestChoose(t *testing.T) {
 
 var errKilled = errors.New("the manager was killed")
 
-// TestKilled kills the manager before or after each of its writes; what comes after is another manager.
-// There is never more than one machine marked, also for one that has read all of it long ago, and the last
-// is marked in the end.
+// TestKilled kills the manager before or after each of its writes, and continues with another manager. At most one
+// machine is marked at any time, also by a manager with an old cache, and the last machine is marked in the end.
 func TestKilled(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for at := range 12 {
@@ -146,7 +145,7 @@ func TestKilled(t *testing.T) {
 					on := markedMachines(g, api)
 					g.Expect(len(on)).To(BeNumerically("<=", 1))
 					if len(on) == 1 {
-						replaced(g, api, &on[0])
+						actAsControllers(g, api, &on[0])
 						left--
 					}
 				}
@@ -159,7 +158,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// newAPI has a host to be evacuated with three machines of a MachineSet.
+// newAPI returns an API server with a host to be evacuated and three machines of a MachineSet.
 func newAPI(g *WithT) client.WithWatch {
 	scheme := runtime.NewScheme()
 	g.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
@@ -200,8 +199,8 @@ func markedMachines(g *WithT, api client.Client) []clusterv1.Machine {
 	return on
 }
 
-// replaced is what Cluster API and the other controllers do about a machine that is marked.
-func replaced(g *WithT, api client.Client, machine *clusterv1.Machine) {
+// actAsControllers acts as Cluster API and the other controllers for a marked machine.
+func actAsControllers(g *WithT, api client.Client, machine *clusterv1.Machine) {
 	ctx := context.Background()
 	g.Expect(api.Delete(ctx, &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: machine.Name}})).To(Succeed())
 	g.Expect(api.Delete(ctx, machine)).To(Succeed())
@@ -210,15 +209,15 @@ func replaced(g *WithT, api client.Client, machine *clusterv1.Machine) {
 
 const untilCheckActs = "waiting for MachineHealthCheck check to mark it as unhealthy, because of its annotation cluster.x-k8s.io/remediate-machine"
 
-// TestWaitsForDeletion: a machine that can't be deleted holds the others up, and the condition names it and says
-// what has to happen.
+// TestWaitsForDeletion: a machine that can't be deleted blocks the others, and the condition has its name and the
+// reason.
 func TestWaitsForDeletion(t *testing.T) {
 	const first = "0 of 3 machines are gone\nreplacing Machine team/a: it is being deleted"
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Cluster, *clusterv1.Machine, *infrav1.LibvirtMachine)
 		says   string
 	}{
-		"nobody says why": {change: func(*clusterv1.Cluster, *clusterv1.Machine, *infrav1.LibvirtMachine) {}, says: ""},
+		"no reason": {change: func(*clusterv1.Cluster, *clusterv1.Machine, *infrav1.LibvirtMachine) {}, says: ""},
 		"a paused Cluster": {says: ", and its Cluster is paused", change: func(cluster *clusterv1.Cluster, _ *clusterv1.Machine, _ *infrav1.LibvirtMachine) {
 			cluster.Spec.Paused = ptr.To(true)
 		}},
@@ -259,8 +258,7 @@ func TestWaitsForDeletion(t *testing.T) {
 	}
 }
 
-// TestWaitsForReplacement: the next machine's turn doesn't come before what owned the last one has its
-// replacement, and it is Ready.
+// TestWaitsForReplacement: the next machine isn't replaced before the owner of the last one has a Ready replacement.
 func TestWaitsForReplacement(t *testing.T) {
 	g := NewWithT(t)
 	api := newAPI(g)
@@ -275,7 +273,7 @@ func TestWaitsForReplacement(t *testing.T) {
 		return conditions.GetMessage(host, infrav1.EvacuatedCondition)
 	}
 	g.Expect(message()).To(Equal("0 of 3 machines are gone\nreplacing Machine team/a: " + untilCheckActs))
-	replaced(g, api, &markedMachines(g, api)[0])
+	actAsControllers(g, api, &markedMachines(g, api)[0])
 	fresh := readyMachine("new-a")
 	g.Expect(api.Delete(t.Context(), fresh)).To(Succeed())
 	g.Expect(message()).To(HavePrefix("1 of 3 machines are gone\nreplacing Machine team/a: it is gone, and MachineSet set has 2 of 3 machines Ready"))
@@ -289,7 +287,7 @@ func TestWaitsForReplacement(t *testing.T) {
 	g.Expect(api.Update(t.Context(), fresh)).To(Succeed())
 	g.Expect(message()).To(Equal("1 of 3 machines are gone\nreplacing Machine team/b: " + untilCheckActs))
 
-	// Its MachineHealthCheck goes: what was marked stays.
+	// The MachineHealthCheck is deleted: the marked machine stays.
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "check"}}
 	g.Expect(api.Delete(t.Context(), check)).To(Succeed())
 	g.Expect(message()).To(HavePrefix("1 of 3 machines are gone\ncan't be replaced: team/b: no MachineHealthCheck"))

@@ -24,10 +24,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
-// maxSaid is the maximum length of the messages of a machine's conditions, in bytes.
-const maxSaid = 512
+// maxMessage is the maximum length of the messages of a machine's conditions, in bytes.
+const maxMessage = 512
 
-// resident is a machine on the host, with what decides about its replacement.
+// resident is a machine on the host, with the state that decides about its replacement.
 type resident struct {
 	infra   *infrav1.LibvirtMachine
 	machine *clusterv1.Machine // nil when there is none
@@ -35,8 +35,8 @@ type resident struct {
 	owner   *metav1.OwnerReference
 	// check is a MachineHealthCheck that has the Machine as a target, or nil.
 	check *clusterv1.MachineHealthCheck
-	// others is the number of other Ready Machines of the owner, and wanted how many there must be before this one may be
-	// deleted, or 0 if that isn't known.
+	// others is the number of other Ready Machines of the owner, and wanted the number that is needed before this one
+	// may be deleted, or 0 if it isn't known.
 	others, wanted int
 }
 
@@ -65,7 +65,7 @@ func (m *resident) isLeaving() bool {
 	return m.machine != nil && m.blockedBy() == "" && (annotations.HasRemediateMachine(m.machine) || collections.IsUnhealthyAndOwnerRemediated(m.machine))
 }
 
-// blockedBy returns what a user must change before the machine can be replaced, if anything.
+// blockedBy returns the reason if a user must make a change before the machine can be replaced.
 func (m *resident) blockedBy() string {
 	switch {
 	case m.isBalancer():
@@ -82,8 +82,8 @@ func (m *resident) blockedBy() string {
 	return ""
 }
 
-// leavesWhen returns what a leaving machine waits for, if its conditions say it.
-func (m *resident) leavesWhen() string {
+// waitsToLeave returns the reason why a leaving machine still exists, if its conditions have one.
+func (m *resident) waitsToLeave() string {
 	const leaving = "it is being deleted"
 	switch {
 	case m.cluster != nil && ptr.Deref(m.cluster.Spec.Paused, false):
@@ -108,10 +108,10 @@ func (m *resident) leavesWhen() string {
 	if len(says) == 0 {
 		return leaving
 	}
-	return leaving + ": " + notes.Cut(strings.ReplaceAll(strings.Join(says, "; "), "\n", " "), maxSaid)
+	return leaving + ": " + notes.Cut(strings.ReplaceAll(strings.Join(says, "; "), "\n", " "), maxMessage)
 }
 
-// waitsFor returns what the replacement waits for without a user, if anything.
+// waitsFor returns the reason if the replacement waits without needing a user.
 func (m *resident) waitsFor() string {
 	switch {
 	case m.isBalancer():
@@ -160,7 +160,7 @@ func (v *view) resident(ctx context.Context, infra *infrav1.LibvirtMachine) (res
 		return m, fmt.Errorf("reading the Machine of LibvirtMachine %s/%s: %w", infra.Namespace, infra.Name, err)
 	}
 	if err != nil || machine == nil {
-		return m, nil //nolint:nilerr // it isn't there, which is said
+		return m, nil //nolint:nilerr // blockedBy reports the missing Machine
 	}
 	m.machine, m.owner = machine, metav1.GetControllerOf(machine)
 	cluster := &clusterv1.Cluster{}
@@ -185,7 +185,8 @@ func isReady(machine *clusterv1.Machine) bool {
 	return conditions.IsTrue(machine, clusterv1.MachineReadyCondition)
 }
 
-// desired returns how many Machines an owner wants. For a control plane of any kind the Cluster has the number.
+// desired returns the desired number of Machines of an owner. For a control plane of any kind, the Cluster has the
+// number.
 func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, clusterName string) (int, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	var replicas *int32
@@ -210,12 +211,12 @@ func (r *Reconciler) desired(ctx context.Context, namespace, kind, name, cluster
 		}
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("reading how many machines %s %s/%s wants: %w", kind, namespace, name, err)
+		return 0, fmt.Errorf("reading the desired number of machines of %s %s/%s: %w", kind, namespace, name, err)
 	}
 	return int(ptr.Deref(replicas, 0)), nil
 }
 
-// view caches what the machines on a host have in common: their owners, and the checks of their namespaces.
+// view caches the objects that the machines on a host share: their owners, and the checks of their namespaces.
 type view struct {
 	*Reconciler
 	owned  map[owner]*owned
@@ -224,7 +225,7 @@ type view struct {
 
 type owner struct{ namespace, kind, name string }
 
-// owned has the UIDs of the Ready Machines of an owner, and how many it wants.
+// owned has the UIDs of the Ready Machines of an owner, and the desired number.
 type owned struct {
 	ready   map[types.UID]bool
 	desired int
@@ -252,7 +253,7 @@ func (v *view) checkOf(ctx context.Context, machine *clusterv1.Machine) (*cluste
 		for i := range list.Items {
 			one := &list.Items[i]
 			selector, err := metav1.LabelSelectorAsSelector(metav1.CloneSelectorAndAddLabel(&one.Spec.Selector, clusterv1.ClusterNameLabel, one.Spec.ClusterName))
-			if err == nil && one.DeletionTimestamp.IsZero() { // one with a selector that can't be read finds no targets
+			if err == nil && one.DeletionTimestamp.IsZero() { // an invalid selector selects no targets
 				checks = append(checks, check{one, selector})
 			}
 		}
@@ -266,9 +267,9 @@ func (v *view) checkOf(ctx context.Context, machine *clusterv1.Machine) (*cluste
 	return nil, nil
 }
 
-// replicas returns the number of Ready Machines of an owner except one, which may be nil, and how many the owner wants,
-// or 0 if that isn't known.
-func (v *view) replicas(ctx context.Context, namespace, kind, name string, besides *clusterv1.Machine) (ready, desired int, err error) {
+// replicas returns the number of Ready Machines of an owner except one, which may be nil, and the desired number, or 0
+// if it isn't known.
+func (v *view) replicas(ctx context.Context, namespace, kind, name string, except *clusterv1.Machine) (ready, desired int, err error) {
 	of := owner{namespace, kind, name}
 	machines, read := v.owned[of]
 	if !read {
@@ -278,7 +279,7 @@ func (v *view) replicas(ctx context.Context, namespace, kind, name string, besid
 		v.owned[of] = machines
 	}
 	ready = len(machines.ready)
-	if besides != nil && machines.ready[besides.UID] {
+	if except != nil && machines.ready[except.UID] {
 		ready--
 	}
 	return ready, machines.desired, nil

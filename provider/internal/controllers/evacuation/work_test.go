@@ -16,7 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/indextest"
 )
 
-// fleetOf makes MachineSets of 50 Machines each, and LibvirtMachines for them of which the first ones are on a host.
+// fleetOf returns a cache with MachineSets of 50 Machines each, and their LibvirtMachines, of which the first ones are
+// on a host.
 func fleetOf(machines, residents int) *indextest.Cache {
 	objects := []client.Object{
 		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "blue"}},
@@ -40,8 +41,8 @@ func fleetOf(machines, residents int) *indextest.Cache {
 	return indextest.New(objects)
 }
 
-// TestWorkOfAnEvacuation: what is read for a host is what belongs to the machines there, each once, however many
-// machines there are elsewhere.
+// TestWorkOfAnEvacuation: a reconcile of a host reads only the objects of its machines, each once, independent of the
+// number of other machines.
 func TestWorkOfAnEvacuation(t *testing.T) {
 	read := func(machines, residents int) int {
 		g := NewWithT(t)

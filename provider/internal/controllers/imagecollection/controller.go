@@ -38,7 +38,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirthosts;libvirtmachines,verbs=get;list;watch
 
 const (
-	// name of the controller: the one of LibvirtHosts is another.
+	// name is the name of the controller, which differs from the one of LibvirtHosts.
 	name = "libvirthost-images"
 	// longestInterval and shortestInterval limit the interval of checking a host, by its snapshot.
 	longestInterval, shortestInterval = 10 * time.Minute, time.Second
@@ -76,7 +76,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named(name).
 		For(&infrav1.LibvirtHost{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
-			// The rest is looked at in time.
+			// Other changes are processed at the next interval.
 			predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WithOptions(options).
 		Complete(ctx, r)
@@ -111,7 +111,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	collected, err := r.Images.Collect(ctx, collection)
 	r.report(host, collected)
 	if errors.Is(err, hypervisor.ErrUnreachable) {
-		return later, nil // the controller of LibvirtHosts says so
+		return later, nil // the controller of LibvirtHosts reports it
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("deleting images that no machine uses: %w", err)
@@ -162,9 +162,9 @@ func (r *Reconciler) report(host *infrav1.LibvirtHost, collected images.Collecte
 		shown = append(shown[:shownImages:shownImages], fmt.Sprintf("%d more", rest))
 	}
 	if collected.HalfImages > 0 {
-		shown = append(shown, fmt.Sprintf("%d half images", collected.HalfImages))
+		shown = append(shown, fmt.Sprintf("%d incomplete images", collected.HalfImages))
 	}
-	r.recorder.Eventf(host, nil, corev1.EventTypeNormal, "ImagesDeleted", "DeleteImages", "Deleted images that nothing has used for %s, %s in all: %s",
+	r.recorder.Eventf(host, nil, corev1.EventTypeNormal, "ImagesDeleted", "DeleteImages", "Deleted images that no machine has used for %s, %s in total: %s",
 		r.Images.Retention(), resource.NewQuantity(collected.Bytes, resource.BinarySI), strings.Join(shown, ", "))
 }
 

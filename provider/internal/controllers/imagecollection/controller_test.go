@@ -29,7 +29,7 @@ import (
 
 const sum = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// seenHosts are hosts as they are at the moment.
+// seenHosts are hosts in their current state.
 type seenHosts struct{ connection hypervisor.Hypervisor }
 
 func (h seenHosts) Snapshot(string) (fleet.Snapshot, bool) {
@@ -42,8 +42,8 @@ func (h seenHosts) Snapshot(string) (fleet.Snapshot, bool) {
 	return fleet.Snapshot{Reachable: err == nil, Pools: map[string]fleet.Pool{"default": {Pool: pool, Volumes: byName}}}, true
 }
 
-// TestReconcile: images go after some time, and it is said; those that a machine waits for, and all of a
-// host that is paused, isn't selected or can't be reached, stay.
+// TestReconcile: unused images are deleted after some time, with an event. Images for which a machine waits stay, and
+// so do all images of a host that is paused, isn't selected or can't be reached.
 func TestReconcile(t *testing.T) {
 	waiting := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "m"},
 		Spec: infrav1.LibvirtMachineSpec{HostName: "one", Image: infrav1.ImageSpec{URL: "http://nowhere", Checksum: sum, Format: infrav1.ImageFormatQCOW2}}}
@@ -60,16 +60,16 @@ func TestReconcile(t *testing.T) {
 		filter      string
 		unreachable bool
 		stays       bool
-		// never says that nothing brings the host here again.
+		// never is true if no further reconcile is requested.
 		never bool
 	}{
-		{name: "nothing uses it"},
-		{name: "a machine was made with a full copy", machine: made},
+		{name: "unused"},
+		{name: "a machine has a full copy", machine: made},
 		{name: "a machine of another host waits", machine: elsewhere},
 		{name: "a machine waits", machine: waiting, stays: true},
-		{name: "a machine waits for what is its namespace's alone", machine: private},
+		{name: "a machine waits for a private image of its namespace", machine: private},
 		{name: "paused", host: func(h *infrav1.LibvirtHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, stays: true, never: true},
-		{name: "of somebody else", filter: "mine", stays: true, never: true},
+		{name: "of another manager", filter: "mine", stays: true, never: true},
 		{name: "unreachable", unreachable: true, stays: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestReconcile(t *testing.T) {
 			const retention = time.Nanosecond
 			r := &Reconciler{Client: api, Hosts: seenHosts{connection}, WatchFilterValue: tc.filter, recorder: recorder,
 				Images: images.New(func(string) (hypervisor.Hypervisor, error) { return connection, nil }, nil, images.Options{Retention: retention})}
-			for range 2 { // to see it, and to see that it has been so for long enough
+			for range 2 { // the first sees it as unused, and the second deletes it
 				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(host)})
 				g.Expect(err).ToNot(HaveOccurred())
 				g.Expect(result.RequeueAfter == 0).To(Equal(tc.never))
@@ -117,7 +117,7 @@ func TestReconcile(t *testing.T) {
 				return
 			}
 			g.Expect(left).To(BeEmpty())
-			g.Expect(<-recorder.Events).To(And(HavePrefix("Normal ImagesDeleted Deleted images that nothing has used for 1ns, 0 in all: sha256-0123"), HaveSuffix(".qcow2")))
+			g.Expect(<-recorder.Events).To(And(HavePrefix("Normal ImagesDeleted Deleted images that no machine has used for 1ns, 0 in total: sha256-0123"), HaveSuffix(".qcow2")))
 			families, err := metrics.Registry.Gather()
 			g.Expect(err).ToNot(HaveOccurred())
 			counted := map[string]float64{}

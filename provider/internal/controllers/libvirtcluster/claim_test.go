@@ -19,8 +19,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestEndpointFromAPool: the claim is made once and belongs to the LibvirtCluster, what it is given is
-// the endpoint, and both go together. A new reconciler at each step is a restart after each write.
+// TestEndpointFromAPool: the claim is created once and belongs to the LibvirtCluster, the allocated address is the
+// endpoint, and both are deleted together. A new reconciler at each step simulates a restart after each write.
 func TestEndpointFromAPool(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Cluster, *infrav1.LibvirtCluster)
@@ -81,7 +81,7 @@ func TestEndpointFromAPool(t *testing.T) {
 	}
 }
 
-// TestNoClaimForAnEndpointThatIsSet: an address from a pool is for an endpoint without one.
+// TestNoClaimForAnEndpointThatIsSet: no address is claimed for an endpoint that is set.
 func TestNoClaimForAnEndpointThatIsSet(t *testing.T) {
 	g := NewWithT(t)
 	c := newClient(g, interceptor.Funcs{}, func(infra *infrav1.LibvirtCluster) { // its Cluster has an endpoint

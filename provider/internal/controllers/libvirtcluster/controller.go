@@ -69,11 +69,11 @@ type scope struct {
 	infra *infrav1.LibvirtCluster
 	// cluster owns infra. It may be nil during deletion.
 	cluster *clusterv1.Cluster
-	// noAddress is why the endpoint has no address from the pool, or nil.
+	// noAddress is the reason why the endpoint has no address from the pool, or nil.
 	noAddress error
 	// hosts has the hosts of the cluster. It is nil until they are read.
 	hosts *hosts
-	// taken names another cluster that had the endpoint first, or is empty.
+	// taken describes another cluster that had the endpoint first, or is empty.
 	taken string
 	// balancer is the condition of a load balancer that isn't ready, or nil.
 	balancer *metav1.Condition
@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if externallyManaged(infra) || !r.watched(infra) {
-		return ctrl.Result{}, nil // also when a Cluster or host brought it here
+		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	cluster, err := r.ownerCluster(ctx, infra)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return outcome.End(ctx, r.Client, "writing the status", before, s.infra, ctrl.Result{}, err, r.announce)
 }
 
-// reconcileNormal looks for hosts and for the endpoint, each also if the other fails.
+// reconcileNormal reconciles the hosts and the endpoint, each also if the other one fails.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	err := errors.Join(r.reconcileHosts(ctx, s), r.lookForEndpoint(ctx, s))
 	if s.taken == "" {
@@ -147,7 +147,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) error {
 	// setProvisioned marks the infrastructure as provisioned. This is never reverted.
 	setProvisioned(s.infra)
 	if claims.NotGiven(s.noAddress) == nil {
-		err = errors.Join(err, s.noAddress) // to be tried again; otherwise the claim's change brings the object here
+		err = errors.Join(err, s.noAddress) // an error is retried; a change of the claim triggers a reconcile
 	}
 	return err
 }
@@ -172,9 +172,9 @@ func (r *Reconciler) ownerCluster(ctx context.Context, infra *infrav1.LibvirtClu
 	return cluster, outcome.Wrap(err, "reading the owner")
 }
 
-// reconcileDelete waits until the cluster's LibvirtMachines are gone, which need it to know their hosts, and then
-// deletes the load balancer and releases the endpoint's address. IPAM providers don't release claims of a deleted
-// Cluster. It reports whether everything is gone.
+// reconcileDelete waits until the cluster's LibvirtMachines are deleted, which need it to know their hosts. Then it
+// deletes the load balancer and releases the endpoint's address, because IPAM providers don't release claims of a
+// deleted Cluster. It reports whether everything is deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error) {
 	ready := metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.DeletingReason}
 	names, err := r.machineNames(ctx, s.infra)
@@ -208,7 +208,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (bool, error
 func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtCluster) ([]string, error) {
 	name := clusterName(infra)
 	if name == "" {
-		return nil, nil // it never belonged to a Cluster
+		return nil, nil // never owned by a Cluster
 	}
 	list := &infrav1.LibvirtMachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(infra.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
@@ -223,12 +223,12 @@ func (r *Reconciler) machineNames(ctx context.Context, infra *infrav1.LibvirtClu
 	return names, nil
 }
 
-// summedUp has the conditions that Ready summarizes.
-var summedUp = conditions.ForConditionTypes{infrav1.HostsAvailableCondition, infrav1.ControlPlaneEndpointReadyCondition}
+// summarized has the conditions that Ready summarizes.
+var summarized = conditions.ForConditionTypes{infrav1.HostsAvailableCondition, infrav1.ControlPlaneEndpointReadyCondition}
 
-// setProvisioned says that the cluster's infrastructure is there, once and for good.
+// setProvisioned marks the infrastructure as provisioned. This is never reverted.
 func setProvisioned(infra *infrav1.LibvirtCluster) {
-	for _, condition := range summedUp {
+	for _, condition := range summarized {
 		if !conditions.IsTrue(infra, condition) {
 			return
 		}
@@ -236,13 +236,12 @@ func setProvisioned(infra *infrav1.LibvirtCluster) {
 	infra.Status.Initialization.Provisioned = ptr.To(true)
 }
 
-// setReady sums up the other conditions. While the object is being deleted, reconcileDelete has set
-// Ready and what is left to do is what it says.
+// setReady summarizes the other conditions. During deletion, reconcileDelete has set Ready to the remaining steps.
 func setReady(infra *infrav1.LibvirtCluster) {
 	if !infra.DeletionTimestamp.IsZero() {
 		return
 	}
-	outcome.SetReady(infra, summedUp)
+	outcome.SetReady(infra, summarized)
 }
 
 // waiting has the reasons of normal progress, for which no event is recorded.
@@ -254,7 +253,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtCluster) {
 		r.recorder.Eventf(after, nil, corev1.EventTypeNormal, "Provisioned", "Provision",
 			"The endpoint is %s, and hosts are available", after.Spec.ControlPlaneEndpoint.String())
 	}
-	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
+	for _, condition := range append([]string{infrav1.ReadyCondition}, summarized...) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
 		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue

@@ -26,12 +26,12 @@ import (
 
 var key = client.ObjectKey{Namespace: "team", Name: "blue"}
 
-// newClient is a client of objects in memory, with a Cluster that has an endpoint and owns a
-// LibvirtCluster, and a host that is Ready. change changes the LibvirtCluster first.
+// newClient returns a client of objects in memory: a Cluster that has an endpoint and owns a LibvirtCluster, and a host
+// that is Ready. change changes the LibvirtCluster first.
 func newClient(g *WithT, functions interceptor.Funcs, change func(*infrav1.LibvirtCluster)) client.WithWatch {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme,
-		apiextensionsv1.AddToScheme, clusterctlv1.AddToScheme} { // by which clusterctl moves
+		apiextensionsv1.AddToScheme, clusterctlv1.AddToScheme} { // clusterctl reads the CRDs for a move
 		g.Expect(add(scheme)).To(Succeed())
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"},
@@ -55,8 +55,8 @@ func get(g *WithT, c client.Client) *infrav1.LibvirtCluster {
 	return infra
 }
 
-// TestEachWriteIsAReconcile shows in which order things are written: killed after any of them, the
-// controller goes on with the next. Each is one write, also of a status with all its conditions.
+// TestEachWriteIsAReconcile checks the order of writes: after a kill at any of them, the controller continues with the
+// next one. Each reconcile has one write, also of a status with all its conditions.
 func TestEachWriteIsAReconcile(t *testing.T) {
 	g := NewWithT(t)
 	writes := 0
@@ -101,7 +101,7 @@ func TestEachWriteIsAReconcile(t *testing.T) {
 	before := get(g, c)
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(get(g, c)).To(Equal(before), "nothing is written when nothing has changed")
+	g.Expect(get(g, c)).To(Equal(before), "a reconcile without changes writes nothing")
 	g.Expect(writes).To(BeZero())
 	g.Expect(recorder.Events).To(BeEmpty())
 }
@@ -114,8 +114,8 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 		"managed externally": func(infra *infrav1.LibvirtCluster) {
 			infra.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "x"}
 		},
-		"without an owner":                   func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences = nil },
-		"with an owner that isn't there yet": func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences[0].Name = "other" },
+		"without an owner":                     func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences = nil },
+		"with an owner that doesn't exist yet": func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences[0].Name = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -153,8 +153,8 @@ func TestConflictOnTheEndpointIsTriedAgain(t *testing.T) {
 	g.Expect(*get(g, c).Status.Initialization.Provisioned).To(BeTrue())
 }
 
-// TestEndpointOfSomebodyFasterStays: the endpoint is written only over what was read.
-func TestEndpointOfSomebodyFasterStays(t *testing.T) {
+// TestConcurrentEndpointStays: a concurrent write of the endpoint isn't overwritten.
+func TestConcurrentEndpointStays(t *testing.T) {
 	g := NewWithT(t)
 	first := true
 	c := newClient(g, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -179,7 +179,7 @@ func TestEndpointOfSomebodyFasterStays(t *testing.T) {
 	g.Expect(infra.Status.Conditions).To(ContainElement(HaveField("Reason", infrav1.ControlPlaneEndpointMismatchReason)))
 }
 
-// TestErrorsShow: what can't be read is neither there nor not there.
+// TestErrorsShow: an object that can't be read is neither reported as present nor as missing.
 func TestErrorsShow(t *testing.T) {
 	g := NewWithT(t)
 	c := newClient(g, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -205,11 +205,11 @@ func TestErrorsShow(t *testing.T) {
 	))
 }
 
-// TestDeletionWithoutACluster: neither one that never had an owner nor one whose Cluster is gone stays for ever.
+// TestDeletionWithoutACluster: a LibvirtCluster without an owner, or with a deleted Cluster, can be deleted.
 func TestDeletionWithoutACluster(t *testing.T) {
 	for name, change := range map[string]func(*infrav1.LibvirtCluster){
-		"no owner":      func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences = nil },
-		"owner is gone": func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences[0].Name = "other" },
+		"no owner":         func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences = nil },
+		"owner is missing": func(infra *infrav1.LibvirtCluster) { infra.OwnerReferences[0].Name = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -22,7 +22,7 @@ import (
 
 // takeEndpoint copies the Cluster's endpoint into a LibvirtCluster without one, and reports whether it did.
 //
-// It is a write of its own: status.initialization.provisioned must not be true without an endpoint (contract for
+// It is a separate write: status.initialization.provisioned must not be true without an endpoint (contract for
 // InfraCluster, "control plane endpoint").
 func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (bool, error) {
 	if cluster == nil || !infra.DeletionTimestamp.IsZero() ||
@@ -36,13 +36,14 @@ func (r *Reconciler) takeEndpoint(ctx context.Context, infra *infrav1.LibvirtClu
 		return false, err
 	}
 	endpoint := after.Spec.ControlPlaneEndpoint.String()
-	ctrl.LoggerFrom(ctx).Info("Took the control plane endpoint over from the Cluster", "endpoint", endpoint)
+	ctrl.LoggerFrom(ctx).Info("Copied the control plane endpoint from the Cluster", "endpoint", endpoint)
 	r.recorder.Eventf(after, nil, corev1.EventTypeNormal, infrav1.ControlPlaneEndpointSetReason, "TakeEndpoint",
 		"Copied %s from spec.controlPlaneEndpoint of the Cluster", endpoint)
 	return true, nil
 }
 
-// lookForEndpoint looks for another LibvirtCluster that had the endpoint first. Machines of both would answer for it.
+// lookForEndpoint looks for another LibvirtCluster that had the endpoint first. Machines of both clusters would answer
+// at it.
 func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	if !s.infra.Spec.ControlPlaneEndpoint.IsValid() {
 		return nil
@@ -53,7 +54,7 @@ func (r *Reconciler) lookForEndpoint(ctx context.Context, s *scope) error {
 	}
 	for i := range list.Items {
 		if other := &list.Items[i]; sharesEndpoint(s.infra, other) && isFirst(other, s.infra) {
-			owner := "A LibvirtCluster of another namespace" // whose names aren't for everybody
+			owner := "A LibvirtCluster of another namespace" // names in other namespaces aren't shown
 			if other.Namespace == s.infra.Namespace {
 				owner = "LibvirtCluster " + other.Name
 			}
@@ -83,9 +84,9 @@ func isFirst(one, other *infrav1.LibvirtCluster) bool {
 	return client.ObjectKeyFromObject(one).String() < client.ObjectKeyFromObject(other).String()
 }
 
-// contradicts reports whether the set fields of own differ from theirs.
-func contradicts(own, theirs clusterv1.APIEndpoint) bool {
-	return own.Host != "" && own.Host != theirs.Host || own.Port != 0 && own.Port != theirs.Port
+// contradicts reports whether a set field of own differs from the one of other.
+func contradicts(own, other clusterv1.APIEndpoint) bool {
+	return own.Host != "" && own.Host != other.Host || own.Port != 0 && own.Port != other.Port
 }
 
 // setEndpointCondition sets the condition ControlPlaneEndpointReady.
@@ -94,7 +95,7 @@ func setEndpointCondition(s *scope) {
 	if s.taken != "" && condition.Status == metav1.ConditionTrue {
 		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.ControlPlaneEndpointTakenReason, Message: s.taken}
 	}
-	// Without an address of its own the endpoint waits for the load balancer's, and nothing else.
+	// An endpoint without a configured address waits for the load balancer's address only.
 	if s.balancer != nil && (condition.Status == metav1.ConditionTrue || condition.Reason == infrav1.WaitingForControlPlaneEndpointReason) {
 		condition = *s.balancer
 	}
@@ -126,7 +127,7 @@ func endpointCondition(spec *infrav1.LibvirtClusterSpec, ofCluster clusterv1.API
 // defaultPort is the port of an API server if no field sets another one.
 const defaultPort = 6443
 
-// claimName returns the name of the endpoint's IPAddressClaim. Those of machines end with numbers.
+// claimName returns the name of the endpoint's IPAddressClaim. The names of machines' claims end with numbers.
 func claimName(infra *infrav1.LibvirtCluster) string { return infra.Name + "-control-plane-endpoint" }
 
 func (r *Reconciler) claimer(infra *infrav1.LibvirtCluster) claims.Claimer {
@@ -134,7 +135,7 @@ func (r *Reconciler) claimer(infra *infrav1.LibvirtCluster) claims.Claimer {
 }
 
 // claimEndpoint claims an address from the pool for an endpoint without one, and writes it into the spec, as
-// takeEndpoint does. problem is why there is no address.
+// takeEndpoint does. problem is the reason why there is no address.
 func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) (written bool, problem, err error) {
 	pool := infra.Spec.ControlPlaneLoadBalancer.AddressFromPool
 	if cluster == nil || pool == nil || !infra.DeletionTimestamp.IsZero() || infra.Spec.ControlPlaneEndpoint.Host != "" || cluster.Spec.ControlPlaneEndpoint.Host != "" {
@@ -157,7 +158,7 @@ func (r *Reconciler) claimEndpoint(ctx context.Context, infra *infrav1.LibvirtCl
 	return true, nil, nil
 }
 
-// endpointPort returns the port of the endpoint, or the one that it will have.
+// endpointPort returns the port of the endpoint, also before the endpoint is known.
 func endpointPort(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) int32 {
 	return cmp.Or(infra.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ControlPlaneEndpoint.Port, cluster.Spec.ClusterNetwork.APIServerPort, defaultPort)
 }

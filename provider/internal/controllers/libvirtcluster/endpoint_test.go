@@ -17,12 +17,12 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestEndpointOfAnotherCluster: of two clusters with one endpoint only the first is provisioned. The other one says
-// why, and goes on when the first is gone.
+// TestEndpointOfAnotherCluster: of two clusters with one endpoint, only the first one is provisioned. A condition of
+// the other one has the reason, and that cluster continues when the first one is deleted.
 func TestEndpointOfAnotherCluster(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		// namespace and change are of another cluster, which is a minute older.
+		// namespace and change define the other cluster, which is a minute older.
 		namespace string
 		change    func(*infrav1.LibvirtCluster)
 		taken     string

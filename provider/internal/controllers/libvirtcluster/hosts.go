@@ -60,11 +60,11 @@ func (r *Reconciler) readHosts(ctx context.Context, infra *infrav1.LibvirtCluste
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: infra.Namespace}, namespace); err != nil {
 		return nil, fmt.Errorf("reading the namespace: %w", err)
 	}
-	return sortOut(infra, list.Items, identities.Items, namespace)
+	return hostsOf(infra, list.Items, identities.Items, namespace)
 }
 
-// sortOut returns the hosts of a cluster. Hosts that are being deleted aren't included.
-func sortOut(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (*hosts, error) {
+// hostsOf returns the hosts of a cluster. Hosts that are being deleted aren't included.
+func hostsOf(infra *infrav1.LibvirtCluster, all []infrav1.LibvirtHost, identities []infrav1.LibvirtClusterIdentity, namespace *corev1.Namespace) (*hosts, error) {
 	sorted := &hosts{all: len(all)}
 	for i := range all {
 		host := &all[i]
@@ -99,9 +99,9 @@ func selects(infra *infrav1.LibvirtCluster, host client.Object) (bool, error) {
 	return selector.Matches(k8slabels.Set(host.GetLabels())), nil
 }
 
-// failureDomains lists the failure domains with a Ready host, and those that were offered before, sorted by name. Those
-// of unreachable hosts stay, because their machines come back. Those with only hosts in maintenance, or hosts that were
-// never Ready, aren't listed, so that Cluster API places no machines there.
+// failureDomains lists the failure domains with a Ready host, and the unreachable ones that were offered before, sorted
+// by name. The latter stay, because their machines will be reachable again. A failure domain with only hosts in
+// maintenance, or hosts that were never Ready, isn't listed, so that Cluster API places no machines there.
 func (h *hosts) failureDomains(offered []clusterv1.FailureDomain) []clusterv1.FailureDomain {
 	known := map[string]bool{}
 	for _, domain := range offered {
@@ -147,7 +147,7 @@ func (h *hosts) condition(namespace string, domains int) metav1.Condition {
 		condition.Message = fmt.Sprintf("spec.hostSelector selects no LibvirtHost that namespace %s may use", namespace)
 	case len(h.allowed) == 0:
 		condition.Reason = infrav1.NamespaceNotAllowedReason
-		// Whoever isn't let in isn't told what there is.
+		// Hosts aren't named to namespaces that may not use them.
 		condition.Message = access.NotAllowed(namespace)
 	case len(h.ready) == 0:
 		condition.Reason = infrav1.NoHostsReadyReason

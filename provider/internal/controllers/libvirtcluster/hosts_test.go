@@ -19,7 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/claims"
 )
 
-// newHost is a host that is Ready, in a failure domain, with a label rack of the same value.
+// newHost returns a host that is Ready, in a failure domain, with the label rack of the same value.
 func newHost(name, domain string, changes ...func(*infrav1.LibvirtHost)) infrav1.LibvirtHost {
 	host := infrav1.LibvirtHost{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"rack": domain}},
@@ -34,7 +34,7 @@ func newHost(name, domain string, changes ...func(*infrav1.LibvirtHost)) infrav1
 
 func notReady(host *infrav1.LibvirtHost)  { host.Status.Conditions[0].Status = metav1.ConditionFalse }
 func cordoned(host *infrav1.LibvirtHost)  { host.Spec.Maintenance = &infrav1.HostMaintenance{} }
-func forbidden(host *infrav1.LibvirtHost) { identified(host, "theirs") }
+func forbidden(host *infrav1.LibvirtHost) { identified(host, "foreign") }
 func permitted(host *infrav1.LibvirtHost) { identified(host, "ours") }
 
 func identified(host *infrav1.LibvirtHost, name string) {
@@ -50,7 +50,7 @@ func TestHosts(t *testing.T) {
 		name     string
 		hosts    []infrav1.LibvirtHost
 		selector *metav1.LabelSelector
-		theirs   *infrav1.AllowedNamespaces
+		foreign  *infrav1.AllowedNamespaces
 		before   []clusterv1.FailureDomain
 		domains  []string
 		reason   string
@@ -67,13 +67,13 @@ func TestHosts(t *testing.T) {
 			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "c"}}},
 		{name: "none allowed", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden)}},
-		{name: "none of those that are selected is allowed, others would be", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
+		{name: "only hosts that aren't selected are allowed", reason: infrav1.NamespaceNotAllowedReason, message: access.NotAllowed("team"),
 			hosts:    []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted), newHost("3", "b")},
 			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "a"}}},
-		{name: "the identity of others has a selector that can't be read", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
-			theirs: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
-			hosts:  []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
-		{name: "not ready, and others that aren't allowed are not named", reason: infrav1.NoHostsReadyReason,
+		{name: "another identity has an invalid selector", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+			foreign: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}},
+			hosts:   []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
+		{name: "not ready, and hosts that aren't allowed aren't named", reason: infrav1.NoHostsReadyReason,
 			message: "These hosts aren't Ready, or are in maintenance: 2", hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted, notReady)}},
 		{name: "one allowed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", forbidden), newHost("2", "b", permitted)}},
@@ -85,7 +85,7 @@ func TestHosts(t *testing.T) {
 			before: []clusterv1.FailureDomain{{Name: "a"}, {Name: "gone"}}, hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady), newHost("2", "b")}},
 		{name: "none ready any more: its failure domain stays", reason: infrav1.NoHostsReadyReason, domains: []string{"a"},
 			before: []clusterv1.FailureDomain{{Name: "a"}}, message: "These hosts aren't Ready, or are in maintenance: 1", hosts: []infrav1.LibvirtHost{newHost("1", "a", notReady)}},
-		{name: "in maintenance: its failure domain goes", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
+		{name: "in maintenance: its failure domain is removed", reason: infrav1.HostsAvailableReason, domains: []string{"b"},
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned), newHost("2", "b"), newHost("3", "b", cordoned)}},
 		{name: "all in maintenance", reason: infrav1.NoHostsReadyReason, message: "These hosts aren't Ready, or are in maintenance: 1",
 			hosts: []infrav1.LibvirtHost{newHost("1", "a", cordoned)}},
@@ -96,10 +96,10 @@ func TestHosts(t *testing.T) {
 			g := NewWithT(t)
 			infra := &infrav1.LibvirtCluster{Spec: infrav1.LibvirtClusterSpec{HostSelector: tc.selector}}
 			identities := []infrav1.LibvirtClusterIdentity{
-				{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: tc.theirs}},
+				{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: tc.foreign}},
 				{ObjectMeta: metav1.ObjectMeta{Name: "ours"}, Spec: infrav1.LibvirtClusterIdentitySpec{AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"team"}}}},
 			}
-			sorted, err := sortOut(infra, tc.hosts, identities, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+			sorted, err := hostsOf(infra, tc.hosts, identities, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
 			g.Expect(err).ToNot(HaveOccurred())
 			domains := sorted.failureDomains(tc.before)
 			var names []string
@@ -117,8 +117,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestFailureDomainsStay: a failure domain is offered when one of its hosts is Ready, and stays when the host no
-// longer is, also after a restart.
+// TestFailureDomainsStay: a failure domain is offered when one of its hosts is Ready, and stays when the host isn't
+// Ready any more, also after a restart.
 func TestFailureDomainsStay(t *testing.T) {
 	g := NewWithT(t)
 	c := newClient(g, interceptor.Funcs{}, func(*infrav1.LibvirtCluster) {})
@@ -145,7 +145,7 @@ func TestManyHosts(t *testing.T) {
 	for i := range 120 {
 		all = append(all, newHost(fmt.Sprintf("host-%03d", i), ""))
 	}
-	sorted, err := sortOut(&infrav1.LibvirtCluster{}, all, nil, &corev1.Namespace{})
+	sorted, err := hostsOf(&infrav1.LibvirtCluster{}, all, nil, &corev1.Namespace{})
 	g.Expect(err).ToNot(HaveOccurred())
 	domains := sorted.failureDomains(nil)
 	g.Expect(sorted.condition("team", len(domains)).Message).To(Equal("Of 120 failure domains, status.failureDomains lists the first 100 by name"))
@@ -164,11 +164,11 @@ func TestEndpointCondition(t *testing.T) {
 		{name: "own", own: here, reason: infrav1.ControlPlaneEndpointSetReason},
 		{name: "own, external", own: here, loadBalancer: infrav1.LoadBalancerExternal, reason: infrav1.ControlPlaneEndpointSetReason},
 		{name: "both the same", own: here, ofCluster: here, reason: infrav1.ControlPlaneEndpointSetReason},
-		{name: "both, and not the same", own: here, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
+		{name: "both, different", own: here, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
 		{name: "another port", own: clusterv1.APIEndpoint{Port: 443}, ofCluster: there, reason: infrav1.ControlPlaneEndpointMismatchReason},
 		{name: "none", reason: infrav1.WaitingForControlPlaneEndpointReason},
 		{name: "only a port", own: clusterv1.APIEndpoint{Port: 443}, reason: infrav1.WaitingForControlPlaneEndpointReason},
-		{name: "a pool is waited for", noAddress: &claims.NotGivenError{}, reason: infrav1.WaitingForAddressReason},
+		{name: "the address isn't allocated yet", noAddress: &claims.NotGivenError{}, reason: infrav1.WaitingForAddressReason},
 		{name: "a pool is exhausted", noAddress: &claims.NotGivenError{Failed: true}, reason: infrav1.AddressClaimFailedReason},
 		{name: "a claim is refused", noAddress: errors.New("forbidden"), reason: infrav1.AddressClaimFailedReason},
 		{name: "haproxy", own: here, loadBalancer: infrav1.LoadBalancerHAProxy, reason: infrav1.ControlPlaneEndpointSetReason},

@@ -48,8 +48,8 @@ func balancerName(infra *infrav1.LibvirtCluster) string {
 	return strings.TrimRight(name[:min(len(name), maxBalancerName-len(tail))], "-") + tail
 }
 
-// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster. Without an owner reference, which
-// somebody may have removed, the name, the label and the annotation decide.
+// isBalancerOf reports whether a machine is the load balancer of a LibvirtCluster. If a user has removed the owner
+// reference, the name, the label and the annotation decide.
 func isBalancerOf(machine *infrav1.LibvirtMachine, infra *infrav1.LibvirtCluster) bool {
 	label, labelled := machine.Labels[infrav1.LoadBalancerLabel]
 	if metav1.GetControllerOf(machine) != nil {
@@ -101,8 +101,8 @@ func (r *Reconciler) takeBalancersEndpoint(ctx context.Context, infra *infrav1.L
 	return true, nil
 }
 
-// isByDHCP reports whether the endpoint is the load balancer's address from DHCP: if no endpoint or pool was set before
-// it was created.
+// isByDHCP reports whether the endpoint is the load balancer's address from DHCP. This is so if no endpoint or pool was
+// set before the load balancer was created.
 func isByDHCP(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) bool {
 	if _, chosen := infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation]; chosen {
 		return true
@@ -111,8 +111,8 @@ func isByDHCP(infra *infrav1.LibvirtCluster, cluster *clusterv1.Cluster) bool {
 		infra.Spec.ControlPlaneLoadBalancer.AddressFromPool == nil
 }
 
-// reconcileBalancer creates, replaces and configures the load balancer. s.balancer has the condition of one that
-// isn't ready.
+// reconcileBalancer creates, replaces and configures the load balancer. If the load balancer isn't ready, s.balancer
+// has its condition.
 func (r *Reconciler) reconcileBalancer(ctx context.Context, s *scope) error {
 	if !hasBalancer(s.infra) {
 		return nil
@@ -121,7 +121,7 @@ func (r *Reconciler) reconcileBalancer(ctx context.Context, s *scope) error {
 	switch {
 	case err != nil:
 	case machine == nil:
-		err = r.makeBalancer(ctx, s)
+		err = r.createBalancer(ctx, s)
 	case !isBalancerOf(machine, s.infra):
 		s.noBalancer(infrav1.LoadBalancerNameTakenReason, "LibvirtMachine %s has the load balancer's name and isn't this cluster's load balancer: delete it", machine.Name)
 	case !machine.DeletionTimestamp.IsZero():
@@ -180,12 +180,12 @@ func (r *Reconciler) keepBalancer(ctx context.Context, s *scope, machine *infrav
 	return nil
 }
 
-// whyReplace returns why a load balancer must be replaced, if so: its domain is missing, or its host is being
-// evacuated or deleted and another host is Ready. A stopped domain is started again, and an unreachable host is
-// waited for.
+// whyReplace returns the reason if a load balancer must be replaced: its domain is missing, or its host is being
+// evacuated or deleted and another host is Ready. A stopped domain is started again, and the cluster waits for an
+// unreachable host.
 func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) (string, error) {
 	if ptr.Deref(machine.Status.Initialization.Provisioned, false) && machine.Status.InstanceState == infrav1.InstanceNotFound {
-		return "its domain is gone", nil
+		return "its domain is missing", nil
 	}
 	if machine.Spec.HostName == "" || s.hosts == nil || len(s.hosts.ready) == 0 {
 		return "", nil
@@ -194,7 +194,7 @@ func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.
 	err := r.Client.Get(ctx, client.ObjectKey{Name: machine.Spec.HostName}, host)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", nil // nothing can be removed there, until it is back or was given up
+		return "", nil // the machine can't be deleted without its host
 	case err != nil:
 		return "", fmt.Errorf("reading LibvirtHost %s of the load balancer: %w", machine.Spec.HostName, err)
 	case !host.DeletionTimestamp.IsZero():
@@ -205,14 +205,14 @@ func (r *Reconciler) whyReplace(ctx context.Context, s *scope, machine *infrav1.
 	return "", nil
 }
 
-// makeBalancer creates the load balancer once the source of its address is known.
-func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
+// createBalancer creates the load balancer once the source of its address is known.
+func (r *Reconciler) createBalancer(ctx context.Context, s *scope) error {
 	s.noBalancer(infrav1.LoadBalancerNotRunningReason, "LibvirtMachine %s doesn't exist yet", balancerName(s.infra))
 	mac := ""
 	if isByDHCP(s.infra, s.cluster) {
 		mac = s.infra.Annotations[infrav1.LoadBalancerMACAddressAnnotation]
 	} else if s.infra.Spec.ControlPlaneEndpoint.Host == "" {
-		return nil // the claim has no address so far, or somebody is setting the endpoint
+		return nil // the claim has no address yet, or a user is setting the endpoint
 	}
 	configuration, err := r.newConfiguration(ctx, s)
 	if err != nil {
@@ -236,15 +236,15 @@ func (r *Reconciler) makeBalancer(ctx context.Context, s *scope) error {
 		machine.Labels[clusterv1.WatchLabel] = filter
 	}
 	if err := controllerutil.SetControllerReference(s.infra, machine, r.Client.Scheme()); err != nil {
-		return fmt.Errorf("making the load balancer: %w", err)
+		return fmt.Errorf("building the load balancer: %w", err)
 	}
 	if err := r.Client.Create(ctx, machine); err != nil {
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the cache will show it
+			return nil // the cache is old
 		}
 		return fmt.Errorf("creating the load balancer, LibvirtMachine %s: %w", machine.Name, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Made the load balancer", "LibvirtMachine", machine.Name)
+	ctrl.LoggerFrom(ctx).Info("Created the load balancer", "LibvirtMachine", machine.Name)
 	return nil
 }
 
@@ -274,7 +274,7 @@ func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalanc
 	configuration := loadbalancer.Configuration{Port: endpointPort(s.infra, s.cluster), Servers: servers}
 	endpoint, err := netip.ParseAddr(s.infra.Spec.ControlPlaneEndpoint.Host)
 	if err != nil || isByDHCP(s.infra, s.cluster) {
-		return configuration, nil //nolint:nilerr // a DNS name, or nothing
+		return configuration, nil //nolint:nilerr // a DNS name, or empty
 	}
 	if pool := s.infra.Spec.ControlPlaneLoadBalancer.AddressFromPool; pool != nil {
 		given, err := r.claimer(s.infra).Find(ctx, claimName(s.infra), *pool)
@@ -291,8 +291,8 @@ func (r *Reconciler) newConfiguration(ctx context.Context, s *scope) (loadbalanc
 }
 
 // configureBalancer updates the servers of the load balancer. Its own addresses stay. While the address of a machine
-// isn't known, no server is removed: after clusterctl move, which drops the status, machines have no address until
-// they are reconciled. HAProxy checks each server itself.
+// isn't known, no server is removed: after clusterctl move, which drops the status, machines have no address until they
+// are reconciled. HAProxy checks each server itself.
 func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *infrav1.LibvirtMachine) error {
 	servers, all, err := r.servers(ctx, s)
 	if err != nil {
@@ -300,7 +300,7 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 	}
 	has := machine.Annotations[infrav1.LoadBalancerConfigurationAnnotation]
 	configuration, err := loadbalancer.Parse(has)
-	if err != nil { // somebody has written it by hand
+	if err != nil { // changed by a user
 		if configuration, err = r.newConfiguration(ctx, s); err != nil {
 			return err
 		}
@@ -318,13 +318,13 @@ func (r *Reconciler) configureBalancer(ctx context.Context, s *scope, machine *i
 	err = r.Client.Patch(ctx, after, outcome.Over(machine))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).Info("The load balancer has changed since it was read: waiting for the cache")
-		return nil // its change brings the object here
+		return nil // its change triggers a reconcile
 	}
-	return outcome.Wrap(err, "writing which servers the load balancer has")
+	return outcome.Wrap(err, "writing the servers of the load balancer")
 }
 
-// servers are the API servers of the cluster: the control plane machines that have an address and aren't on their way
-// out, at the port that the Cluster has for them. It reports whether these are all: whether none that may have a
+// servers returns the API servers of the cluster: the control plane machines that have an address and aren't being
+// deleted, at the port of the Cluster. all reports whether the list is complete: it isn't if a machine that may have a
 // domain has no address.
 func (r *Reconciler) servers(ctx context.Context, s *scope) (servers []netip.AddrPort, all bool, err error) {
 	list := &infrav1.LibvirtMachineList{}
@@ -340,7 +340,7 @@ func (r *Reconciler) servers(ctx context.Context, s *scope) (servers []netip.Add
 			continue
 		}
 		if address := addressOf(machine); address.IsValid() {
-			servers = append(servers, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // the CRD has its limits
+			servers = append(servers, netip.AddrPortFrom(address, uint16(port))) //nolint:gosec // the CRD limits it
 		} else if machine.Spec.ProviderID != "" {
 			all = false
 		}
@@ -361,10 +361,10 @@ func addressOf(machine *infrav1.LibvirtMachine) netip.Addr {
 	return netip.Addr{}
 }
 
-// deleteBalancer deletes the load balancer. It returns what it waits for, or "" when the load balancer is gone.
+// deleteBalancer deletes the load balancer. It returns what it waits for, or "" when the load balancer is deleted.
 func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (string, error) {
 	machine := &infrav1.LibvirtMachine{}
-	// Past the cache: one that was just made isn't missed.
+	// The cache may lack a new load balancer.
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: s.infra.Namespace, Name: balancerName(s.infra)}, machine)
 	if apierrors.IsNotFound(err) || err == nil && !isBalancerOf(machine, s.infra) {
 		return "", nil

@@ -26,15 +26,15 @@ import (
 
 var balancerKey = client.ObjectKey{Namespace: key.Namespace, Name: "blue-lb"}
 
-// balanced is a cluster of type HAProxy, and what its machines' controller and libvirt do.
+// balanced is a cluster of type HAProxy. It simulates the controller of its machines and libvirt.
 type balanced struct {
 	*WithT
 	client.WithWatch
-	// kill is called before each write, and its error is the write's: nothing is written then.
+	// kill is called before each write. If it returns an error, the write fails with it.
 	kill func(done bool) error
 }
 
-// newBalanced makes one. endpoint is the Cluster's, or "".
+// newBalanced returns a cluster. endpoint is the endpoint of the Cluster, or "".
 func newBalanced(t *testing.T, endpoint string, change func(*infrav1.LibvirtCluster)) *balanced {
 	b := &balanced{WithT: NewWithT(t)}
 	write := func(do func() error) error {
@@ -81,7 +81,7 @@ func newBalanced(t *testing.T, endpoint string, change func(*infrav1.LibvirtClus
 	return b
 }
 
-// reconcile reconciles some times, each time as a manager that has just begun.
+// reconcile reconciles several times, each time with a new manager.
 func (b *balanced) reconcile() {
 	for range 8 {
 		r, _ := newReconciler(b)
@@ -109,7 +109,7 @@ func (b *balanced) configuration() loadbalancer.Configuration {
 	return configuration
 }
 
-// runs has the machine run with an address, on the host.
+// runs sets the status of a running machine with an address on the host.
 func (b *balanced) runs(machine *infrav1.LibvirtMachine, address string) {
 	if machine.Spec.HostName == "" {
 		machine.Spec.HostName = "host"
@@ -123,15 +123,15 @@ func (b *balanced) runs(machine *infrav1.LibvirtMachine, address string) {
 	b.Expect(b.Update(context.Background(), machine)).To(Succeed())
 }
 
-// isLetGo does what the machine's controller does at its end.
-func (b *balanced) isLetGo() {
+// finishDeletion removes the finalizer of the load balancer, as the machine's controller does.
+func (b *balanced) finishDeletion() {
 	machine := b.balancer()
 	b.Expect(machine.DeletionTimestamp).ToNot(BeNil())
 	machine.Finalizers = nil
 	b.Expect(b.Update(context.Background(), machine)).To(Succeed())
 }
 
-// controlPlane makes a control plane machine with an address.
+// controlPlane creates a control plane machine with an address.
 func (b *balanced) controlPlane(name, address string) *infrav1.LibvirtMachine {
 	machine := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name,
 		Labels: map[string]string{clusterv1.ClusterNameLabel: "blue", clusterv1.MachineControlPlaneLabel: ""}}}
@@ -150,13 +150,13 @@ func (b *balanced) message() string {
 	return conditions.GetMessage(get(b.WithT, b), infrav1.ControlPlaneEndpointReadyCondition)
 }
 
-// TestLifeOfALoadBalancer goes from nothing to an endpoint by DHCP, through control planes that come and go, to a load
-// balancer that is replaced, and to the end.
+// TestLifeOfALoadBalancer tests a load balancer from its creation to its deletion: its endpoint by DHCP, changes of the
+// control plane machines, and its replacement.
 func TestLifeOfALoadBalancer(t *testing.T) {
 	b := newBalanced(t, "", nil)
 	b.reconcile()
 	machine := b.balancer()
-	b.Expect(metav1.IsControlledBy(machine, get(b.WithT, b))).To(BeTrue(), "clusterctl move and the garbage collector go by owners")
+	b.Expect(metav1.IsControlledBy(machine, get(b.WithT, b))).To(BeTrue(), "clusterctl move and the garbage collector need the owner")
 	b.Expect(machine.Labels).To(And(HaveKeyWithValue(clusterv1.ClusterNameLabel, "blue"), HaveKeyWithValue(infrav1.LoadBalancerLabel, "blue")))
 	b.Expect(machine.Spec.Image.Volume).To(Equal("haproxy"))
 	b.Expect(machine.Spec.Interfaces[0].Network).To(Equal("lan"))
@@ -181,16 +181,16 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	b.Expect(fmt.Sprint(b.configuration().Servers)).To(Equal("[192.0.2.61:6443 192.0.2.62:6443]"))
 	before := b.balancer()
 	b.reconcile()
-	b.Expect(b.balancer()).To(Equal(before), "nothing is written when nothing has changed")
+	b.Expect(b.balancer()).To(Equal(before), "a reconcile without changes writes nothing")
 	b.Expect(b.Delete(t.Context(), gone)).To(Succeed())
 	b.reconcile()
-	b.Expect(fmt.Sprint(b.configuration().Servers)).To(Equal("[192.0.2.62:6443]"), "it is on its way out")
+	b.Expect(fmt.Sprint(b.configuration().Servers)).To(Equal("[192.0.2.62:6443]"), "it is being deleted")
 
 	b.gone()
 	b.reconcile()
 	b.Expect(b.reason()).To(Equal(infrav1.LoadBalancerBeingReplacedReason))
-	b.Expect(b.balancer().UID).To(Equal(before.UID), "never two at once")
-	b.isLetGo()
+	b.Expect(b.balancer().UID).To(Equal(before.UID), "there is only one at a time")
+	b.finishDeletion()
 	b.reconcile()
 	next := b.balancer()
 	b.Expect(next.DeletionTimestamp).To(BeNil())
@@ -209,18 +209,18 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 	b.endsInOrder()
 }
 
-// gone has the load balancer's domain be gone.
+// gone sets the status of a load balancer whose domain is missing.
 func (b *balanced) gone() {
 	machine := b.balancer()
 	machine.Status.InstanceState = infrav1.InstanceNotFound
 	b.Expect(b.Update(context.Background(), machine)).To(Succeed())
 }
 
-// endsInOrder deletes the LibvirtCluster: machines, then the load balancer, then itself.
+// endsInOrder deletes the LibvirtCluster and checks the order: machines, the load balancer, the LibvirtCluster.
 func (b *balanced) endsInOrder() {
 	b.Expect(b.Delete(context.Background(), get(b.WithT, b))).To(Succeed())
 	b.reconcile()
-	b.Expect(b.balancer().DeletionTimestamp).To(BeNil(), "machines are there that may need it")
+	b.Expect(b.balancer().DeletionTimestamp).To(BeNil(), "remaining machines may need it")
 	list := &infrav1.LibvirtMachineList{}
 	b.Expect(b.List(context.Background(), list)).To(Succeed())
 	for i := range list.Items {
@@ -232,13 +232,13 @@ func (b *balanced) endsInOrder() {
 	}
 	b.reconcile()
 	b.Expect(conditions.GetMessage(get(b.WithT, b), infrav1.ReadyCondition)).To(Equal("Waiting for the load balancer, LibvirtMachine blue-lb, to be deleted"))
-	b.isLetGo()
+	b.finishDeletion()
 	b.reconcile()
 	b.Expect(b.balancer()).To(BeNil())
 	b.Expect(apierrors.IsNotFound(b.Get(context.Background(), key, &infrav1.LibvirtCluster{}))).To(BeTrue())
 }
 
-// TestEndpointsOfLoadBalancers: which addresses the load balancer is told to have.
+// TestEndpointsOfLoadBalancers checks the configured addresses of the load balancer.
 func TestEndpointsOfLoadBalancers(t *testing.T) {
 	pool := &ipamv1.IPPoolReference{APIGroup: "ipam.test", Kind: "Pool", Name: "vips"}
 	for name, tc := range map[string]struct {
@@ -257,7 +257,7 @@ func TestEndpointsOfLoadBalancers(t *testing.T) {
 			b := newBalanced(t, tc.cluster, tc.change)
 			b.reconcile()
 			if infra := get(b.WithT, b); infra.Spec.ControlPlaneLoadBalancer.AddressFromPool != nil {
-				b.Expect(b.balancer()).To(BeNil(), "it isn't made before its address is known")
+				b.Expect(b.balancer()).To(BeNil(), "it isn't created before its address is known")
 				b.Expect(b.reason()).To(Equal(infrav1.WaitingForAddressReason))
 				b.give()
 				b.reconcile()
@@ -266,12 +266,12 @@ func TestEndpointsOfLoadBalancers(t *testing.T) {
 			b.Expect(machine.Annotations[infrav1.LoadBalancerConfigurationAnnotation]).To(Equal(tc.want))
 			b.Expect(machine.Spec.Interfaces[0].MACAddress).To(BeEmpty())
 			b.Expect(get(b.WithT, b).Annotations).ToNot(HaveKey(infrav1.LoadBalancerMACAddressAnnotation))
-			b.Expect(b.reason()).To(Equal(infrav1.LoadBalancerNotRunningReason), "the endpoint is known and nothing runs there")
+			b.Expect(b.reason()).To(Equal(infrav1.LoadBalancerNotRunningReason), "the endpoint is known and the load balancer doesn't run")
 			b.runs(machine, "192.0.2.77")
 			b.reconcile()
 			b.Expect(b.reason()).To(Equal(infrav1.ControlPlaneEndpointSetReason))
 
-			// What somebody has broken is written anew, with the same addresses.
+			// An invalid annotation is written again, with the same addresses.
 			machine = b.balancer()
 			machine.Annotations[infrav1.LoadBalancerConfigurationAnnotation] = "{"
 			b.Expect(b.Update(t.Context(), machine)).To(Succeed())
@@ -281,7 +281,7 @@ func TestEndpointsOfLoadBalancers(t *testing.T) {
 	}
 }
 
-// give is the IPAM provider.
+// give acts as the IPAM provider.
 func (b *balanced) give() {
 	claim := &ipamv1.IPAddressClaim{}
 	b.Expect(b.Get(context.Background(), client.ObjectKey{Namespace: key.Namespace, Name: "blue-control-plane-endpoint"}, claim)).To(Succeed())
@@ -291,7 +291,7 @@ func (b *balanced) give() {
 	b.Expect(b.Status().Update(context.Background(), claim)).To(Succeed())
 }
 
-// TestLoadBalancerIsReplaced says when.
+// TestLoadBalancerIsReplaced checks when a load balancer is replaced.
 func TestLoadBalancerIsReplaced(t *testing.T) {
 	maintenance := func(mode infrav1.MaintenanceMode) func(*infrav1.LibvirtHost) {
 		return func(host *infrav1.LibvirtHost) { host.Spec.Maintenance = &infrav1.HostMaintenance{Mode: mode} }
@@ -302,17 +302,17 @@ func TestLoadBalancerIsReplaced(t *testing.T) {
 		state    infrav1.InstanceState
 		replaced bool
 	}{
-		"it runs":                            {another: true},
-		"shut off, which its phases mend":    {another: true, state: infrav1.InstanceShutOff},
-		"crashed, which its phases mend":     {another: true, state: infrav1.InstanceCrashed},
-		"nobody knows":                       {another: true, state: infrav1.InstanceUnknown},
-		"its domain is gone":                 {state: infrav1.InstanceNotFound, replaced: true},
-		"its host is cordoned":               {host: maintenance(infrav1.MaintenanceCordon), another: true},
-		"its host is evacuated":              {host: maintenance(infrav1.MaintenanceEvacuate), another: true, replaced: true},
-		"evacuated, and there is no other":   {host: maintenance(infrav1.MaintenanceEvacuate)},
-		"its host is deleted":                {host: func(host *infrav1.LibvirtHost) { host.Finalizers = []string{infrav1.HostFinalizer} }, another: true, replaced: true},
-		"its host's object is gone for now":  {host: func(*infrav1.LibvirtHost) {}, another: true},
-		"its host is gone, and there's none": {host: func(*infrav1.LibvirtHost) {}},
+		"it runs":                             {another: true},
+		"shut off, and started by its phases": {another: true, state: infrav1.InstanceShutOff},
+		"crashed, and started by its phases":  {another: true, state: infrav1.InstanceCrashed},
+		"unknown state":                       {another: true, state: infrav1.InstanceUnknown},
+		"its domain is missing":               {state: infrav1.InstanceNotFound, replaced: true},
+		"its host is cordoned":                {host: maintenance(infrav1.MaintenanceCordon), another: true},
+		"its host is evacuated":               {host: maintenance(infrav1.MaintenanceEvacuate), another: true, replaced: true},
+		"evacuated, and no other host":        {host: maintenance(infrav1.MaintenanceEvacuate)},
+		"its host is deleted":                 {host: func(host *infrav1.LibvirtHost) { host.Finalizers = []string{infrav1.HostFinalizer} }, another: true, replaced: true},
+		"its LibvirtHost is missing":          {host: func(*infrav1.LibvirtHost) {}, another: true},
+		"no LibvirtHost exists":               {host: func(*infrav1.LibvirtHost) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBalanced(t, "192.0.2.9", nil)
@@ -347,8 +347,8 @@ func TestLoadBalancerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLoadBalancerWithoutOwner: the owner reference of the load balancer comes back, and the load balancer is deleted with
-// its LibvirtCluster also before that.
+// TestLoadBalancerWithoutOwner: a removed owner reference of the load balancer is restored. The load balancer is
+// deleted with its LibvirtCluster also before that.
 func TestLoadBalancerWithoutOwner(t *testing.T) {
 	b := newBalanced(t, "192.0.2.9", nil)
 	b.reconcile()
@@ -370,11 +370,11 @@ func TestLoadBalancerWithoutOwner(t *testing.T) {
 	b.Expect(b.balancer()).To(BeNil())
 }
 
-// TestLoadBalancerNameIsTaken: what isn't ours is left alone, also in the end.
+// TestLoadBalancerNameIsTaken: a foreign machine with the load balancer's name isn't changed, also during deletion.
 func TestLoadBalancerNameIsTaken(t *testing.T) {
 	b := newBalanced(t, "192.0.2.9", nil)
-	theirs := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: balancerKey.Name, Labels: map[string]string{infrav1.LoadBalancerLabel: "blue"}}}
-	b.Expect(b.Create(t.Context(), theirs)).To(Succeed())
+	foreign := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: balancerKey.Name, Labels: map[string]string{infrav1.LoadBalancerLabel: "blue"}}}
+	b.Expect(b.Create(t.Context(), foreign)).To(Succeed())
 	before := b.balancer()
 	b.reconcile()
 	b.Expect(b.reason()).To(Equal(infrav1.LoadBalancerNameTakenReason))
@@ -384,7 +384,7 @@ func TestLoadBalancerNameIsTaken(t *testing.T) {
 	b.Expect(b.balancer()).To(Equal(before))
 }
 
-// TestLoadBalancerKilledAtEachWrite fails each write of a life once, before or after it was carried out, as if the manager
+// TestLoadBalancerKilledAtEachWrite fails each write of a life once, before or after its execution, as if the manager
 // were killed there. The end is the same, with one MAC address.
 func TestLoadBalancerKilledAtEachWrite(t *testing.T) {
 	writes := 0
@@ -401,7 +401,7 @@ func TestLoadBalancerKilledAtEachWrite(t *testing.T) {
 			return nil
 		}
 		b.reconcile()
-		quiet := func(do func()) { // writes of others
+		quiet := func(do func()) { // for writes by the test
 			kill := b.kill
 			b.kill = nil
 			do()
@@ -417,7 +417,7 @@ func TestLoadBalancerKilledAtEachWrite(t *testing.T) {
 		b.Expect(fmt.Sprint(b.configuration().Servers)).To(Equal("[192.0.2.61:6443]"))
 		quiet(b.gone)
 		b.reconcile()
-		quiet(b.isLetGo)
+		quiet(b.finishDeletion)
 		b.reconcile()
 		quiet(func() { b.runs(b.balancer(), "192.0.2.50") })
 		b.reconcile()

@@ -28,7 +28,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// inMemory has clusterctl work on objects in memory.
+// inMemory makes clusterctl use objects in memory.
 type inMemory struct {
 	clusterctl.Proxy
 	client client.Client
@@ -36,13 +36,13 @@ type inMemory struct {
 
 func (p inMemory) NewClient(context.Context) (client.Client, error) { return p.client, nil }
 
-// clusterctlOf is clusterctl with a management cluster.
+// clusterctlOf returns a clusterctl client of a management cluster.
 func clusterctlOf(c client.Client) clusterctl.Client {
 	return clusterctl.New(clusterctl.Kubeconfig{}, nil, clusterctl.InjectProxy(inMemory{client: c}))
 }
 
-// movableKinds are the CRDs that clusterctl goes by, as `clusterctl init` labels them: the provider's own, and of
-// Cluster API's what it looks at.
+// movableKinds returns the CRDs that clusterctl reads for a move, with the labels of `clusterctl init`: the provider's
+// CRDs, and the needed ones of Cluster API.
 func movableKinds(g *WithT) []client.Object {
 	files, err := filepath.Glob("../../../config/crd/bases/*.yaml")
 	g.Expect(err).ToNot(HaveOccurred())
@@ -74,7 +74,7 @@ func movableKinds(g *WithT) []client.Object {
 	return found
 }
 
-// serves has a control plane machine belong to a Machine with a node, and to a host.
+// serves gives a control plane machine a host and a Machine with a node.
 func (b *balanced) serves(infra *infrav1.LibvirtMachine) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: infra.Namespace, Name: infra.Name, UID: types.UID("machine-" + infra.Name),
 		Labels:          map[string]string{clusterv1.ClusterNameLabel: key.Name, clusterv1.MachineControlPlaneLabel: ""},
@@ -87,9 +87,9 @@ func (b *balanced) serves(infra *infrav1.LibvirtMachine) {
 	b.Expect(b.Update(context.Background(), infra)).To(Succeed())
 }
 
-// TestMovedLoadBalancer: clusterctl itself moves a cluster with a load balancer, which goes along and belongs to the
-// LibvirtCluster there. Nothing is made or deleted there, and while the addresses of machines aren't known, as no
-// status is moved, the load balancer keeps the servers that it has.
+// TestMovedLoadBalancer: clusterctl moves a cluster with a load balancer, which then belongs to the moved
+// LibvirtCluster. Nothing is created or deleted in the new management cluster. The status isn't moved: while the
+// addresses of machines aren't known, the load balancer keeps its servers.
 func TestMovedLoadBalancer(t *testing.T) {
 	from := newBalanced(t, "", nil)
 	from.reconcile()
@@ -115,13 +115,13 @@ func TestMovedLoadBalancer(t *testing.T) {
 	}
 
 	to := &balanced{WithT: from.WithT}
-	made := 0
+	created := 0
 	host := newHost("host", "rack")
 	to.WithWatch = fake.NewClientBuilder().WithScheme(from.Scheme()).WithStatusSubresource(&infrav1.LibvirtCluster{}).WithObjects(append(kinds, &host, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}})...).
 		WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			made++
-			// As an API server does.
-			object.SetUID(types.UID(fmt.Sprintf("moved-%d", made)))
+			created++
+			// The API server sets these.
+			object.SetUID(types.UID(fmt.Sprintf("moved-%d", created)))
 			if content, is := object.(*unstructured.Unstructured); is {
 				delete(content.Object, "status")
 			}
@@ -136,18 +136,18 @@ func TestMovedLoadBalancer(t *testing.T) {
 	to.Expect(there.Spec).To(Equal(was.Spec))
 	to.Expect(there.Labels).To(Equal(was.Labels))
 	to.Expect(metav1.IsControlledBy(there, get(to.WithT, to))).To(BeTrue())
-	made = 0
+	created = 0
 	to.reconcile()
-	to.Expect(made).To(BeZero(), "nothing is made")
+	to.Expect(created).To(BeZero(), "nothing is created")
 	to.Expect(to.balancer().UID).To(Equal(there.UID))
 	to.Expect(to.balancer().DeletionTimestamp).To(BeNil())
 	to.Expect(fmt.Sprint(to.configuration().Servers)).To(Equal(servers))
-	to.Expect(to.reason()).To(Equal(infrav1.LoadBalancerNotRunningReason), "it isn't known to run")
+	to.Expect(to.reason()).To(Equal(infrav1.LoadBalancerNotRunningReason), "its state isn't known yet")
 	infra := get(to.WithT, to)
 	to.Expect(infra.Spec).To(Equal(infraWas.Spec))
 	to.Expect(infra.Annotations).To(Equal(infraWas.Annotations))
 
-	// Their controller finds the machines where they were, one after the other.
+	// The controller of LibvirtMachines finds the machines on their hosts, one after the other.
 	find := func(name, address string) {
 		machine := &infrav1.LibvirtMachine{}
 		to.Expect(to.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, machine)).To(Succeed())
@@ -158,8 +158,8 @@ func TestMovedLoadBalancer(t *testing.T) {
 	find("cp-1", "192.0.2.61")
 	to.Expect(to.reason()).To(Equal(infrav1.ControlPlaneEndpointSetReason))
 	to.Expect(fmt.Sprint(to.configuration().Servers)).To(Equal(servers))
-	find("cp-2", "192.0.2.63") // DHCP has given it another address meanwhile
+	find("cp-2", "192.0.2.63") // DHCP has allocated another address
 	to.Expect(fmt.Sprint(to.configuration().Servers)).To(Equal("[192.0.2.61:6443 192.0.2.63:6443]"))
-	to.Expect(made).To(BeZero())
+	to.Expect(created).To(BeZero())
 	to.Expect(to.balancer().UID).To(Equal(there.UID))
 }

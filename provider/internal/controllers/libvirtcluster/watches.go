@@ -60,11 +60,11 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Complete(ctx, r)
 }
 
-// hostChanged passes changes of hosts that matter to clusters, without changed numbers.
+// hostChanged passes the changes of hosts that affect clusters. Changed usage numbers don't.
 func hostChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*infrav1.LibvirtHost), e.ObjectNew.(*infrav1.LibvirtHost)
-		return before.Generation != after.Generation || // also when the deletion begins
+		return before.Generation != after.Generation || // also at the start of the deletion
 			!maps.Equal(before.Labels, after.Labels) ||
 			conditions.IsTrue(before, infrav1.ReadyCondition) != conditions.IsTrue(after, infrav1.ReadyCondition)
 	}}
@@ -84,8 +84,8 @@ func machineChanged() predicate.Predicate {
 			ready := func(machine *infrav1.LibvirtMachine) metav1.Condition {
 				return ptr.Deref(conditions.Get(machine, infrav1.ReadyCondition), metav1.Condition{})
 			}
-			return (matters(before) || matters(after)) && (before.Generation != after.Generation || // also when the deletion begins
-				!maps.Equal(before.Labels, after.Labels) || // it has become one of those, or isn't one any more
+			return (matters(before) || matters(after)) && (before.Generation != after.Generation || // also at the start of the deletion
+				!maps.Equal(before.Labels, after.Labels) || // its role may have changed
 				!slices.Equal(before.Status.Addresses, after.Status.Addresses) || before.Status.InstanceState != after.Status.InstanceState ||
 				!maps.Equal(before.Annotations, after.Annotations) || ready(before) != ready(after) ||
 				ptr.Deref(before.Status.Initialization.Provisioned, false) != ptr.Deref(after.Status.Initialization.Provisioned, false))
@@ -94,7 +94,8 @@ func machineChanged() predicate.Predicate {
 	}
 }
 
-// hostToClusters returns the LibvirtClusters that select a host. For a host with changed labels it is called with both.
+// hostToClusters returns the LibvirtClusters that select a host. If the labels of a host change, it is called with the
+// old and the new host.
 func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []ctrl.Request {
 	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool {
 		selected, err := selects(infra, host)
@@ -103,8 +104,8 @@ func (r *Reconciler) hostToClusters(ctx context.Context, host client.Object) []c
 }
 
 // endpointToClusters returns the LibvirtClusters with the endpoint of a deleted one.
-func (r *Reconciler) endpointToClusters(ctx context.Context, gone client.Object) []ctrl.Request {
-	endpoint := gone.(*infrav1.LibvirtCluster).Spec.ControlPlaneEndpoint
+func (r *Reconciler) endpointToClusters(ctx context.Context, deleted client.Object) []ctrl.Request {
+	endpoint := deleted.(*infrav1.LibvirtCluster).Spec.ControlPlaneEndpoint
 	return r.requests(ctx, func(infra *infrav1.LibvirtCluster) bool { return infra.Spec.ControlPlaneEndpoint == endpoint })
 }
 

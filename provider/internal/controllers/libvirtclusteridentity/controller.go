@@ -34,8 +34,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/secretwatch"
 )
 
-// Secrets are read one by one: the manager can read the ones that it is told of, and holds none in memory. In its
-// own namespace it watches their metadata, and can patch them (config/rbac/credentials_role.yaml).
+// Secrets are read one by one: the manager can read those in the specs, and caches none. In its own namespace it
+// watches their metadata, and can patch them (config/rbac/credentials_role.yaml).
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -56,7 +56,7 @@ type Reconciler struct {
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	// Namespace of the manager, whose Secrets may be changed. All may be if it is empty.
+	// Namespace is the namespace of the manager, whose Secrets may be changed. If it is empty, all Secrets may be.
 	Namespace string
 
 	// Secrets watches Secrets. It may be nil.
@@ -85,7 +85,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// hostToIdentity returns the identity of a host. For a host with a changed identity it is called with both.
+// hostToIdentity returns the identity of a host. If the identity of a host changes, it is called with the old and the
+// new host.
 func hostToIdentity(_ context.Context, object client.Object) []ctrl.Request {
 	host, ok := object.(*infrav1.LibvirtHost)
 	if !ok || host.Spec.IdentityRef == nil {
@@ -103,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(identity, r.WatchFilterValue) {
-		return ctrl.Result{}, nil // a host brought it here
+		return ctrl.Result{}, nil // watches of hosts don't filter
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, identity, infrav1.ClusterIdentityFinalizer); err != nil || added {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -140,11 +141,11 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, identity *infrav1.Libv
 	}
 	if err != nil {
 		setReady(identity, metav1.ConditionUnknown, infrav1.InternalErrorReason, fmt.Sprintf("Secret %s: %v", key, err))
-		return ctrl.Result{}, fmt.Errorf("taking Secret %s: %w", key, err)
+		return ctrl.Result{}, fmt.Errorf("owning Secret %s: %w", key, err)
 	}
 	if _, err := access.Identity(identity, &corev1.Namespace{}); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.AllowedNamespacesInvalidReason, "Only the namespaces in spec.allowedNamespaces.list may use its hosts: "+err.Error())
-		return ctrl.Result{}, nil //nolint:nilerr // a change of the spec brings it here again
+		return ctrl.Result{}, nil //nolint:nilerr // a change of the spec triggers a reconcile
 	}
 	if err := check(secret.Data, time.Now()); err != nil {
 		setReady(identity, metav1.ConditionFalse, infrav1.SecretInvalidReason, fmt.Sprintf("Secret %s %s", key, outcome.OneLine(err)))
@@ -186,7 +187,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, identity *infrav1.Libv
 	}
 	if len(names) == 0 {
 		removed, err := outcome.RemoveFinalizer(ctx, r.Client, identity, infrav1.ClusterIdentityFinalizer)
-		if !removed { // the object stays for somebody else's
+		if !removed { // another finalizer remains
 			setReady(identity, metav1.ConditionFalse, infrav1.DeletingReason, "")
 		}
 		return outcome.Again(err)

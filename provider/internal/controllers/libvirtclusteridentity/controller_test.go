@@ -21,9 +21,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// TestSecretIsTakenOnce: a conflict on the Secret is tried again, and an owner reference that is
-// there isn't written again.
-func TestSecretIsTakenOnce(t *testing.T) {
+// TestSecretIsOwnedOnce: a conflict on the Secret is retried, and an existing owner reference isn't written again.
+func TestSecretIsOwnedOnce(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
@@ -35,7 +34,7 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := object.(*corev1.Secret); ok {
-				if patches++; patches == 1 { // somebody is faster
+				if patches++; patches == 1 { // a concurrent write
 					faster := secret.DeepCopy()
 					faster.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "2"}}
 					faster.ResourceVersion = ""
@@ -56,7 +55,7 @@ func TestSecretIsTakenOnce(t *testing.T) {
 		return result
 	}
 	reconcile("green")
-	g.Expect(identity.Finalizers).To(BeEmpty(), "it isn't of this manager")
+	g.Expect(identity.Finalizers).To(BeEmpty(), "another manager reconciles it")
 	reconcile("blue")
 	g.Expect(identity.Finalizers).To(ConsistOf(infrav1.ClusterIdentityFinalizer))
 	g.Expect(identity.Status.Conditions).To(BeEmpty())
@@ -65,7 +64,7 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	g.Expect(reconcile("blue").RequeueAfter).To(Equal(outcome.ConflictDelay))
 	g.Expect(conditions.Get(identity, infrav1.ReadyCondition)).To(BeNil())
 	for range 3 {
-		g.Expect(reconcile("blue").RequeueAfter).To(Equal(secretInterval), "a Secret that isn't watched is looked at again")
+		g.Expect(reconcile("blue").RequeueAfter).To(Equal(secretInterval), "a Secret that isn't watched is read at intervals")
 		g.Expect(conditions.IsTrue(identity, infrav1.ReadyCondition)).To(BeTrue())
 	}
 	g.Expect(patches).To(Equal(2))
@@ -73,8 +72,8 @@ func TestSecretIsTakenOnce(t *testing.T) {
 	g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("Name", "other"), HaveField("Name", "fleet")))
 }
 
-// TestSelectorThatCantBeRead: whoever runs the hosts is told, as it opens them to nobody.
-func TestSelectorThatCantBeRead(t *testing.T) {
+// TestInvalidSelector: an invalid selector allows no namespace, and is reported in a condition and an event.
+func TestInvalidSelector(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
@@ -84,9 +83,9 @@ func TestSelectorThatCantBeRead(t *testing.T) {
 			AllowedNamespaces: &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "caplv-system", Name: "fleet"}, Data: sshData(t, "")}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).Build()
-	said := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: c, recorder: said}
-	for range 3 { // the condition Paused is a reconcile of its own
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, recorder: recorder}
+	for range 3 { // writing the Paused condition ends the first reconcile
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(identity)})
 		g.Expect(err).ToNot(HaveOccurred())
 	}
@@ -95,14 +94,14 @@ func TestSelectorThatCantBeRead(t *testing.T) {
 	g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
 	g.Expect(ready.Reason).To(Equal(infrav1.AllowedNamespacesInvalidReason))
 	g.Expect(ready.Message).To(ContainSubstring(`spec.allowedNamespaces.selector of LibvirtClusterIdentity fleet: `))
-	g.Expect(<-said.Events).To(HavePrefix("Warning " + infrav1.AllowedNamespacesInvalidReason))
+	g.Expect(<-recorder.Events).To(HavePrefix("Warning " + infrav1.AllowedNamespacesInvalidReason))
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
-	g.Expect(secret.OwnerReferences).To(HaveLen(1), "it is taken along by `clusterctl move` even so")
+	g.Expect(secret.OwnerReferences).To(HaveLen(1), "`clusterctl move` moves it nevertheless")
 }
 
-// TestSecretsOfOtherNamespacesStayAsTheyAre: the manager has no right to change them, and the condition says what
-// follows from that.
-func TestSecretsOfOtherNamespacesStayAsTheyAre(t *testing.T) {
+// TestSecretsOfOtherNamespacesAreNotChanged: the manager may not change Secrets of other namespaces, and the condition
+// has the consequence.
+func TestSecretsOfOtherNamespacesAreNotChanged(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
@@ -112,7 +111,7 @@ func TestSecretsOfOtherNamespacesStayAsTheyAre(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "fleet"}, Data: sshData(t, "")}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(identity, secret).WithStatusSubresource(identity).Build()
 	r := &Reconciler{Client: c, Namespace: "caplv-system", recorder: events.NewFakeRecorder(10)}
-	for range 3 { // the condition Paused is a reconcile of its own
+	for range 3 { // writing the Paused condition ends the first reconcile
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(identity)})
 		g.Expect(err).ToNot(HaveOccurred())
 	}

@@ -19,7 +19,7 @@ const (
 	knownHostsKey = "known_hosts"
 )
 
-// check returns what is wrong with the credentials for TLS, SSH or both. Errors show nothing of a private key.
+// check returns the errors of credentials for TLS, SSH or both. They don't contain private keys.
 func check(data map[string][]byte, now time.Time) error {
 	hasTLS := has(data, corev1.TLSCertKey) || has(data, corev1.TLSPrivateKeyKey) || has(data, caKey)
 	hasSSH := has(data, corev1.SSHAuthPrivateKey) || has(data, knownHostsKey)

@@ -20,7 +20,7 @@ import (
 
 var now = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// tlsData is a certificate that is its own authority, and its key.
+// tlsData returns a self-signed certificate and its key.
 func tlsData(t *testing.T) map[string][]byte {
 	t.Helper()
 	g := NewWithT(t)
@@ -36,7 +36,7 @@ func tlsData(t *testing.T) map[string][]byte {
 		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})}
 }
 
-// sshData is a private key and a host that has its public key. The key has a passphrase if one is given.
+// sshData returns a private key and a known host with its public key. The key has a passphrase if one is given.
 func sshData(t *testing.T, passphrase string) map[string][]byte {
 	t.Helper()
 	g := NewWithT(t)
@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 		name string
 		data map[string][]byte
 		now  time.Time
-		want []string // none where it is good
+		want []string // empty for valid credentials
 	}{
 		{name: "TLS", data: tlsGood},
 		{name: "SSH", data: sshGood},
@@ -109,7 +109,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzCheck: whatever a Secret holds, its values stay where they are.
+// FuzzCheck: errors don't contain values of a Secret.
 func FuzzCheck(f *testing.F) {
 	f.Add("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n", "host ssh-ed25519 AAAA")
 	f.Add("-----BEGIN OPENSSH PRIVATE KEY-----\nAA==\n-----END OPENSSH PRIVATE KEY-----\n", "@revoked * ssh-rsa AAAA\n")

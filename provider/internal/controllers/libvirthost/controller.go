@@ -1,5 +1,4 @@
-// Package libvirthost reconciles LibvirtHosts: it has a session kept with each host, and says what is
-// seen of it.
+// Package libvirthost reconciles LibvirtHosts: it keeps a session with each host, and writes the state of the host.
 package libvirthost
 
 import (
@@ -40,7 +39,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// Secrets are read one by one. Whether they change is watched by their metadata.
+// Secrets are read one by one. Only their metadata is watched.
 //
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -65,8 +64,8 @@ type Reconciler struct {
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	// CountInterval is the minimum time between two writes of a status in which only numbers or messages differ. While
-	// many machines are created these change all the time. The default is 30 seconds.
+	// CountInterval is the minimum time between two writes of a status in which only numbers or messages differ. These
+	// change all the time while many machines are created. The default is 30 seconds.
 	CountInterval time.Duration
 
 	// Secrets watches Secrets. It may be nil.
@@ -99,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(host, r.WatchFilterValue) {
-		r.forget(host.Name) // a machine, an identity or news brought it here
+		r.forget(host.Name) // watches of other objects request it too
 		return ctrl.Result{}, nil
 	}
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, host, infrav1.HostFinalizer); err != nil || added {
@@ -141,10 +140,10 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 		r.Fleet.Forget(host.Name)
 		setUnreachable(host, hopeless.reason, hopeless.Error())
 		setReady(host, machines)
-		return ctrl.Result{RequeueAfter: secretInterval}, nil //nolint:nilerr // the condition says it
+		return ctrl.Result{RequeueAfter: secretInterval}, nil //nolint:nilerr // in the condition
 	}
 	if err != nil {
-		if !seen(host) { // or else it is as it was: the API server will be back
+		if !seen(host) { // otherwise the status stays until the API server works again
 			set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.InternalErrorReason, err.Error())
 			setUnseen(host)
 			setReady(host, machines)
@@ -153,11 +152,11 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	}
 	r.Fleet.Ensure(host.Name, target)
 	if recorded, err := r.recognize(ctx, host); err != nil || recorded {
-		return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "finding out which hypervisor this is"))
+		return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "checking the UUID of the hypervisor"))
 	}
 	snapshot, _ := r.Fleet.Snapshot(host.Name)
 	if connecting(snapshot) && seen(host) {
-		return ctrl.Result{}, nil // what was written holds until the first try has ended, which brings the host here
+		return ctrl.Result{}, nil // the status stays until the end of the first attempt, which triggers a reconcile
 	}
 	r.setAll(host, snapshot, machines, r.Fleet.Rotation(host.Name))
 	if host.Spec.IdentityRef == nil {
@@ -166,7 +165,7 @@ func (r *Reconciler) reconcile(ctx context.Context, host *infrav1.LibvirtHost) (
 	return ctrl.Result{RequeueAfter: secretInterval}, nil
 }
 
-// setAll sets the status. unused is why the open connection still has earlier credentials, or nil.
+// setAll sets the status. unused is the reason why the open connection still has earlier credentials, or nil.
 func (r *Reconciler) setAll(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines []infrav1.LibvirtMachine, unused error) {
 	setSeen(host, snapshot)
 	if snapshot.Reachable && unused != nil {
@@ -210,18 +209,17 @@ func (r *Reconciler) machines(ctx context.Context, host string) ([]infrav1.Libvi
 	return list.Items, nil
 }
 
-// finishDeletion ends the session and lets the object go: no machine is bound to the host.
 // finishDeletion ends the session and removes the finalizer. No machine is bound to the host.
 func (r *Reconciler) finishDeletion(ctx context.Context, host *infrav1.LibvirtHost) error {
 	r.forget(host.Name)
 	removed, err := outcome.RemoveFinalizer(ctx, r.Client, host, infrav1.HostFinalizer)
-	if !removed { // the object stays for somebody else's
+	if !removed { // another finalizer remains
 		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason, "")
 	}
 	return err
 }
 
-// targetError says why a host can't be connected to until somebody changes something.
+// targetError is the reason why a host can't be connected to until a user changes it.
 type targetError struct{ reason, message string }
 
 // Error returns the message.
@@ -238,8 +236,8 @@ func (r *Reconciler) target(ctx context.Context, host *infrav1.LibvirtHost) (fle
 	return target, missing
 }
 
-// credentials reads the Secret of an identity. Whether what is in it can be used is for the
-// connection to say, and for the identity's own condition.
+// credentials reads the Secret of an identity. The connection, and the condition of the identity, report invalid
+// content.
 func (r *Reconciler) credentials(ctx context.Context, ref *infrav1.ClusterIdentityReference) (map[string][]byte, error) {
 	if ref == nil {
 		return nil, nil
@@ -264,7 +262,7 @@ func (r *Reconciler) credentials(ctx context.Context, ref *infrav1.ClusterIdenti
 	return secret.Data, nil
 }
 
-// build registers the controller with what it watches. The watch filter is looked for on LibvirtHosts only.
+// build registers the controller and its watches. The watch filter applies to LibvirtHosts only.
 func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	scheme, log := mgr.GetScheme(), ctrl.LoggerFrom(ctx).WithValues("controller", "libvirthost")
 	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
@@ -280,8 +278,8 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 	return of.Complete(ctx, r)
 }
 
-// identityChanged lets pass that an identity refers to another Secret, or that the Secret has become
-// another one as far as the identity's controller sees.
+// identityChanged passes changes of the Secret that an identity refers to, and changes of the Secret's content that the
+// identity's controller has seen.
 func identityChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*infrav1.LibvirtClusterIdentity), e.ObjectNew.(*infrav1.LibvirtClusterIdentity)

@@ -36,7 +36,7 @@ const (
 
 var key = client.ObjectKey{Name: "host"}
 
-// fixture is a LibvirtHost, its host, and a fleet with a reconciler.
+// fixture is a LibvirtHost, its host, and a reconciler with a fleet.
 type fixture struct {
 	*WithT
 	t        *testing.T
@@ -46,7 +46,7 @@ type fixture struct {
 
 	*Reconciler
 
-	// connect, if set, is what connections are opened by.
+	// connect, if set, opens connections.
 	connect fleet.Connect
 
 	lock    sync.Mutex
@@ -73,7 +73,7 @@ func newFixture(t *testing.T, change func(*infrav1.LibvirtHost), objects ...clie
 	return f
 }
 
-// restart replaces the reconciler and the fleet, as when the manager is started again.
+// restart replaces the reconciler and the fleet, as a restart of the manager does.
 func (f *fixture) restart() {
 	f.recorder = events.NewFakeRecorder(100)
 	hosts := fleet.New(func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
@@ -110,7 +110,8 @@ func (f *fixture) get() *infrav1.LibvirtHost {
 	return host
 }
 
-// eventually reconciles, as news would, until a condition has a status and reason. It returns its message.
+// eventually reconciles, as events of the fleet would, until a condition has a status and reason. It returns its
+// message.
 func (f *fixture) eventually(conditionType string, status metav1.ConditionStatus, reason string) string {
 	f.t.Helper()
 	var message string
@@ -178,13 +179,13 @@ func TestLifeOfAHost(t *testing.T) {
 
 	before := f.get()
 	f.Expect(f.reconcile()).To(BeZero())
-	f.Expect(f.get()).To(Equal(before), "nothing is written when nothing has changed")
+	f.Expect(f.get()).To(Equal(before), "a reconcile without changes writes nothing")
 
 	f.host.SetReachable(false)
 	f.Expect(f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.ConnectionFailedReason)).To(ContainSubstring("can't be reached"))
 	f.eventually(infrav1.PoolsReadyCondition, metav1.ConditionUnknown, infrav1.HostUnreachableReason)
 	f.Expect(f.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.NotReadyReason)).To(ContainSubstring("Reachable"))
-	f.Expect(f.get().Status.Capacity.Memory.String()).To(Equal("64Gi"), "what was seen stays")
+	f.Expect(f.get().Status.Capacity.Memory.String()).To(Equal("64Gi"), "known values stay")
 	f.Expect(f.recorder.Events).To(Receive(HavePrefix("Warning ConnectionFailed ")))
 	f.host.SetReachable(true)
 	f.eventuallyReady()
@@ -241,7 +242,7 @@ func TestWhatAHostLacks(t *testing.T) {
 			condition: infrav1.NetworksReadyCondition, reason: infrav1.NetworksNotReadyReason,
 			message: "Network interface br-dmz doesn't exist: it is the bridge of network dmz; Network interface eth7 doesn't exist: it is the macvtap device of network public",
 		},
-		"what its libvirt can't do": {
+		"a newer libvirt": {
 			host: func(h *fake.Host) { h.SetFacts(hypervisor.Facts{LibvirtVersion: "6.0.9"}) },
 			spec: func(s *infrav1.LibvirtHostSpec) {
 				s.Networks = []infrav1.HostNetwork{{Name: "blue", Bridge: "br0", VLAN: 42}, {Name: "green", Bridge: "br0", Isolated: ptr.To(true)},
@@ -295,7 +296,7 @@ func TestWhatAHostLacks(t *testing.T) {
 			},
 			condition: infrav1.ReachableCondition, reason: infrav1.IdentityNotFoundReason, message: "LibvirtClusterIdentity nobody doesn't exist",
 		},
-		"a URI that can be read": {
+		"a valid URI": {
 			spec:      func(s *infrav1.LibvirtHostSpec) { s.URI = "qemu+tls://host/other" },
 			condition: infrav1.ReachableCondition, reason: infrav1.ConnectionFailedReason, message: "reading spec.uri",
 		},
@@ -317,7 +318,7 @@ func TestWhatAHostLacks(t *testing.T) {
 	}
 }
 
-// TestInterfaces: bridges come and go, and a host that can't tell is taken at its word.
+// TestInterfaces: bridges are created and deleted. If the host can't look up bridges, they count as existing.
 func TestInterfaces(t *testing.T) {
 	f := newFixture(t, nil)
 	f.eventuallyReady()
@@ -330,9 +331,9 @@ func TestInterfaces(t *testing.T) {
 
 	f.host.SetInterfaces()
 	f.Eventually(func() string {
-		f.written.Delete(key.Name) // messages alone can wait
+		f.written.Delete(key.Name) // changed messages are written later
 		return f.eventually(infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason)
-	}).WithTimeout(soon).Should(HavePrefix("The host can't tell whether the bridge br0 exists: looking up the network interface br0: not supported"))
+	}).WithTimeout(soon).Should(HavePrefix("Unknown whether the bridge br0 exists: looking up the network interface br0: not supported"))
 	f.eventuallyReady()
 	f.host.Inject(fake.Fault{Operation: fake.HasInterface, Effect: fake.Fail, Reason: hypervisor.ErrDenied, Times: -1})
 	f.Eventually(func() string {
@@ -341,7 +342,7 @@ func TestInterfaces(t *testing.T) {
 	}).WithTimeout(soon).Should(ContainSubstring("exists: looking up the network interface br0: not allowed"))
 }
 
-// TestNetworksOfTenants: a host that can do what its networks ask for is Ready.
+// TestNetworksOfTenants: a host that supports the settings of its networks is Ready.
 func TestNetworksOfTenants(t *testing.T) {
 	f := newFixture(t, func(host *infrav1.LibvirtHost) {
 		filter := &infrav1.NetworkFilter{Name: "clean-traffic"}
@@ -359,8 +360,7 @@ func TestNetworksOfTenants(t *testing.T) {
 	f.eventuallyReady()
 }
 
-// TestCounts: what is allocated is what placed machines were given or will be, and what others take. What a spec alone
-// says isn't.
+// TestCounts: the allocated resources are those of placed machines and of foreign domains. A spec alone isn't counted.
 func TestCounts(t *testing.T) {
 	other := boundMachine("elsewhere")
 	other.Spec.HostName = "another"
@@ -369,12 +369,12 @@ func TestCounts(t *testing.T) {
 	define(f.WithT, f.host, "00000000-0000-4000-8000-000000000002", nil)
 	f.eventuallyReady()
 	allocated := f.get().Status.Allocated
-	f.Expect(*allocated.CPUs).To(BeEquivalentTo(4+4), "its domain has more than its spec says")
+	f.Expect(*allocated.CPUs).To(BeEquivalentTo(4+4), "its domain has more than its spec")
 	f.Expect(allocated.Memory.String()).To(Equal("16Gi"))
 	f.Expect(allocated.Storage.String()).To(Equal("20Gi"))
 	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(1))
 
-	// Numbers alone can wait, and are written together.
+	// Changed numbers are written later, and together.
 	before := f.get()
 	machine := boundMachine("b")
 	machine.UID, machine.Spec.ProviderID = "b", infrav1.ProviderIDPrefix+"00000000-0000-4000-8000-000000000003"
@@ -387,7 +387,7 @@ func TestCounts(t *testing.T) {
 	}
 	count()
 	f.Expect(*f.get().Status.Machines).To(BeEquivalentTo(2))
-	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4), "it only says itself that it is on the host")
+	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4), "only its spec has the host")
 	f.Scheduler.See(placement.Machine{UID: machine.UID, Host: key.Name, Needs: placement.Resources{{Kind: placement.CPU}: 1}})
 	count()
 	f.Expect(*f.get().Status.Allocated.CPUs).To(BeEquivalentTo(4+4+1), "it was placed, with one CPU")
@@ -400,7 +400,7 @@ func TestDeletion(t *testing.T) {
 	f.Expect(f.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
 		To(Equal("Waiting for 1 LibvirtMachines that are bound to the host to be deleted: team/a"))
 	_, err := f.Fleet.Hypervisor(key.Name)
-	f.Expect(err).ToNot(HaveOccurred(), "the machines' domains have to be removed")
+	f.Expect(err).ToNot(HaveOccurred(), "the machines' domains must be deleted")
 	f.restart()
 	f.reconcile()
 	f.Eventually(func() error { _, err := f.Fleet.Hypervisor(key.Name); return err }).WithTimeout(soon).Should(Succeed())
@@ -410,7 +410,7 @@ func TestDeletion(t *testing.T) {
 	f.Expect(apierrors.IsNotFound(f.client.Get(t.Context(), key, &infrav1.LibvirtHost{}))).To(BeTrue())
 	_, there := f.Fleet.Snapshot(key.Name)
 	f.Expect(there).To(BeFalse())
-	f.reconcile() // of what is gone
+	f.reconcile() // after the deletion
 }
 
 func TestDeletionByForce(t *testing.T) {
@@ -425,7 +425,7 @@ func TestDeletionByForce(t *testing.T) {
 	f.Expect(there).To(BeFalse())
 }
 
-// TestCredentials follows a host from an identity without a Secret over one with, to another Secret.
+// TestCredentials: a host has an identity without a Secret, then one with a Secret, and then another Secret.
 func TestCredentials(t *testing.T) {
 	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
 		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
@@ -454,7 +454,7 @@ func TestCredentials(t *testing.T) {
 	f.eventuallyReady()
 }
 
-// TestRestart: a manager that has just started writes nothing before it knows anything.
+// TestRestart: a new manager writes nothing before the end of the first attempt to connect.
 func TestRestart(t *testing.T) {
 	f := newFixture(t, nil)
 	f.eventuallyReady()
@@ -481,8 +481,8 @@ func TestHostsOfOthersAreLeftAlone(t *testing.T) {
 	f.Expect(there).To(BeFalse())
 }
 
-// TestPaused: of a host that is paused nothing is written, and its machines go on, also when the manager
-// was restarted or credentials were rotated.
+// TestPaused: nothing of a paused host is written, and its machines continue to work, also after a restart of the
+// manager or a rotation of credentials.
 func TestPaused(t *testing.T) {
 	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
 		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
@@ -513,7 +513,7 @@ func TestPaused(t *testing.T) {
 	f.Expect(f.client.Delete(t.Context(), secret)).To(Succeed())
 	f.Expect(f.reconcile()).To(Equal(ctrl.Result{RequeueAfter: secretInterval}))
 	_, err := f.Fleet.Hypervisor(key.Name)
-	f.Expect(err).ToNot(HaveOccurred(), "what works isn't closed")
+	f.Expect(err).ToNot(HaveOccurred(), "a working connection isn't closed")
 	secret.ResourceVersion = ""
 	f.Expect(f.client.Create(t.Context(), secret)).To(Succeed())
 	f.Expect(f.client.Delete(t.Context(), f.get())).To(Succeed())
@@ -528,15 +528,15 @@ func TestPaused(t *testing.T) {
 	f.Expect(conditions.IsTrue(f.get(), infrav1.ReachableCondition)).To(BeTrue())
 }
 
-// dials is how often the host was connected to, since the test began.
+// dials returns the number of connections to the host since the test started.
 func (f *fixture) dials() int {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return len(f.targets)
 }
 
-// TestErrorsShow: that the API server fails is said of a host of which nothing is known, and doesn't
-// change what is known.
+// TestErrorsShow: a failure of the API server is reported for a host without a known state, and doesn't change a known
+// state.
 func TestErrorsShow(t *testing.T) {
 	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
 		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}

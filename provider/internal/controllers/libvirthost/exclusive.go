@@ -72,7 +72,7 @@ func shortened(messages []string) string {
 	return text
 }
 
-// free returns a number as the status has it, and how many of them aren't allocated.
-func free(count int, allocated int64) (there, left *int32) {
-	return ptr.To(int32(count)), ptr.To(int32(max(int64(count)-allocated, 0))) //nolint:gosec // no host has 2 billion of anything
+// free returns a number as a pointer for the status, and how many of them aren't allocated.
+func free(count int, allocated int64) (total, available *int32) {
+	return ptr.To(int32(count)), ptr.To(int32(max(int64(count)-allocated, 0))) //nolint:gosec // a host has no 2 billion devices or CPUs
 }

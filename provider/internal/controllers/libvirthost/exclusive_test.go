@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// count sets what is counted of a host when machines are placed there.
+// count sets the numbers in the status of a host with placed machines.
 func count(t *testing.T, host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines ...infrav1.LibvirtMachine) {
 	t.Helper()
 	r := &Reconciler{Scheduler: &placement.Scheduler{Ledger: &placement.Ledger{}}}
@@ -34,7 +34,7 @@ func TestDedicatedCPUsInTheStatus(t *testing.T) {
 	machine := infrav1.LibvirtMachine{Spec: infrav1.LibvirtMachineSpec{HostName: "h", CPUs: 2, CPU: infrav1.CPUSpec{Dedicated: ptr.To(true)}}}
 	snapshot := fleet.Snapshot{Facts: hypervisor.Facts{CPUs: 8}, Domains: map[string]hypervisor.Domain{"foreign": {PinnedCPUs: []int{7}}}}
 	count(t, host, snapshot)
-	g.Expect(host.Status.DedicatedCPUs).To(BeNil(), "the host wasn't seen")
+	g.Expect(host.Status.DedicatedCPUs).To(BeNil(), "the host's state isn't known")
 
 	snapshot.Taken = time.Now()
 	count(t, host, snapshot, machine)

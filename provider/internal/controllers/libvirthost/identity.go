@@ -24,7 +24,7 @@ func hypervisorUUID(host client.Object) string {
 	return strings.ToLower(strings.TrimSpace(host.GetAnnotations()[infrav1.HypervisorUUIDAnnotation]))
 }
 
-// recognize records the hypervisor that has answered, before anything is placed there, or refuses it if another
+// recognize records the hypervisor that has answered, before any machine is placed there, or refuses it if another
 // LibvirtHost has it. It reports whether it has written.
 func (r *Reconciler) recognize(ctx context.Context, host *infrav1.LibvirtHost) (bool, error) {
 	uuid := r.Fleet.HypervisorUUID(host.Name)
@@ -94,8 +94,8 @@ func unreachableReason(err error) string {
 	return infrav1.ConnectionFailedReason
 }
 
-// howToGoOn says what to do about a hypervisor that isn't the host's.
-func howToGoOn(err error) string {
+// instructions returns what a user can do about an unexpected hypervisor.
+func instructions(err error) string {
 	other, duplicate := (*fleet.OtherHypervisorError)(nil), (*fleet.DuplicateHypervisorError)(nil)
 	switch {
 	case errors.As(err, &other) && other.Got == "":

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestAnotherHypervisorAnswers: which hypervisor a host is is recorded at the first contact, survives a move, and
-// is changed by whoever says so.
+// TestAnotherHypervisorAnswers: the UUID of a host's hypervisor is recorded at the first contact, survives a move, and
+// is changed only by a user with the annotation.
 func TestAnotherHypervisorAnswers(t *testing.T) {
 	f := newFixture(t, nil, boundMachine("a"))
 	first, other := f.host, fake.NewHost()
@@ -37,9 +37,9 @@ func TestAnotherHypervisorAnswers(t *testing.T) {
 			"If the hypervisor was replaced, and all that ran on it is gone, set the annotation libvirt.infrastructure.cluster.x-k8s.io/hypervisor-uuid: " + other.UUID()))
 	f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
 	_, err := f.Fleet.Hypervisor(key.Name)
-	f.Expect(err).To(MatchError(hypervisor.ErrUnreachable), "nothing of its machines counts as gone")
+	f.Expect(err).To(MatchError(hypervisor.ErrUnreachable), "its machines don't count as deleted")
 
-	// Tools that replace objects drop annotations.
+	// Tools that replace objects remove annotations.
 	replaced := f.get()
 	replaced.Annotations = nil
 	f.Expect(f.client.Update(t.Context(), replaced)).To(Succeed())
@@ -55,7 +55,7 @@ func TestAnotherHypervisorAnswers(t *testing.T) {
 	f.eventuallyReady()
 }
 
-// TestNothingIsPlacedBeforeTheRecord: which hypervisor it is is written before the host is Ready.
+// TestNothingIsPlacedBeforeTheRecord: the UUID of the hypervisor is written before the host is Ready.
 func TestNothingIsPlacedBeforeTheRecord(t *testing.T) {
 	f := newFixture(t, nil)
 	f.Eventually(func() map[string]string {
@@ -66,11 +66,11 @@ func TestNothingIsPlacedBeforeTheRecord(t *testing.T) {
 	f.eventuallyReady()
 }
 
-// TestOneHypervisorTwice: one hypervisor is one LibvirtHost, whatever the URIs are, and the later one is refused as
-// long as the other is there.
+// TestOneHypervisorTwice: a hypervisor can have one LibvirtHost only, whatever its URI. The later LibvirtHost is
+// refused as long as the other one exists.
 func TestOneHypervisorTwice(t *testing.T) {
 	for name, tc := range map[string]struct {
-		// recorded says whether this host's annotation was copied, or written at the same time.
+		// recorded is true if this host's annotation was copied, or written at the same time.
 		recorded bool
 		age      time.Duration
 		refused  bool
@@ -109,10 +109,10 @@ func TestOneHypervisorTwice(t *testing.T) {
 				"the hypervisor with the UUID " + f.host.UUID() + " is that of LibvirtHost a-twin, which was added first. Delete one of the two"))
 			f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
 			_, err := f.Fleet.Hypervisor(key.Name)
-			f.Expect(err).ToNot(HaveOccurred(), "machines that are there already have to be removed")
+			f.Expect(err).ToNot(HaveOccurred(), "existing machines can still be deleted")
 
 			f.Expect(f.client.Get(t.Context(), client.ObjectKeyFromObject(twin), twin)).To(Succeed())
-			f.Expect(f.twins(t.Context(), twin)).To(ConsistOf(ctrl.Request{NamespacedName: key}), "its end brings this one here")
+			f.Expect(f.twins(t.Context(), twin)).To(ConsistOf(ctrl.Request{NamespacedName: key}), "its deletion triggers a reconcile")
 			f.Expect(f.client.Delete(t.Context(), twin)).To(Succeed())
 			f.eventuallyReady()
 			f.Expect(f.get().Annotations).To(HaveKeyWithValue(infrav1.HypervisorUUIDAnnotation, f.host.UUID()))

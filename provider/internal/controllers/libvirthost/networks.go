@@ -27,7 +27,7 @@ func setNetworks(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		switch {
 		case name == "" || !looked:
 		case seen.Err != nil:
-			unknown = append(unknown, fmt.Sprintf("The host can't tell whether the %s %s exists: %s", what, name, seen.Err.Error()))
+			unknown = append(unknown, fmt.Sprintf("Unknown whether the %s %s exists: %s", what, name, seen.Err.Error()))
 		case !seen.There:
 			lacking = append(lacking, fmt.Sprintf("Network interface %s doesn't exist: it is the %s of network %s", name, what, network.Name))
 		}
@@ -40,7 +40,7 @@ func setNetworks(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 	set(host, infrav1.NetworksReadyCondition, metav1.ConditionTrue, infrav1.NetworksReadyReason, strings.Join(unknown, "; "))
 }
 
-// The versions of libvirt that support a setting. Older ones ignore it.
+// The first versions of libvirt that support a setting. Older ones ignore it.
 var (
 	isolationSince = version.MustParseGeneric("6.1.0")
 	linuxVLANSince = version.MustParseGeneric("11.0.0")

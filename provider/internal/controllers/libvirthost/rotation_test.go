@@ -14,9 +14,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestCredentialsThatGoBad: neither bad credentials nor none close a connection that works, the condition says so, and
-// the host is Ready meanwhile.
-func TestCredentialsThatGoBad(t *testing.T) {
+// TestInvalidCredentialsKeepConnection: invalid or missing credentials don't close a working connection, the condition
+// reports them, and the host stays Ready.
+func TestInvalidCredentialsKeepConnection(t *testing.T) {
 	identity := &infrav1.LibvirtClusterIdentity{ObjectMeta: metav1.ObjectMeta{Name: "id"},
 		Spec: infrav1.LibvirtClusterIdentitySpec{SecretRef: infrav1.SecretReference{Namespace: "system", Name: "secret"}}}
 	secret := func(key string) *corev1.Secret {
@@ -56,7 +56,7 @@ func TestCredentialsThatGoBad(t *testing.T) {
 	}
 	f.Expect(events).To(ContainElement(HavePrefix("Warning EarlierCredentials ")))
 
-	// The way to a host that can't be reached any more isn't known.
+	// An unreachable host has no working credentials.
 	f.host.SetReachable(false)
 	f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.IdentityNotFoundReason)
 	f.host.SetReachable(true)
@@ -64,7 +64,7 @@ func TestCredentialsThatGoBad(t *testing.T) {
 	f.Expect(f.client.Create(t.Context(), secret("good"))).To(Succeed())
 	f.eventually(infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason)
 
-	// Another URI isn't what the connection is open to.
+	// The connection isn't to the new URI.
 	f.Expect(f.client.Delete(t.Context(), secret("good"))).To(Succeed())
 	host := f.get()
 	host.Spec.URI = "qemu+tls://elsewhere/system"

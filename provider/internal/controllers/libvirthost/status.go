@@ -25,10 +25,10 @@ import (
 
 const maxFeatures = 64
 
-// summedUp has the conditions that Ready summarizes.
-var summedUp = conditions.ForConditionTypes{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition}
+// summarized has the conditions that Ready summarizes.
+var summarized = conditions.ForConditionTypes{infrav1.ReachableCondition, infrav1.PoolsReadyCondition, infrav1.NetworksReadyCondition}
 
-// architectures are those that the status can have.
+// architectures has the values that the status allows.
 var architectures = []infrav1.Architecture{
 	infrav1.ArchitectureAmd64, infrav1.ArchitectureArm64, infrav1.ArchitectureS390x, infrav1.ArchitecturePpc64le,
 }
@@ -67,7 +67,7 @@ func setSeen(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) {
 		set(host, infrav1.ReachableCondition, metav1.ConditionUnknown, infrav1.ConnectingReason, "")
 		setUnseen(host)
 	case !snapshot.Reachable:
-		setUnreachable(host, unreachableReason(snapshot.Err), outcome.OneLine(snapshot.Err)+howToGoOn(snapshot.Err))
+		setUnreachable(host, unreachableReason(snapshot.Err), outcome.OneLine(snapshot.Err)+instructions(snapshot.Err))
 	default:
 		set(host, infrav1.ReachableCondition, metav1.ConditionTrue, infrav1.ReachableReason, "")
 		setLacking(host, infrav1.PoolsReadyCondition, infrav1.PoolsReadyReason, infrav1.PoolsNotReadyReason, poolProblems(host, snapshot))
@@ -141,14 +141,14 @@ func setCounts(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, machines int,
 	cpus := allocated[placement.Resource{Kind: placement.CPU}] + allocated[placement.Resource{Kind: placement.DedicatedCPU}]
 	host.Status.Allocated = counted(cpus, memory, storage(host, allocated))
 	setExclusive(host, snapshot, allocated)
-	if about(before, host.Status.Allocated.Storage, host.Status.Capacity.Storage) {
+	if isNegligible(before, host.Status.Allocated.Storage, host.Status.Capacity.Storage) {
 		host.Status.Allocated.Storage = before
 	}
 }
 
-// about reports whether two amounts differ by less than a hundredth of the capacity. Such changes by other files aren't
-// worth a write.
-func about(before, after, capacity *resource.Quantity) bool {
+// isNegligible reports whether two amounts differ by less than a hundredth of the capacity. Other files on the pool
+// cause such changes, which aren't worth a write.
+func isNegligible(before, after, capacity *resource.Quantity) bool {
 	if before == nil || after == nil || capacity == nil {
 		return false
 	}
@@ -170,14 +170,14 @@ func counted(cpus, memory, storage int64) infrav1.HostResources {
 		Memory: resource.NewQuantity(memory, resource.BinarySI), Storage: resource.NewQuantity(storage, resource.BinarySI)}
 }
 
-// setReady summarizes the other conditions. Deletion or maintenance of the host come first.
+// setReady summarizes the other conditions. Deletion and maintenance of the host take precedence.
 func setReady(host *infrav1.LibvirtHost, machines []infrav1.LibvirtMachine) {
 	if !host.DeletionTimestamp.IsZero() {
 		set(host, infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason,
 			fmt.Sprintf("Waiting for %d LibvirtMachines that are bound to the host to be deleted: %s", len(machines), names(machines)))
 		return
 	}
-	outcome.SetReady(host, summedUp)
+	outcome.SetReady(host, summarized)
 	if maintenance := host.Spec.Maintenance; maintenance != nil {
 		message := fmt.Sprintf("In maintenance (%s)", maintenance.Mode)
 		if maintenance.Reason != "" {
@@ -201,7 +201,7 @@ func names(machines []infrav1.LibvirtMachine) string {
 
 // announce records events of the changed conditions after the status was written.
 func (r *Reconciler) announce(before, after *infrav1.LibvirtHost) {
-	for _, condition := range append([]string{infrav1.ReadyCondition}, summedUp...) {
+	for _, condition := range append([]string{infrav1.ReadyCondition}, summarized...) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
 		if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 			continue

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-func TestAbout(t *testing.T) {
+func TestIsNegligible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after, capacity string
 		want                    bool
@@ -35,12 +35,12 @@ func TestAbout(t *testing.T) {
 			return ptr.To(resource.MustParse(text))
 		}
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(about(quantity(tc.before), quantity(tc.after), quantity(tc.capacity))).To(Equal(tc.want))
+			NewWithT(t).Expect(isNegligible(quantity(tc.before), quantity(tc.after), quantity(tc.capacity))).To(Equal(tc.want))
 		})
 	}
 }
 
-func TestPressing(t *testing.T) {
+func TestIsUrgent(t *testing.T) {
 	condition := func(reason, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: infrav1.ReachableCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
 	}
@@ -49,11 +49,11 @@ func TestPressing(t *testing.T) {
 		change func(*infrav1.LibvirtHost)
 		want   bool
 	}{
-		"nothing":           {change: func(*infrav1.LibvirtHost) {}},
-		"a message":         {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("A", "y") }},
-		"a count":           {change: func(h *infrav1.LibvirtHost) { h.Status.Machines = ptr.To[int32](1) }},
-		"what is allocated": {change: func(h *infrav1.LibvirtHost) { h.Status.Allocated.CPUs = ptr.To[int32](1) }},
-		"a reason":          {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("B", "x") }, want: true},
+		"nothing":             {change: func(*infrav1.LibvirtHost) {}},
+		"a message":           {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("A", "y") }},
+		"a count":             {change: func(h *infrav1.LibvirtHost) { h.Status.Machines = ptr.To[int32](1) }},
+		"allocated resources": {change: func(h *infrav1.LibvirtHost) { h.Status.Allocated.CPUs = ptr.To[int32](1) }},
+		"a reason":            {change: func(h *infrav1.LibvirtHost) { h.Status.Conditions = condition("B", "x") }, want: true},
 		"a new condition": {change: func(h *infrav1.LibvirtHost) {
 			h.Status.Conditions = append(condition("A", "x"), condition("A", "x")...)
 		}, want: true},
@@ -75,7 +75,7 @@ func TestPressing(t *testing.T) {
 	}
 }
 
-// TestLimitsOfTheStatus: whatever a host says, its status can be written.
+// TestLimitsOfTheStatus: any answer of a host fits into the limits of the status.
 func TestLimitsOfTheStatus(t *testing.T) {
 	g := NewWithT(t)
 	host, snapshot := &infrav1.LibvirtHost{}, fleet.Snapshot{Reachable: true, Taken: metav1.Now().Time}

@@ -38,37 +38,37 @@ const (
 	maxAddresses = 256
 )
 
-// findAddresses looks up the machine's addresses. Addresses from pools are known. For the other interfaces it asks
-// for leases first, which is cheapest, then the guest agent, and then the machine's node. Known addresses stay while
-// no source answers.
+// findAddresses looks up the machine's addresses. Addresses from pools are known. For the other interfaces it requests
+// leases first, which is cheapest, then the addresses of the guest agent, and then those of the machine's node. Known
+// addresses stay while no source answers.
 //
-// Addresses are optional in Cluster API's contract: a machine without any is provisioned too.
+// Addresses are optional in Cluster API's contract: a machine without addresses is provisioned too.
 func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 	if err := s.findClaims(ctx); err != nil {
 		return s.addressesFailed(err)
 	}
 	var answers []hypervisor.InterfaceAddress
 	var failure, nodeFailure error
-	asked := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
-	if asked {
-		if answers, failure = s.askForAddresses(ctx); errors.Is(failure, hypervisor.ErrUnreachable) {
+	queried := s.domain != nil && s.domain.State.Active() && len(s.dynamicInterfaces()) > 0
+	if queried {
+		if answers, failure = s.queryAddresses(ctx); errors.Is(failure, hypervisor.ErrUnreachable) {
 			return s.addressesFailed(failure)
 		}
 	}
 	addresses := s.nodeAddresses(answers)
-	if asked && len(addresses) == 0 {
+	if queried && len(addresses) == 0 {
 		addresses, nodeFailure = s.addressesOfNode(ctx)
 	}
 	s.setAddresses(addresses, len(answers) > 0)
 	switch {
 	case failure != nil:
 		return s.addressesFailed(failure)
-	case len(s.notGiven) > 0:
+	case len(s.unallocated) > 0:
 		s.setClaimed()
 	case len(s.infra.Status.Addresses) > 0:
 		s.setTrue(infrav1.AddressesReadyCondition, infrav1.AddressesReadyReason)
-		if asked {
-			s.lookAgain(s.addressInterval(answers))
+		if queried {
+			s.requeueWithin(s.addressInterval(answers))
 		}
 		return goOn, nil
 	default:
@@ -83,12 +83,12 @@ func (s *scope) findAddresses(ctx context.Context) (verdict, error) {
 // setNoAddress sets the condition of a machine without addresses, and schedules the next look-up.
 func (s *scope) setNoAddress(nodeFailure error) {
 	if !s.hasAddressSource() {
-		s.lookAgain(s.addressInterval(nil)) // the spec of its host may change
+		s.requeueWithin(s.addressInterval(nil)) // the spec of its host may change
 		s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.NoAddressSourceReason,
 			"No interface is on a libvirt network, guestAgent is false, and the feature NodeProviderIDs is off: the machine's addresses can't be found")
 		return
 	}
-	s.lookAgain(s.addressDelay())
+	s.requeueWithin(s.addressDelay())
 	message := "Neither a DHCP lease, nor a guest agent, nor the machine's node has given an address so far"
 	if nodeFailure != nil {
 		message += ": " + nodeFailure.Error()
@@ -97,13 +97,13 @@ func (s *scope) setNoAddress(nodeFailure error) {
 	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, infrav1.WaitingForAddressesReason, "%s", message)
 }
 
-// needsAddress reports whether provisioning waits for an address: while one may still be found soon. A load balancer
-// always needs an address.
+// needsAddress reports whether provisioning waits for an address. It waits only while an address may still be found
+// soon. A load balancer always needs an address.
 func (s *scope) needsAddress() bool {
-	if s.isProvisioned() || len(s.infra.Status.Addresses) > 0 && len(s.notGiven) == 0 {
+	if s.isProvisioned() || len(s.infra.Status.Addresses) > 0 && len(s.unallocated) == 0 {
 		return false
 	}
-	return s.isLoadBalancer() || len(s.notGiven) > 0 || !conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) ||
+	return s.isLoadBalancer() || len(s.unallocated) > 0 || !conditions.IsTrue(s.infra, infrav1.InstanceReadyCondition) ||
 		s.hasAddressSource() && s.runningFor() < addressPatience
 }
 
@@ -188,8 +188,8 @@ func (s *scope) dynamicInterfaces() map[string]int {
 	return index
 }
 
-// askForAddresses asks the host for the addresses of the dynamic interfaces.
-func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddress, error) {
+// queryAddresses requests the addresses of the dynamic interfaces from the host.
+func (s *scope) queryAddresses(ctx context.Context) ([]hypervisor.InterfaceAddress, error) {
 	sources := []hypervisor.AddressSource{hypervisor.SourceLease}
 	if ptr.Deref(s.infra.Spec.GuestAgent, true) {
 		sources = append(sources, hypervisor.SourceAgent)
@@ -200,7 +200,7 @@ func (s *scope) askForAddresses(ctx context.Context) ([]hypervisor.InterfaceAddr
 		case errors.Is(err, hypervisor.ErrUnsupported): // no agent answers
 			continue
 		case errors.Is(err, hypervisor.ErrNotFound):
-			return nil, nil // it is gone, and news of that come
+			return nil, nil // the domain is missing: an event triggers a reconcile
 		case err != nil:
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses
 		return nil, nil
 	}
 	node, err := s.findNode(ctx)
-	if errors.Is(err, clustercache.ErrClusterNotConnected) { // that there is a connection brings the object here
+	if errors.Is(err, clustercache.ErrClusterNotConnected) { // a new connection triggers a reconcile
 		return nil, nil
 	}
 	if err != nil || node == nil || node.Spec.ProviderID != "" && node.Spec.ProviderID != s.infra.Spec.ProviderID {
@@ -257,8 +257,8 @@ func (s *scope) addressesOfNode(ctx context.Context) (clusterv1.MachineAddresses
 	return addresses, nil
 }
 
-// nodeAddresses returns the name of the machine and the IP addresses of its interfaces, in their order: the given
-// ones and those from pools. It returns nothing if there is no IP address.
+// nodeAddresses returns the name of the machine and the IP addresses of its interfaces, in the order of the interfaces:
+// the given addresses and those from pools. It returns nothing if there is no IP address.
 func (s *scope) nodeAddresses(answers []hypervisor.InterfaceAddress) clusterv1.MachineAddresses {
 	answers = slices.Clone(answers)
 	for i, claimed := range s.claimed {
@@ -326,17 +326,17 @@ func (s *scope) findClaims(ctx context.Context) error {
 	return s.readClaims(ctx, s.claimer().Find)
 }
 
-// readClaims reads allocated addresses into claimed, and claims without an address into notGiven.
+// readClaims reads allocated addresses into claimed, and claims without an address into unallocated.
 func (s *scope) readClaims(ctx context.Context, read func(context.Context, string, ipamv1.IPPoolReference) (claims.Address, error)) error {
-	s.claimed, s.notGiven = map[int][]claims.Address{}, nil
+	s.claimed, s.unallocated = map[int][]claims.Address{}, nil
 	if s.balancer.Address.IsValid() {
 		s.claimed[0] = []claims.Address{{Prefix: s.balancer.Address, Gateway: s.balancer.Gateway}}
 	}
 	for i, nic := range s.infra.Spec.Interfaces {
 		for j, pool := range nic.AddressesFromPools {
 			address, err := read(ctx, claimName(s.infra, i, j), pool)
-			if notGiven := claims.NotGiven(err); notGiven != nil {
-				s.notGiven = append(s.notGiven, notGiven)
+			if unallocated := claims.NotGiven(err); unallocated != nil {
+				s.unallocated = append(s.unallocated, unallocated)
 				continue
 			}
 			if err != nil {
@@ -350,12 +350,12 @@ func (s *scope) readClaims(ctx context.Context, read func(context.Context, strin
 
 // setClaimed sets the condition from the claims.
 func (s *scope) setClaimed() {
-	if len(s.notGiven) == 0 {
+	if len(s.unallocated) == 0 {
 		s.setTrue(infrav1.AddressesReadyCondition, infrav1.AddressesReadyReason)
 		return
 	}
 	reason, messages := infrav1.WaitingForAddressesReason, []string{}
-	for _, one := range s.notGiven {
+	for _, one := range s.unallocated {
 		if one.Failed {
 			reason = infrav1.AddressClaimFailedReason
 		}
@@ -364,9 +364,9 @@ func (s *scope) setClaimed() {
 	s.set(infrav1.AddressesReadyCondition, metav1.ConditionFalse, reason, "%s", strings.Join(messages, "; "))
 }
 
-// releaseClaims deletes the claims and reports whether some still exist. Nothing on the host uses the addresses when
-// it is called. The machine waits for its claims, because IPAM providers don't release claims of a deleted Cluster,
-// and the Cluster waits for its machines.
+// releaseClaims deletes the claims and reports whether some still exist. The caller has made sure that the host doesn't
+// use the addresses any more. The machine waits for its claims, because IPAM providers don't release claims of a
+// deleted Cluster, and the Cluster waits for its machines.
 func (s *scope) releaseClaims(ctx context.Context) (bool, error) {
 	var names []string
 	for i, nic := range s.infra.Spec.Interfaces {
@@ -380,7 +380,7 @@ func (s *scope) releaseClaims(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if len(left) > 0 {
-		ctrl.LoggerFrom(ctx).Info("Waiting for claims of addresses to be gone", "IPAddressClaims", left)
+		ctrl.LoggerFrom(ctx).Info("Waiting for the deletion of IPAddressClaims", "IPAddressClaims", left)
 		s.deleting("Waiting for the IPAM provider to release IPAddressClaims: %s", strings.Join(left, ", "))
 	}
 	return len(left) > 0, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// onBridge is a machine without a guest agent, on a bridge with a DHCP server that nobody can ask.
+// onBridge is a machine without a guest agent, on a bridge with a DHCP server that the provider can't query.
 func onBridge(m *infrav1.LibvirtMachine) {
 	m.Spec.Interfaces, m.Spec.GuestAgent = []infrav1.InterfaceSpec{{Network: "bridged"}}, ptr.To(false)
 }
@@ -43,8 +43,8 @@ func nodeWithAddresses(uuid string, addresses ...string) *corev1.Node {
 	return node
 }
 
-// TestAddressesOfNode: a machine without lease and agent has the addresses of its node, and is provisioned with
-// them. What a guest agent says later counts more.
+// TestAddressesOfNode: a machine without lease and agent gets the addresses of its node, and is provisioned with them.
+// Later addresses of the guest agent take precedence.
 func TestAddressesOfNode(t *testing.T) {
 	w := newWorld(t, func(m *infrav1.LibvirtMachine) {
 		m.Spec.Interfaces = []infrav1.InterfaceSpec{{Network: "bridged"}}
@@ -72,7 +72,7 @@ func TestAddressesOfNode(t *testing.T) {
 	is := func(text string) func() bool {
 		return func() bool { return w.infra().Status.Addresses[1].Address == text }
 	}
-	// The Machine names its node; that its system UUID can't be read doesn't matter then.
+	// The Machine has a reference to its node, so its system UUID isn't needed.
 	now := nodeWithAddresses("", "192.0.2.31")
 	w.Expect(workload.Delete(t.Context(), joined)).To(Succeed())
 	now.Name = key.Name
@@ -85,7 +85,7 @@ func TestAddressesOfNode(t *testing.T) {
 	w.until(m, is("192.0.2.32"))
 }
 
-// TestNodeOfAnotherMachine: addresses aren't taken from a node that has another provider ID.
+// TestNodeOfAnotherMachine: the addresses of a node with another provider ID aren't used.
 func TestNodeOfAnotherMachine(t *testing.T) {
 	w := newWorld(t, onBridge, "a")
 	w.silent = true
@@ -101,8 +101,8 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 	w.Expect(w.infra().Status.Addresses).To(BeEmpty())
 }
 
-// TestProvisionedWithoutAddress: a machine that nothing gives an address is provisioned, its seed with the secrets is
-// removed when it has joined, and it is Ready then.
+// TestProvisionedWithoutAddress: a machine without addresses is provisioned, its seed with the secrets is removed when
+// it has joined, and then it is Ready.
 func TestProvisionedWithoutAddress(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -124,26 +124,26 @@ func TestProvisionedWithoutAddress(t *testing.T) {
 			}
 			w.until(m, w.hasCondition(infrav1.AddressesReadyCondition, tc.reason))
 			w.Expect(w.isProvisioned()).To(Equal(tc.reason == infrav1.NoAddressSourceReason))
-			w.ranFor(addressPatience - 10*time.Second)
+			w.setRunningFor(addressPatience - 10*time.Second)
 			_, err := m.reconcile()
 			w.Expect(err).ToNot(HaveOccurred())
-			w.Expect(w.isProvisioned()).To(Equal(tc.reason == infrav1.NoAddressSourceReason), "an address may still come")
-			w.ranFor(addressPatience)
+			w.Expect(w.isProvisioned()).To(Equal(tc.reason == infrav1.NoAddressSourceReason), "waiting for an address")
+			w.setRunningFor(addressPatience)
 			w.until(m, w.isProvisioned)
 			w.Expect(w.infra().Status.Addresses).To(BeEmpty())
-			w.Expect(conditions.IsFalse(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "nobody knows whether it is reached")
+			w.Expect(conditions.IsFalse(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "the machine may be unreachable")
 
 			w.joinNode()
 			w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
-			w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("seed")))
+			w.Expect(w.inventory()).ToNot(ContainElement(ContainSubstring("seed")))
 			w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "%+v", w.infra().Status.Conditions)
 			w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(tc.reason))
 		})
 	}
 }
 
-// ranFor says in the status that the domain has run for some time.
-func (w *world) ranFor(duration time.Duration) {
+// setRunningFor sets in the status since when the domain runs.
+func (w *world) setRunningFor(duration time.Duration) {
 	infra := w.infra()
 	for i := range infra.Status.Conditions {
 		if infra.Status.Conditions[i].Type == infrav1.InstanceReadyCondition {

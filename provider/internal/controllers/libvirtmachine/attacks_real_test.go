@@ -22,10 +22,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// attacker is a LibvirtMachine in a namespace of somebody else.
+// attacker is a LibvirtMachine in another namespace.
 var attacker = client.ObjectKey{Namespace: "mallory", Name: "blue-1"}
 
-// addAttacker makes the attacker, whose namespace has a cluster like the victim's.
+// addAttacker creates the attacker, whose namespace has a cluster like the victim's.
 func (w *world) addAttacker(change func(*infrav1.LibvirtMachineSpec)) {
 	w.t.Helper()
 	objects := []client.Object{
@@ -62,8 +62,8 @@ func (w *world) addAttacker(change func(*infrav1.LibvirtMachineSpec)) {
 	}
 }
 
-// TestAttacksOnARealHost: on a host that two namespaces share, a machine of one takes nothing of the other's, with a
-// real libvirt: not while both are there, and not when the attacker's is deleted.
+// TestAttacksOnARealHost: on a host that two namespaces share, a machine of one namespace doesn't get or change objects
+// of the other one on a real libvirt, neither while both exist nor when the attacker's machine is deleted.
 func TestAttacksOnARealHost(t *testing.T) {
 	libvirtd.Need(t)
 	daemon, err := libvirtd.New()
@@ -105,7 +105,7 @@ func TestAttacksOnARealHost(t *testing.T) {
 			w.addAttacker(func(s *infrav1.LibvirtMachineSpec) { tc.attack(s, w) })
 			var infra infrav1.LibvirtMachine
 			w.Eventually(func() string {
-				_, _ = m.reconcileThis(attacker)
+				_, _ = m.reconcileObject(attacker)
 				w.Expect(w.api.Get(t.Context(), attacker, &infra)).To(Succeed())
 				return conditions.GetReason(&infra, tc.condition)
 			}).WithTimeout(patience).Should(Equal(tc.reason))
@@ -114,12 +114,12 @@ func TestAttacksOnARealHost(t *testing.T) {
 
 			w.Expect(w.api.Delete(t.Context(), &infra)).To(Succeed())
 			w.Eventually(func() error {
-				_, _ = m.reconcileThis(attacker)
+				_, _ = m.reconcileObject(attacker)
 				return w.api.Get(t.Context(), attacker, &infra)
 			}).WithTimeout(patience).ShouldNot(Succeed())
 			w.Expect(w.seenOn(connection, seed)).To(Equal(before))
 			w.delete()
-			w.until(m, w.isGone)
+			w.until(m, w.isDeleted)
 		})
 	}
 }

@@ -27,20 +27,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// The tests in this file are what somebody tries who may do everything in their own namespace, against those who
-// use the same hosts.
+// The tests in this file are attacks by a user with all permissions in one namespace on users of the same hosts.
 
 const uuidOfVictim = "22222222-2222-4222-8222-222222222222"
 
-// bindTo binds a machine by hand, with a UUID of its own.
+// bindTo binds a machine by its spec, with another UUID.
 func bindTo(host string) func(*infrav1.LibvirtMachine) {
 	return func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.HostName, infra.Spec.ProviderID = host, infrav1.ProviderIDPrefix+uuidOfOthers
 	}
 }
 
-// makeVolume makes a volume on a host, with something in it.
-func (w *world) makeVolume(host, name string) hypervisor.VolumeRef {
+// createVolume creates a volume with content on a host.
+func (w *world) createVolume(host, name string) hypervisor.VolumeRef {
 	w.t.Helper()
 	ref := hypervisor.VolumeRef{Pool: "default", Name: name}
 	w.onHost(host, func(connection hypervisor.Hypervisor) error {
@@ -50,7 +49,7 @@ func (w *world) makeVolume(host, name string) hypervisor.VolumeRef {
 	return ref
 }
 
-// TestVolumesOfOthersAreNoImages: what is on a disk of somebody else's doesn't get onto one's own.
+// TestVolumesOfOthersAreNoImages: a disk of another machine can't be used as an image.
 func TestVolumesOfOthersAreNoImages(t *testing.T) {
 	domain := func(disk string) func(*world) {
 		return func(w *world) {
@@ -80,30 +79,30 @@ func TestVolumesOfOthersAreNoImages(t *testing.T) {
 					}
 				}
 				w := newWorld(t, image(tc.volume), "a")
-				w.makeVolume("a", tc.volume)
-				w.makeVolume("a", "golden")
+				w.createVolume("a", tc.volume)
+				w.createVolume("a", "golden")
 				if tc.prepare != nil {
 					tc.prepare(w)
 				}
-				before := w.left()
+				before := w.inventory()
 				m := w.newManager(0)
 				lacks := "a: lacks image volume " + tc.volume
 				w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring(lacks))
 
-				// What is no image may have become so since the machine was placed.
+				// The volume may have become a disk since the machine was placed.
 				change(w, &infrav1.LibvirtMachine{}, key.Name, image("golden"))
 				w.until(m, func() bool { return w.infra().Spec.HostName != "" })
 				change(w, &infrav1.LibvirtMachine{}, key.Name, image(tc.volume))
 				w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason)).To(Equal(
 					"Host a has no image default/" + tc.volume + ": the volume doesn't exist, is the disk of a domain, or was created by the provider"))
-				w.Expect(w.left()).To(Equal(before))
+				w.Expect(w.inventory()).To(Equal(before))
 			})
 		}
 	}
 }
 
-// TestHostNamedByHandIsPlacedToo: whoever names the host gets there what placement would give, and takes nothing from
-// others while it isn't.
+// TestHostNamedByHandIsPlacedToo: a machine with spec.hostName is placed by the same rules as others. While it isn't
+// placed, it uses no resources.
 func TestHostNamedByHandIsPlacedToo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec    func(*infrav1.LibvirtMachineSpec)
@@ -142,23 +141,24 @@ func TestHostNamedByHandIsPlacedToo(t *testing.T) {
 			}
 			m := w.newManager(0)
 			w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring(tc.why))
-			w.Expect(w.left()).To(BeEmpty())
-			w.Expect(m.Scheduler.Domains("a")).To(BeEmpty(), "it takes no room from others")
+			w.Expect(w.inventory()).To(BeEmpty())
+			w.Expect(m.Scheduler.Domains("a")).To(BeEmpty(), "it reserves nothing")
 			w.delete()
-			w.until(m, w.isGone)
+			w.until(m, w.isDeleted)
 		})
 	}
 }
 
-// TestHostNamedByHandMayFit: then it is as if it had been placed there.
+// TestHostNamedByHandMayFit: a machine that fits on the host in its spec runs there.
 func TestHostNamedByHandMayFit(t *testing.T) {
 	w := newWorld(t, bindTo("a"), "a", "b")
 	m := w.until(w.newManager(0), w.isProvisioned)
-	w.Expect(w.left()).To(ContainElement("a: domain Running"))
+	w.Expect(w.inventory()).To(ContainElement("a: domain Running"))
 	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(uuidOfOthers))
 }
 
-// TestMovedMachinesKeepTheirHost, whatever has become of the host since: they are not placed once more.
+// TestMovedMachinesKeepTheirHost: machines keep their host after a move even if the host doesn't fit any more. They
+// aren't placed again.
 func TestMovedMachinesKeepTheirHost(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.until(w.newManager(0), w.isProvisioned)
@@ -172,26 +172,27 @@ func TestMovedMachinesKeepTheirHost(t *testing.T) {
 	w.until(m, w.isProvisioned)
 	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
 	w.Expect(m.Scheduler.Load(t.Context())).To(Succeed())
-	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(w.uuid()), "its domain shows that it is there")
+	w.Expect(m.Scheduler.Domains("a")).To(HaveKey(w.uuid()), "its domain exists on the host")
 }
 
-// TestTheManagersNetworkIsntRead: by a URL nobody gets what only the manager reaches, nor hears what there is.
+// TestTheManagersNetworkIsntRead: users can't read the manager's network by image URLs, and can't learn from messages
+// which addresses answer.
 func TestTheManagersNetworkIsntRead(t *testing.T) {
-	said := map[string]bool{}
+	messages := map[string]bool{}
 	for _, url := range []string{imageServer().URL + "/healthz", "http://127.0.0.1:1/nobody-listens", "http://169.254.169.254/latest/meta-data"} {
 		w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = url }, "a")
 		w.images = &images.Options{}
 		message := w.message(w.newManager(0), infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason)
-		said[strings.ReplaceAll(message, url, "URL")] = true
-		w.Expect(w.left()).To(BeEmpty())
+		messages[strings.ReplaceAll(message, url, "URL")] = true
+		w.Expect(w.inventory()).To(BeEmpty())
 	}
-	NewWithT(t).Expect(said).To(Equal(map[string]bool{"downloading URL failed and is retried: downloads from this source aren't allowed: ask the administrators of the provider": true}))
+	NewWithT(t).Expect(messages).To(Equal(map[string]bool{"downloading URL failed and is retried: downloads from this source aren't allowed: ask the administrators of the provider": true}))
 }
 
-// TestWhatServersServeIsntTold: a server that is allowed may know what its users may not. Whatever is wrong with what
-// it serves, or with the server, the same is said.
-func TestWhatServersServeIsntTold(t *testing.T) {
-	said := map[string]bool{}
+// TestServerResponsesAreNotShown: an allowed server may have content that its users may not see. The message is the
+// same for all failures of the server and of its content.
+func TestServerResponsesAreNotShown(t *testing.T) {
+	messages := map[string]bool{}
 	for _, change := range []func(*infrav1.ImageSpec){
 		func(image *infrav1.ImageSpec) { image.Checksum = checksum([]byte("another")) },
 		func(image *infrav1.ImageSpec) { image.Format = infrav1.ImageFormatRaw },
@@ -199,13 +200,13 @@ func TestWhatServersServeIsntTold(t *testing.T) {
 	} {
 		w := newWorld(t, func(infra *infrav1.LibvirtMachine) { change(&infra.Spec.Image) }, "a")
 		message := w.message(w.newManager(0), infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason)
-		said[strings.ReplaceAll(message, w.infra().Spec.Image.URL, "URL")] = true
+		messages[strings.ReplaceAll(message, w.infra().Spec.Image.URL, "URL")] = true
 	}
-	NewWithT(t).Expect(said).To(HaveLen(1))
+	NewWithT(t).Expect(messages).To(HaveLen(1))
 }
 
-// TestImageOfAServerWithCredentials: they are in a Secret of the machine's namespace that was made for this, no other
-// Secret is sent, and nothing of it is shown.
+// TestImageOfAServerWithCredentials: the credentials are in a Secret of the machine's namespace with the type for them.
+// Other Secrets aren't sent, and no content of a Secret is shown.
 func TestImageOfAServerWithCredentials(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "user" || password != secret {
@@ -218,7 +219,7 @@ func TestImageOfAServerWithCredentials(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.Image.URL, infra.Spec.Image.SecretRef.Name = server.URL, "images"
 	}, "a")
-	w.images = &images.Options{Sources: ofTests, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
+	w.images = &images.Options{Sources: testSources, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
 	namespace := &corev1.Namespace{}
 	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, namespace)).To(Succeed())
 	namespace.UID = "namespace-uid"
@@ -228,16 +229,16 @@ func TestImageOfAServerWithCredentials(t *testing.T) {
 		"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
 	w.Expect(w.api.Create(t.Context(), credentials)).To(Succeed())
 	m := w.newManager(0)
-	said := func(what string) {
+	expectMessage := func(what string) {
 		w.until(m, func() bool {
 			return strings.HasSuffix(conditions.GetMessage(w.infra(), infrav1.ImageReadyCondition), what)
 		})
 	}
-	said("the Secret team/images doesn't exist")
+	expectMessage("the Secret team/images doesn't exist")
 
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "images"}, Type: corev1.SecretTypeOpaque, Data: credentials.Data}
 	w.Expect(w.api.Create(t.Context(), own.DeepCopy())).To(Succeed())
-	said("isn't of type infrastructure.cluster.x-k8s.io/image-credentials, and others are sent to no server")
+	expectMessage("isn't of type infrastructure.cluster.x-k8s.io/image-credentials, and others are sent to no server")
 
 	w.Expect(w.api.Delete(t.Context(), own.DeepCopy())).To(Succeed())
 	own.Type = infrav1.ImageCredentialsSecretType
@@ -245,36 +246,37 @@ func TestImageOfAServerWithCredentials(t *testing.T) {
 	w.until(m, w.isProvisioned)
 	of := images.Wish{Host: "a", Pool: "default", URL: server.URL, Checksum: checksum(imageContent), Format: infrav1.ImageFormatQCOW2}
 	_, err := m.Images.Ensure(t.Context(), of, client.ObjectKey{Namespace: "other", Name: "m"})
-	w.Expect(err).To(HaveOccurred(), "others don't have it")
+	w.Expect(err).To(HaveOccurred(), "other namespaces don't get the image")
 	of.Access = &images.Access{Namespace: namespace.UID}
 	w.Expect(m.Images.Ensure(t.Context(), of, key)).Error().ToNot(HaveOccurred())
-	w.Expect(w.said() + w.log.String()).ToNot(ContainSubstring(secret))
+	w.Expect(w.output() + w.log.String()).ToNot(ContainSubstring(secret))
 }
 
-// TestWhoWaitsForOthersDownloadsIsTold, by a condition and an event, while others' servers send nothing.
-func TestWhoWaitsForOthersDownloadsIsTold(t *testing.T) {
-	asked := make(chan struct{}, 100)
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- struct{}{}; <-r.Context().Done() }))
+// TestQueuedDownloadIsReported: a condition and an event report a download that is queued behind downloads of
+// another namespace.
+func TestQueuedDownloadIsReported(t *testing.T) {
+	requested := make(chan struct{}, 100)
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { requested <- struct{}{}; <-r.Context().Done() }))
 	t.Cleanup(func() { slow.CloseClientConnections(); slow.Close() })
 	w := newWorld(t, nil, "a")
-	w.images = &images.Options{Sources: ofTests, PerHost: 1, InAll: 1}
+	w.images = &images.Options{Sources: testSources, PerHost: 1, InAll: 1}
 	m := w.newManager(0)
 	attacker := client.ObjectKey{Namespace: "attacker", Name: "m"}
 	_, err := m.Images.Ensure(t.Context(), images.Wish{Host: "a", Pool: "default", URL: slow.URL, Checksum: checksum(nil)}, attacker)
 	w.Expect(err).To(HaveOccurred())
-	<-asked
+	<-requested
 	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageQueuedReason)).To(ContainSubstring("is queued"))
-	w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.ImageQueuedReason))
+	w.Expect(w.output()).To(ContainSubstring("Warning " + infrav1.ImageQueuedReason))
 	m.Images.Forget(attacker)
 	w.until(m, w.isProvisioned)
 }
 
-// TestUUIDOfAnother: whoever writes another's UUID into their spec, while there is no domain that says whose it is, gets
-// nothing, as the UUID stands for MAC addresses too. Where a manager doesn't know of the other, as after a restart, what it
-// makes for them is their own, and it neither writes to the other's volumes nor deletes them. An object that was made before
-// the other's proves nothing.
+// TestUUIDOfAnother: a user who writes the UUID of another machine into a spec, while no domain has that UUID, gets no
+// access to the other machine. UUIDs also determine MAC addresses. After a restart the manager may not know the other
+// machine: then the copy gets separate objects, and the manager neither writes to nor deletes the volumes of the
+// original. An earlier creation of the copy is no proof of ownership.
 func TestUUIDOfAnother(t *testing.T) {
-	for name, known := range map[string]bool{"the manager has placed the other": true, "the manager has begun anew": false} {
+	for name, known := range map[string]bool{"the manager has placed the other": true, "the manager was restarted": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "a")
 			w.hosts["a"].Inject(defineFails)
@@ -282,7 +284,7 @@ func TestUUIDOfAnother(t *testing.T) {
 				return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
 			}
 			m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" && seed() != "" })
-			before, written := w.left(), seed()
+			before, written := w.inventory(), seed()
 			w.hosts["a"].ForgetCalls()
 
 			original := w.infra()
@@ -293,16 +295,16 @@ func TestUUIDOfAnother(t *testing.T) {
 				m.end()
 				m = w.newManager(0)
 			}
-			reconcile := func() { _, _ = m.reconcileThis(client.ObjectKeyFromObject(attacker)) }
+			reconcile := func() { _, _ = m.reconcileObject(client.ObjectKeyFromObject(attacker)) }
 			if known {
 				w.Eventually(func() string {
 					reconcile()
 					w.Expect(w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)).To(Succeed())
 					return conditions.GetReason(attacker, infrav1.HostBoundCondition)
 				}).WithTimeout(patience).Should(Equal(infrav1.MACAddressTakenReason))
-				w.Expect(w.left()).To(Equal(before))
+				w.Expect(w.inventory()).To(Equal(before))
 			} else {
-				w.Eventually(func() int { reconcile(); return len(w.left()) }).WithTimeout(patience).Should(Equal(2*len(before)), "a root disk and a seed of its own")
+				w.Eventually(func() int { reconcile(); return len(w.inventory()) }).WithTimeout(patience).Should(Equal(2*len(before)), "another root disk and seed")
 			}
 			w.Expect(seed()).To(Equal(written))
 
@@ -311,7 +313,7 @@ func TestUUIDOfAnother(t *testing.T) {
 				reconcile()
 				return w.api.Get(t.Context(), client.ObjectKeyFromObject(attacker), attacker)
 			}).WithTimeout(patience).ShouldNot(Succeed())
-			w.Expect(w.left()).To(Equal(before))
+			w.Expect(w.inventory()).To(Equal(before))
 			for _, call := range w.hosts["a"].Calls() {
 				w.Expect(call.Object).ToNot(And(HavePrefix("default/"+w.volumeName("")), Not(BeEmpty())), "%s", call.Operation)
 			}
@@ -322,16 +324,17 @@ func TestUUIDOfAnother(t *testing.T) {
 	}
 }
 
-// TestNamespaceQuota: one namespace doesn't take all of the hosts that several may use, and hears of its own use only.
+// TestNamespaceQuota: a namespace can't use more of shared hosts than its quota, and messages contain only its own
+// usage.
 func TestNamespaceQuota(t *testing.T) {
 	w := newWorld(t, nil, "a", "b")
-	w.lockUp("a", "b")
-	w.label("blue")
+	w.restrict("a", "b")
+	w.setTenant("blue")
 	identity := &infrav1.LibvirtClusterIdentity{}
 	w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "key-of-blue"}, identity)).To(Succeed())
 	identity.Spec.NamespaceQuota = &infrav1.NamespaceQuota{CPUs: ptr.To[int32](3), Memory: ptr.To(resource.MustParse("100Gi")), Storage: ptr.To(resource.MustParse("1Ti"))}
 	w.Expect(w.api.Update(t.Context(), identity)).To(Succeed())
-	for i, namespace := range []string{"others", key.Namespace} { // the first has nothing to do with it
+	for i, namespace := range []string{"others", key.Namespace} { // the first one doesn't count
 		uuid := uuidOfOthers[:35] + string(rune('2'+i))
 		other := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other", UID: types.UID(namespace)}, Spec: newSpec()}
 		other.Spec.HostName, other.Spec.ProviderID = "b", infrav1.ProviderIDPrefix+uuid
@@ -346,32 +349,32 @@ func TestNamespaceQuota(t *testing.T) {
 	w.until(m, w.isProvisioned)
 }
 
-// cpusTaken is how many CPUs are counted for the machine.
-func (m *manager) cpusTaken() int64 {
+// reservedCPUs returns how many CPUs are counted for the machine.
+func (m *manager) reservedCPUs() int64 {
 	taken, _ := m.Scheduler.Taken(m.world.infra().UID)
 	return taken[placement.Resource{Kind: placement.CPU}]
 }
 
-// TestUseIsNotHidden: a machine takes what it was given, whatever its owner writes into its spec, and whether they say that it
-// is being changed or not.
+// TestUseIsNotHidden: the resources of the domain are counted for a machine, even if a user changes its spec, with and
+// without the annotation for updates in place.
 func TestUseIsNotHidden(t *testing.T) {
-	for name, asked := range map[string]bool{"the spec alone": false, "as if it were asked for": true} {
+	for name, requested := range map[string]bool{"the spec alone": false, "with the annotation": true} {
 		for _, cpus := range []int32{1, 512} {
 			t.Run(fmt.Sprintf("%s, %d CPUs", name, cpus), func(t *testing.T) {
-				w, m := hasNode(t, nil)
+				w, m := newWorldWithNode(t, nil)
 				w.inPlace, m.InPlaceUpdates = false, false
 				write := func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = cpus }
-				if asked {
-					w.ask(write)
+				if requested {
+					w.requestUpdate(write)
 				} else {
 					change(w, &infrav1.LibvirtMachine{}, key.Name, write)
 				}
 				seen := func(m *manager) {
 					m.Scheduler.Observe(w.infra())
-					w.Expect(m.cpusTaken()).To(BeEquivalentTo(2))
+					w.Expect(m.reservedCPUs()).To(BeEquivalentTo(2))
 					_, err := m.reconcile()
 					w.Expect(err).ToNot(HaveOccurred())
-					w.Expect(m.cpusTaken()).To(BeEquivalentTo(2))
+					w.Expect(m.reservedCPUs()).To(BeEquivalentTo(2))
 				}
 				seen(m)
 				m.end()
@@ -383,23 +386,24 @@ func TestUseIsNotHidden(t *testing.T) {
 	}
 }
 
-// TestGrowingWhileItIsMade: a machine that was placed and isn't made so far gets no more than its host has room for.
-func TestGrowingWhileItIsMade(t *testing.T) {
+// TestSpecGrowsBeforeCreation: a machine whose spec grows between its placement and its creation gets no more than its
+// host has room for.
+func TestSpecGrowsBeforeCreation(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 512 })
 	m.Scheduler.Observe(w.infra())
-	w.Expect(m.cpusTaken()).To(BeEquivalentTo(2), "others don't lose room to it")
+	w.Expect(m.reservedCPUs()).To(BeEquivalentTo(2), "the reservation doesn't grow")
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(HaveSuffix("a: no room (CPUs: 512 needed, 16 free)"))
-	w.Expect(w.left()).To(BeEmpty())
+	w.Expect(w.inventory()).To(BeEmpty())
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 3 })
 	w.until(m, w.isProvisioned)
 	w.Expect(w.domain().CPUs).To(BeEquivalentTo(3))
-	w.Expect(m.cpusTaken()).To(BeEquivalentTo(3))
+	w.Expect(m.reservedCPUs()).To(BeEquivalentTo(3))
 }
 
-// TestUpdateStartedByHand: whoever writes that an update has begun, or asks for more once it has, gets no more than the
-// host and the quota have room for, and the guest runs on.
+// TestUpdateStartedByHand: a user who writes the annotation of a started update, or increases the spec after the start,
+// gets no more than the host and the quota allow. The guest continues to run.
 func TestUpdateStartedByHand(t *testing.T) {
 	started := func(infra *infrav1.LibvirtMachine) {
 		infra.Annotations = map[string]string{infrav1.UpdateStartedAnnotation: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
@@ -411,25 +415,25 @@ func TestUpdateStartedByHand(t *testing.T) {
 		asks    bool
 	}{
 		"no room": {write: func(infra *infrav1.LibvirtMachine) { huge(infra); started(infra) }},
-		"no room, as if it were asked for": {asks: true, write: func(infra *infrav1.LibvirtMachine) {
+		"no room, with the annotation": {asks: true, write: func(infra *infrav1.LibvirtMachine) {
 			huge(infra)
 			started(infra)
 			infra.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 		}},
 		"the quota": {write: func(infra *infrav1.LibvirtMachine) { larger(infra); started(infra) }, prepare: func(w *world, _ *manager) {
-			w.lockUp("a")
-			w.label("blue")
+			w.restrict("a")
+			w.setTenant("blue")
 			identity := &infrav1.LibvirtClusterIdentity{}
 			w.Expect(w.api.Get(w.t.Context(), client.ObjectKey{Name: "key-of-blue"}, identity)).To(Succeed())
 			identity.Spec.NamespaceQuota = &infrav1.NamespaceQuota{CPUs: ptr.To[int32](3)}
 			w.Expect(w.api.Update(w.t.Context(), identity)).To(Succeed())
 		}},
-		"its host is closed to it": {write: func(infra *infrav1.LibvirtMachine) { larger(infra); started(infra) }, prepare: func(w *world, _ *manager) {
-			w.lockUp("a")
+		"its host isn't allowed any more": {write: func(infra *infrav1.LibvirtMachine) { larger(infra); started(infra) }, prepare: func(w *world, _ *manager) {
+			w.restrict("a")
 		}},
-		"it asks for more once it has begun": {write: huge, asks: true, prepare: func(w *world, m *manager) {
+		"the spec grows after the start": {write: huge, asks: true, prepare: func(w *world, m *manager) {
 			w.hosts["a"].IgnoreShutdown(w.uuid(), true)
-			w.ask(larger)
+			w.requestUpdate(larger)
 			w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason))
 		}},
 		"it is shut off": {write: func(infra *infrav1.LibvirtMachine) { huge(infra); started(infra) }, prepare: func(w *world, _ *manager) {
@@ -437,7 +441,7 @@ func TestUpdateStartedByHand(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, m := hasNode(t, nil)
+			w, m := newWorldWithNode(t, nil)
 			if tc.prepare != nil {
 				tc.prepare(w, m)
 			}
@@ -447,13 +451,13 @@ func TestUpdateStartedByHand(t *testing.T) {
 				w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.NoRoomReason))
 			}
 			w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
-			w.until(m, func() bool { return m.cpusTaken() == 2 })
+			w.until(m, func() bool { return m.reservedCPUs() == 2 })
 		})
 	}
 }
 
-// TestForgedStatus: whoever may write the status of machines and Machines hears nothing of hosts that their namespace may
-// not use, and nothing is done for them there.
+// TestForgedStatus: a user who may write the status of LibvirtMachines and Machines learns nothing about hosts that the
+// namespace may not use, and causes no changes there.
 func TestForgedStatus(t *testing.T) {
 	w := newStranger(t)
 	w.volume("hidden-host", uuidOfOthers)
@@ -462,7 +466,7 @@ func TestForgedStatus(t *testing.T) {
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
 		infra.Status.FailureDomain, infra.Status.Initialization.Provisioned = "rack-of-mine", ptr.To(true)
 	})
-	before := w.left()
+	before := w.inventory()
 	m := w.newManager(0)
 	w.notAllowed(m)
 	w.Expect(w.infra().Status.FailureDomain).To(Equal("rack-of-mine"))
@@ -471,33 +475,34 @@ func TestForgedStatus(t *testing.T) {
 	w.until(m, w.hasCondition(infrav1.ReadyCondition, infrav1.DeletingReason))
 	w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).ToNot(Or(ContainSubstring("connect"), ContainSubstring("reach")))
 	w.hosts["hidden-host"].SetReachable(true)
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(Equal(before))
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(Equal(before))
 	for len(w.events.Events) > 0 {
 		w.Expect(<-w.events.Events).ToNot(Or(ContainSubstring("secret"), ContainSubstring("A domain on host")))
 	}
 }
 
-// TestMACAddressesAreNotOccupied by machines that are placed nowhere, and those of machines that are placed aren't
-// taken, while they are being made or are shut off too. What has them isn't described.
+// TestMACAddressesAreNotOccupied: a machine without a host doesn't reserve a MAC address. The MAC addresses of placed
+// machines are reserved, also during creation and while they are shut off. Messages don't name the owner in another
+// namespace.
 func TestMACAddressesAreNotOccupied(t *testing.T) {
 	others := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "secret-team", Name: "secret-machine", UID: "others"}, Spec: newSpec()}
 	bindTo("a")(others)
 	derived := domainxml.MACAddress(uuidOfOthers, 0)
 	const explicit = "52:54:00:00:00:01"
 	for name, tc := range map[string]struct {
-		mac, theirs string
-		placed      bool
+		mac, foreign string
+		placed       bool
 	}{
-		"a spec that names a host":       {mac: explicit, theirs: explicit},
-		"a machine's":                    {mac: explicit, theirs: explicit, placed: true},
-		"a machine's, from its UUID":     {mac: derived, placed: true},
-		"from the UUID in a spec of one": {mac: derived},
+		"a spec that names a host":        {mac: explicit, foreign: explicit},
+		"a placed machine":                {mac: explicit, foreign: explicit, placed: true},
+		"a placed machine, from its UUID": {mac: derived, placed: true},
+		"from the UUID in a spec":         {mac: derived},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = tc.mac }, "a")
 			other := others.DeepCopy()
-			other.Spec.Interfaces[0].MACAddress = tc.theirs
+			other.Spec.Interfaces[0].MACAddress = tc.foreign
 			w.Expect(w.api.Create(t.Context(), other)).To(Succeed())
 			w.mac = tc.mac
 			m := w.newManager(0)

@@ -19,12 +19,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestSlowHostTakesFewWorkers: of the machines of a host that doesn't answer only some are reconciled at once. The
-// others come back to the queue at once, those of other hosts go on, and each end lets one of those come that wait.
+// TestSlowHostTakesFewWorkers: a host that doesn't answer blocks only a limited number of workers. Its other machines
+// are requeued at once, machines of other hosts continue, and the end of each reconcile requeues a waiting machine.
 func TestSlowHostTakesFewWorkers(t *testing.T) {
 	w := newWorld(t, nil, "slow", "other")
 	m := w.until(w.newManager(0), w.isProvisioned)
-	const many = atWorkOnHost + 5
+	const many = maxPerHost + 5
 	template := w.infra()
 	for i := range many {
 		next := template.DeepCopy()
@@ -39,18 +39,18 @@ func TestSlowHostTakesFewWorkers(t *testing.T) {
 	}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
-	w.Expect(m.atWork.start(t.Context(), queue)).To(Succeed())
+	w.Expect(m.hostLimiter.start(t.Context(), queue)).To(Succeed())
 	w.hosts["slow"].Inject(fake.Fault{Operation: fake.Domain, Effect: fake.Hang, Times: -1})
 	ctx, answer := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	reconcile := func(i int) (ctrl.Result, error) {
 		return m.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: key.Namespace, Name: fmt.Sprintf("m-%d", i)}})
 	}
-	for i := range atWorkOnHost {
+	for i := range maxPerHost {
 		ended.Go(func() { _, _ = reconcile(i) })
 	}
-	w.Eventually(w.hosts["slow"].Hanging).WithTimeout(patience).Should(Equal(atWorkOnHost))
-	for i := atWorkOnHost; i < many-1; i++ {
+	w.Eventually(w.hosts["slow"].Hanging).WithTimeout(patience).Should(Equal(maxPerHost))
+	for i := maxPerHost; i < many-1; i++ {
 		w.Expect(reconcile(i)).To(Equal(ctrl.Result{RequeueAfter: turnDelay}))
 	}
 	_, err := reconcile(many - 1)
@@ -59,27 +59,28 @@ func TestSlowHostTakesFewWorkers(t *testing.T) {
 	w.hosts["slow"].ClearFaults()
 	answer()
 	ended.Wait()
-	w.Expect(queue.Len()).To(Equal(many - 1 - atWorkOnHost))
-	w.Expect(m.atWork.hosts).To(BeEmpty())
+	w.Expect(queue.Len()).To(Equal(many - 1 - maxPerHost))
+	w.Expect(m.hostLimiter.hosts).To(BeEmpty())
 }
 
-// TestCopiesHaveTheTurnsOfTransfers: while an image is copied on a host, another one waits to be brought there.
-func TestCopiesHaveTheTurnsOfTransfers(t *testing.T) {
+// TestCopiesCountAsTransfers: copies count as transfers. While an image is copied on a host, another transfer to
+// it is queued.
+func TestCopiesCountAsTransfers(t *testing.T) {
 	const full = 1
-	asked := make(chan struct{}, 100)
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- struct{}{}; <-r.Context().Done() }))
+	requested := make(chan struct{}, 100)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { requested <- struct{}{}; <-r.Context().Done() }))
 	t.Cleanup(func() { silent.CloseClientConnections(); silent.Close() })
 	w := newWorld(t, lives[full].change, "a")
-	w.images = &images.Options{Sources: ofTests, PerHost: 1}
+	w.images = &images.Options{Sources: testSources, PerHost: 1}
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.CloneVolume, Effect: fake.Hang})
 	m := w.until(w.newManager(0), func() bool { return w.hosts["a"].Hanging() > 0 })
 	another := client.ObjectKey{Namespace: "another", Name: "m"}
 	w.Eventually(func() bool {
 		_, err := m.Images.Ensure(t.Context(), images.Wish{Host: "a", Pool: "default", URL: silent.URL, Checksum: checksum(nil)}, another)
 		var transferring *images.Transferring
-		return errors.As(err, &transferring) && transferring.Queued || len(asked) > 0
+		return errors.As(err, &transferring) && transferring.Queued || len(requested) > 0
 	}).WithTimeout(patience).Should(BeTrue())
-	w.Expect(asked).To(BeEmpty())
+	w.Expect(requested).To(BeEmpty())
 	m.Images.Forget(another)
 	w.hosts["a"].SetReachable(false) // which ends the copy
 	w.hosts["a"].SetReachable(true)

@@ -18,36 +18,36 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// cache is a manager's cache of LibvirtMachines. It is behind the API server while it holds one.
+// cache is a manager's cache of LibvirtMachines. It is older than the API server while it has an old machine.
 type cache struct {
 	lock sync.Mutex
-	held map[client.ObjectKey]*infrav1.LibvirtMachine
+	old  map[client.ObjectKey]*infrav1.LibvirtMachine
 }
 
-// hold lets the cache have a machine as it was, from now on.
-func (c *cache) hold(infra *infrav1.LibvirtMachine) {
+// keep makes the cache return the machine in its current state from now on.
+func (c *cache) keep(infra *infrav1.LibvirtMachine) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if c.held == nil {
-		c.held = map[client.ObjectKey]*infrav1.LibvirtMachine{}
+	if c.old == nil {
+		c.old = map[client.ObjectKey]*infrav1.LibvirtMachine{}
 	}
-	c.held[client.ObjectKeyFromObject(infra)] = infra.DeepCopy()
+	c.old[client.ObjectKeyFromObject(infra)] = infra.DeepCopy()
 }
 
 func (c *cache) of(key client.ObjectKey) *infrav1.LibvirtMachine {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	return c.held[key]
+	return c.old[key]
 }
 
-// intercept is what reads of the cache go through.
+// intercept returns interceptors for reads of the cache.
 func (c *cache) intercept() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			err := api.Get(ctx, key, object, options...)
 			infra, is := object.(*infrav1.LibvirtMachine)
-			if held := c.of(key); is && held != nil && client.IgnoreNotFound(err) == nil {
-				held.DeepCopyInto(infra)
+			if old := c.of(key); is && old != nil && client.IgnoreNotFound(err) == nil {
+				old.DeepCopyInto(infra)
 				return nil
 			}
 			return err
@@ -56,8 +56,8 @@ func (c *cache) intercept() interceptor.Funcs {
 			err := api.List(ctx, list, options...)
 			if machines, is := list.(*infrav1.LibvirtMachineList); is {
 				for i := range machines.Items {
-					if held := c.of(client.ObjectKeyFromObject(&machines.Items[i])); held != nil {
-						machines.Items[i] = *held.DeepCopy()
+					if old := c.of(client.ObjectKeyFromObject(&machines.Items[i])); old != nil {
+						machines.Items[i] = *old.DeepCopy()
 					}
 				}
 			}
@@ -66,7 +66,7 @@ func (c *cache) intercept() interceptor.Funcs {
 	}
 }
 
-// changes are the calls since the last ForgetCalls by which something was made, changed or removed on a host.
+// changes returns the calls since the last ForgetCalls that created, changed or deleted an object on a host.
 func changes(host *fake.Host) []fake.Operation {
 	var operations []fake.Operation
 	for _, call := range host.Calls() {
@@ -78,8 +78,8 @@ func changes(host *fake.Host) []fake.Operation {
 	return operations
 }
 
-// TestBindingWithAnOldCache: the answer to the write of a host is lost, and the cache doesn't show it. The room stays
-// taken: the next machine must not get it.
+// TestBindingWithAnOldCache: the answer to the write of a host is lost, and the cache doesn't have the write. The
+// reservation stays: the next machine must not get the room.
 func TestBindingWithAnOldCache(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.newManager(0)
@@ -93,7 +93,7 @@ func TestBindingWithAnOldCache(t *testing.T) {
 		if w.infra().Spec.HostName == "" || m.cache.of(key) != nil {
 			return nil
 		}
-		m.cache.hold(unbound)
+		m.cache.keep(unbound)
 		return errors.New("the connection was reset")
 	}
 	w.until(m, func() bool { return m.cache.of(key) != nil })
@@ -101,12 +101,13 @@ func TestBindingWithAnOldCache(t *testing.T) {
 	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 	calls := len(m.calls())
 	_, err := m.reconcile()
-	w.Expect(err).ToNot(HaveOccurred(), "a conflict is no error")
+	w.Expect(err).ToNot(HaveOccurred(), "a conflict isn't an error")
 	w.Expect(m.calls()[calls:]).To(ContainElement("api: patch"), "it tries to bind the machine again")
 	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 }
 
-// TestMakingWithAnOldCache: what was provisioned and is gone isn't made again by a manager that doesn't know it.
+// TestMakingWithAnOldCache: a manager with an old cache doesn't create the deleted domain of a provisioned machine
+// again.
 func TestMakingWithAnOldCache(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
@@ -115,17 +116,17 @@ func TestMakingWithAnOldCache(t *testing.T) {
 	w.hosts["a"].RemoveDomain(w.uuid())
 	w.hosts["a"].ForgetCalls()
 	behind := w.newManager(0)
-	behind.cache.hold(bound)
+	behind.cache.keep(bound)
 	_, err := behind.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(changes(w.hosts["a"])).To(BeEmpty())
 }
 
-// TestUpdatingWithAnOldCache: a guest isn't shut down for an update that was called off meanwhile.
+// TestUpdatingWithAnOldCache: a guest isn't shut down for an update that was cancelled in the meantime.
 func TestUpdatingWithAnOldCache(t *testing.T) {
-	w, m := hasNode(t, nil)
+	w, m := newWorldWithNode(t, nil)
 	spec := w.infra().Spec
-	w.ask(larger)
+	w.requestUpdate(larger)
 	w.until(m, func() bool { _, started := isChanging(w.infra()); return started })
 	started := w.infra()
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
@@ -135,24 +136,24 @@ func TestUpdatingWithAnOldCache(t *testing.T) {
 	})
 	w.hosts["a"].ForgetCalls()
 	behind := w.newManager(0)
-	behind.cache.hold(started)
+	behind.cache.keep(started)
 	_, err := behind.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(changes(w.hosts["a"])).To(BeEmpty())
 }
 
-// TestDeletedWhileMadeWithAnOldCache: what a manager makes of a machine that another one has removed meanwhile is
-// removed by it, although its cache has the machine.
+// TestDeletedWhileMadeWithAnOldCache: a manager with an old cache creates objects of a machine that another manager has
+// deleted in the meantime. It deletes these objects again.
 func TestDeletedWhileMadeWithAnOldCache(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	behind, next := w.newManager(0), w.newManager(0)
 	behind.before = func(call string, _ int) {
 		if strings.HasSuffix(call, "define") && behind.cache.of(key) == nil {
-			behind.cache.hold(w.infra())
+			behind.cache.keep(w.infra())
 			w.delete()
-			w.until(next, w.isGone)
+			w.until(next, w.isDeleted)
 		}
 	}
-	w.until(behind, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(behind, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }

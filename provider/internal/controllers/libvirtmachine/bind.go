@@ -26,20 +26,20 @@ import (
 )
 
 const (
-	// noFitDelay is the delay before the next search for a host. Changes of hosts trigger it sooner; freed room
-	// doesn't.
+	// noFitDelay is the delay before the next search for a host. A change of a host triggers a search sooner, but freed
+	// resources don't.
 	noFitDelay = 30 * time.Second
 	// hostsDelay is how long machines without a host wait after a change of a host. When a manager starts, all hosts
-	// change within a moment: each machine is then reconciled once and not once per host.
+	// change at about the same time: each machine is then reconciled once and not once per host.
 	hostsDelay = 500 * time.Millisecond
 )
 
 func (s *scope) isUnbound() bool { return s.infra.Spec.HostName == "" }
 
-// checkPrerequisites waits for what a machine needs before it is bound to a host.
+// checkPrerequisites waits for the prerequisites of binding a machine to a host.
 func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 	if s.isLoadBalancer() {
-		return goOn, nil // the Cluster's infrastructure waits for it, and its LibvirtCluster makes it when it is to be there
+		return goOn, nil // the infrastructure of the Cluster waits for its load balancer
 	}
 	switch {
 	case !s.machine.DeletionTimestamp.IsZero():
@@ -53,26 +53,26 @@ func (s *scope) checkPrerequisites(ctx context.Context) (verdict, error) {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
 	if problem != "" {
-		s.lookAgain(noFitDelay) // Machines are watched, MachinePools aren't: their machines are made when there is bootstrap data
+		s.requeueWithin(noFitDelay) // MachinePools aren't watched
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.WaitingForBootstrapDataReason, "%s", problem)
 	}
 	return goOn, nil
 }
 
-// bind chooses a host and writes it into the spec, together with the UUID for all names, before anything is created.
-// `clusterctl move` drops the status, so they are in the spec.
+// bind chooses a host and writes it into the spec, together with the UUID for all names, before any object is created.
+// They are in the spec because `clusterctl move` drops the status.
 func (s *scope) bind(ctx context.Context) (verdict, error) {
 	host, domain, err := s.Scheduler.Place(ctx, s.candidate())
 	if err != nil {
 		return s.notPlaced(ctx, err)
 	}
-	return stop, s.writeAhead(ctx, host, domain)
+	return stop, s.writeBinding(ctx, host, domain)
 }
 
-// isClaim reports whether the binding to the host is known from the spec only: this manager hasn't placed the machine
-// there with these resources, the host has no started domain of it, and it isn't provisioned. An earlier manager may
-// have placed it, a user may have set spec.hostName, or the spec may ask for more now.
-func (s *scope) isClaim() bool {
+// isUnconfirmed reports whether the binding to the host is known from the spec only: this manager hasn't placed the
+// machine there with these resources, the host has no started domain of it, and it isn't provisioned. An earlier
+// manager may have placed it, a user may have set spec.hostName, or the spec may request more now.
+func (s *scope) isUnconfirmed() bool {
 	if s.isProvisioned() || s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		return false
 	}
@@ -81,8 +81,8 @@ func (s *scope) isClaim() bool {
 	return !given.Is || !given.Domain.State.Started()
 }
 
-// checkClaim places the machine on the host in its spec. A later phase reports a missing host.
-func (s *scope) checkClaim(ctx context.Context) (verdict, error) {
+// confirmPlacement places the machine on the host in its spec. A later phase reports a missing host.
+func (s *scope) confirmPlacement(ctx context.Context) (verdict, error) {
 	if err := s.Scheduler.Claim(ctx, s.candidate()); err != nil {
 		return s.notPlaced(ctx, err)
 	}
@@ -101,23 +101,23 @@ func (s *scope) notPlaced(ctx context.Context, err error) (verdict, error) {
 	var noFit *placement.NoFitError
 	switch {
 	case errors.As(err, &later):
-		s.written = true // nothing is known that would have to be said so soon
-		s.lookAgain(later.After)
+		s.written = true // no result to report yet
+		s.requeueWithin(later.After)
 		return stop, nil
 	case errors.Is(err, placement.ErrNotAllowed):
 		return s.notAllowed()
 	case errors.As(err, &taken):
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.MACAddressTakenReason, "%s", err.Error())
 	case errors.As(err, &noFit):
-		s.lookForImages(ctx, noFit)
+		s.refreshImagePools(ctx, noFit)
 		return s.noHostFits(noFit)
 	}
 	return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 }
 
-// lookForImages refreshes the image pools of hosts on which only the image is missing: it may have been added.
-func (s *scope) lookForImages(ctx context.Context, why *placement.NoFitError) {
+// refreshImagePools refreshes the image pools of hosts that lack only the image: an administrator may have added it.
+func (s *scope) refreshImagePools(ctx context.Context, why *placement.NoFitError) {
 	for _, unfit := range why.Hosts {
 		if unfit.Reason != placement.MissingImage {
 			continue
@@ -129,10 +129,10 @@ func (s *scope) lookForImages(ctx context.Context, why *placement.NoFitError) {
 	}
 }
 
-// noHostFits sets the condition of a machine for which no host fits. While first connections are being opened, the
-// result of an earlier manager stays.
+// noHostFits sets the condition of a machine for which no host fits. While the first connections to hosts are being
+// opened, the result of an earlier manager stays.
 func (s *scope) noHostFits(why *placement.NoFitError) (verdict, error) {
-	s.lookAgain(noFitDelay)
+	s.requeueWithin(noFitDelay)
 	metrics.NoFit(why.Reasons()...)
 	if !why.ForNow() {
 		return s.waitFor(infrav1.HostBoundCondition, infrav1.NoHostFitsReason, "%s", why.Error())
@@ -152,8 +152,8 @@ func (s *scope) failureDomain() string {
 	return cmp.Or(s.machine.Spec.FailureDomain, s.infra.Annotations[infrav1.FailureDomainAnnotation])
 }
 
-// writeAhead writes the chosen host and the provider ID. The write fails if the object has changed since it was read.
-func (s *scope) writeAhead(ctx context.Context, host, domain string) error {
+// writeBinding writes the chosen host and the provider ID. The write fails if the object has changed since it was read.
+func (s *scope) writeBinding(ctx context.Context, host, domain string) error {
 	s.written = true
 	before := s.infra.DeepCopy()
 	s.infra.Spec.HostName = host
@@ -177,10 +177,10 @@ func (s *scope) clusterName() string {
 	return s.infra.Labels[clusterv1.ClusterNameLabel]
 }
 
-// isUnproven reports whether the snapshot of the host lacks the machine's domain: then the namespace must be allowed
-// to use the host. Existing domains stay when that changes. The status and the Machine prove nothing, because users
-// of the namespace can write both.
-func (s *scope) isUnproven() bool {
+// lacksDomain reports whether the snapshot of the host lacks the machine's domain: then the namespace must be allowed
+// to use the host. Existing domains stay when that changes. The status and the Machine are no proof of a domain,
+// because users of the namespace can write both.
+func (s *scope) lacksDomain() bool {
 	snapshot, _ := s.Hosts.Snapshot(s.infra.Spec.HostName)
 	given := placement.GivenTo(s.infra, snapshot)
 	return !given.Is || !s.isNamed(given.Domain)
@@ -192,7 +192,7 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	host := &infrav1.LibvirtHost{}
 	err := s.Client.Get(ctx, client.ObjectKey{Name: s.infra.Spec.HostName}, host)
 	if apierrors.IsNotFound(err) {
-		return goOn, nil // which is said in the next phase: the machine may have been bound to it by right
+		return goOn, nil // the next phase reports it: the machine may have been allowed to use the host
 	}
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, fmt.Errorf("reading LibvirtHost %s: %w", s.infra.Spec.HostName, err))
@@ -201,15 +201,15 @@ func (s *scope) checkAllowed(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.HostBoundCondition, infrav1.InternalErrorReason, err)
 	}
-	if allowed || s.isNamedThere(ctx, host) {
+	if allowed || s.hasDomainOnHost(ctx, host) {
 		return goOn, nil
 	}
 	return s.notAllowed()
 }
 
-// isNamedThere asks the host itself for the machine's domain: the snapshot may be old. It asks for provisioned
+// hasDomainOnHost requests the machine's domain from the host, as the snapshot may be old. It does so for provisioned
 // machines only.
-func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) bool {
+func (s *scope) hasDomainOnHost(ctx context.Context, host *infrav1.LibvirtHost) bool {
 	connection, err := s.Hosts.Hypervisor(host.Name)
 	if err != nil || !s.isProvisioned() {
 		return false
@@ -218,19 +218,19 @@ func (s *scope) isNamedThere(ctx context.Context, host *infrav1.LibvirtHost) boo
 	return err == nil && s.isNamed(domain)
 }
 
-// isNamed reports whether a domain's metadata name this machine. For machines that may not use the host, a matching
-// name alone isn't enough.
+// isNamed reports whether the metadata of a domain has the name of this machine. For a machine that may not use the
+// host, a domain name alone isn't enough.
 func (s *scope) isNamed(domain hypervisor.Domain) bool {
-	return domain.Owner != nil && !s.isTheirs(domain)
+	return domain.Owner != nil && !s.isForeign(domain)
 }
 
 // notAllowed sets the condition of a machine whose namespace may not use the host, without details.
 func (s *scope) notAllowed() (verdict, error) {
-	s.lookAgain(noFitDelay) // namespaces aren't watched
+	s.requeueWithin(noFitDelay) // namespaces aren't watched
 	return s.waitFor(infrav1.HostBoundCondition, infrav1.NamespaceNotAllowedReason, "%s", access.NotAllowed(s.infra.Namespace))
 }
 
-// nameOf returns the name of another LibvirtMachine if it is in this namespace.
+// nameOf returns the name of another LibvirtMachine if it is in the same namespace.
 func (s *scope) nameOf(namespace, name string) string {
 	if namespace != s.infra.Namespace {
 		return "a LibvirtMachine of another namespace"

@@ -13,7 +13,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// transfers are what a move waits for: the call that takes so long, in a life in which it is made.
+// transfers are the transfers for which a move waits, each with its call and the index of a life with that call.
 var transfers = []struct {
 	name, call, condition, reason string
 	life                          int
@@ -33,7 +33,7 @@ func (w *world) isBlocked() bool {
 
 func (w *world) isNotBlocked() bool { return !w.isBlocked() }
 
-// hold lets the first call of that name wait until the test goes on or ends.
+// hold blocks the first call with the name until the test calls goOn or ends.
 func (w *world) hold(m *manager, name string) (goOn func()) {
 	held := make(chan struct{})
 	goOn = sync.OnceFunc(func() { close(held) })
@@ -50,7 +50,7 @@ func (w *world) pause(paused bool) {
 	change(w, &clusterv1.Cluster{}, "blue", func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(paused) })
 }
 
-// TestBlockMove: the annotation is there while something is transferred, and at no other time.
+// TestBlockMove: the annotation exists only during a transfer.
 func TestBlockMove(t *testing.T) {
 	for _, tc := range transfers {
 		begin := func(t *testing.T) (*world, *manager, func()) {
@@ -59,7 +59,7 @@ func TestBlockMove(t *testing.T) {
 			m := w.newManager(0)
 			goOn := w.hold(m, tc.call)
 			w.until(m, w.hasCondition(tc.condition, tc.reason))
-			w.Expect(w.isBlocked()).To(BeTrue(), "it is said as soon as the status says that it is under way")
+			w.Expect(w.isBlocked()).To(BeTrue(), "the annotation is written before the status")
 			return w, m, goOn
 		}
 		t.Run(tc.name+"/until it ends", func(t *testing.T) {
@@ -76,10 +76,10 @@ func TestBlockMove(t *testing.T) {
 				w.Expect(err).ToNot(HaveOccurred())
 				w.Expect(result.RequeueAfter).To(Equal(moveDelay))
 			}
-			w.Expect(w.isBlocked()).To(BeTrue(), "it is under way")
+			w.Expect(w.isBlocked()).To(BeTrue(), "the transfer is running")
 			goOn()
 			w.until(m, w.isNotBlocked)
-			w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("domain")), "the machine is paused")
+			w.Expect(w.inventory()).ToNot(ContainElement(ContainSubstring("domain")), "the machine is paused")
 			w.pause(false)
 			w.until(m, w.isProvisioned)
 			w.Expect(w.isBlocked()).To(BeFalse())
@@ -105,21 +105,21 @@ func TestBlockMove(t *testing.T) {
 		t.Run(tc.name+"/deleted", func(t *testing.T) {
 			w, m, goOn := begin(t)
 			w.delete()
-			if tc.life == 0 { // an image that nobody waits for is none of the machine's
+			if tc.life == 0 { // an image without waiting machines doesn't belong to the machine
 				_, err := m.reconcile()
 				w.Expect(err).ToNot(HaveOccurred())
 				w.Expect(w.isBlocked()).To(BeFalse())
 			}
 			goOn()
-			w.until(m, w.isGone)
-			w.Eventually(w.left).WithTimeout(patience).Should(BeEmpty())
+			w.until(m, w.isDeleted)
+			w.Eventually(w.inventory).WithTimeout(patience).Should(BeEmpty())
 		})
 	}
 }
 
-// TestPausedBeforeItIsSaid: a transfer that began without the annotation doesn't go on in a paused machine,
-// because nobody waits for it.
-func TestPausedBeforeItIsSaid(t *testing.T) {
+// TestPausedBeforeAnnotation: a transfer that started without the annotation is cancelled in a paused machine, because
+// a move doesn't wait for it.
+func TestPausedBeforeAnnotation(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.newManager(0)
 	goOn := w.hold(m, "libvirt: upload")

@@ -36,14 +36,14 @@ func fromPools(infra *infrav1.LibvirtMachine, pools ...string) {
 	}
 }
 
-// ipam does what the contract asks of an IPAM provider. Its pools are v4, v6, bare without a gateway,
-// and bad, which gives what is no address; all others have nothing.
+// ipam implements the contract for IPAM providers. Its pools are v4, v6, bare without a gateway, and bad, which
+// allocates invalid addresses. All other pools are empty.
 type ipam struct {
-	// silent does nothing.
+	// silent disables the provider.
 	silent bool
-	// given counts addresses: none is given twice.
+	// given counts the allocated addresses, each of which is unique.
 	given int
-	// lock is because reconciles may come in the middle of each other.
+	// lock is needed because reconciles may overlap.
 	lock sync.Mutex
 }
 
@@ -65,11 +65,11 @@ func (i *ipam) run(w *world) {
 	}
 }
 
-// release is where an address that a domain still uses would be given away.
+// release releases an address, and checks that no domain still uses it.
 func (i *ipam) release(w *world, claim *ipamv1.IPAddressClaim) {
 	for name, host := range w.hosts {
 		_, domains := host.Left()
-		w.Expect(domains).To(BeEmpty(), "the address of %s goes back to the pool while %s has the domain", claim.Name, name)
+		w.Expect(domains).To(BeEmpty(), "the address of %s is released while %s has the domain", claim.Name, name)
 	}
 	address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
 	w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), address))).To(Succeed())
@@ -77,7 +77,7 @@ func (i *ipam) release(w *world, claim *ipamv1.IPAddressClaim) {
 	w.try(w.api.Update(context.Background(), claim))
 }
 
-// try says whether a write of a claim has succeeded. When somebody was faster the next run does it.
+// try reports whether a write of a claim has succeeded. After a conflict the next run repeats it.
 func (w *world) try(err error) bool {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false
@@ -127,8 +127,8 @@ func (w *world) seedOf() string {
 	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
 }
 
-// TestAddressesFromPools: claims are made as the contract says, the guest is told what was given, and the
-// machine has its addresses without a lease.
+// TestAddressesFromPools: claims follow the contract, the guest gets the allocated addresses, and the machine has its
+// addresses without a lease.
 func TestAddressesFromPools(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		fromPools(infra, "v4", "v6", "bare")
@@ -150,7 +150,7 @@ func TestAddressesFromPools(t *testing.T) {
 		w.Expect(claim.OwnerReferences).To(Equal([]metav1.OwnerReference{{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachine", Name: key.Name,
 			UID: "uid-1", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}}))
 	}
-	// The image and the disks are made meanwhile, and the domain isn't.
+	// The image and the disks are created while the claims are pending, and the domain isn't.
 	w.until(m, func() bool { return conditions.IsTrue(w.infra(), infrav1.DisksReadyCondition) })
 	w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.WaitingForAddressesReason))
 	w.Expect(conditions.GetMessage(w.infra(), infrav1.AddressesReadyCondition)).To(ContainSubstring(
@@ -178,7 +178,7 @@ func TestAddressesFromPools(t *testing.T) {
 		{Name: "IP", Value: "198.51.100.1"}, {Name: "IPV6", Value: "2001:db8::2"}, {Name: "IP", Value: "203.0.113.3"}}}))
 	w.Expect(domain.Devices.Interfaces[1].FilterRef).To(Equal(&libvirtxml.DomainInterfaceFilterRef{Filter: "clean-traffic"}), "with DHCP")
 
-	// What the second interface gets by DHCP comes later, and stays when the host doesn't say it any more.
+	// The DHCP address of the second interface appears later, and stays when the host doesn't report it any more.
 	w.mac, w.silent = strings.ToLower(macOf(w, 1)), false
 	withLease := func() bool {
 		return len(w.infra().Status.Addresses) == 6 && w.infra().Status.Addresses[4].Address == "192.0.2.7"
@@ -189,29 +189,29 @@ func TestAddressesFromPools(t *testing.T) {
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(withLease()).To(BeTrue())
 
-	// A move drops the status: it is found again.
+	// A move drops the status: the address is found again.
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Status = infrav1.LibvirtMachineStatus{} })
 	w.until(m, w.isProvisioned)
 	w.Expect(w.infra().Status.Addresses).To(ContainElement(HaveField("Address", "198.51.100.4")))
 
 	w.ipam.silent = true
 	w.delete()
-	w.until(m, func() bool { return len(w.left()) == 4 })
+	w.until(m, func() bool { return len(w.inventory()) == 4 })
 	w.until(m, func() bool {
 		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.ReadyCondition), "blue-1-0-0, blue-1-0-1, blue-1-0-2, blue-1-2-0")
 	})
 	w.ipam.silent = false
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }
 
 func macOf(w *world, nic int) string {
 	return (&scope{infra: w.infra(), uuid: w.uuid()}).mac(nic)
 }
 
-// TestAddressesThatAreNotGiven: the condition says why, nothing is started, and deleting the machine
-// takes the claims away all the same.
-func TestAddressesThatAreNotGiven(t *testing.T) {
+// TestAddressesNotAllocated: the condition has the reason, the machine isn't started, and its deletion deletes the
+// claims.
+func TestAddressesNotAllocated(t *testing.T) {
 	for _, tc := range []struct {
 		name, reason, message string
 		pools                 []string
@@ -224,7 +224,7 @@ func TestAddressesThatAreNotGiven(t *testing.T) {
 			message: "IPAddressClaim blue-1-0-1: no address of Pool full (ipam.test): PoolExhausted: all are taken"},
 		{name: "no address", pools: []string{"bad"}, reason: infrav1.AddressClaimFailedReason,
 			message: `its IPAddress blue-1-0-0: spec.address "198.51.100.0.1" isn't the IP address of one machine`},
-		{name: "another one's claim", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is owned by LibvirtMachine blue-1 (UID older): delete the claim",
+		{name: "claim of another owner", pools: []string{"v4"}, reason: infrav1.AddressClaimFailedReason, message: "it is owned by LibvirtMachine blue-1 (UID older): delete the claim",
 			before: func(w *world) {
 				w.Expect(w.api.Create(t.Context(), &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "blue-1-0-0",
 					OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "LibvirtMachine", Name: key.Name, UID: "older", Controller: ptr.To(true)}}}})).To(Succeed())
@@ -250,25 +250,25 @@ func TestAddressesThatAreNotGiven(t *testing.T) {
 			}
 			m := w.newManager(0)
 			w.Expect(w.message(m, infrav1.AddressesReadyCondition, tc.reason)).To(ContainSubstring(tc.message))
-			w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(tc.message), "Ready says it too")
+			w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(tc.message), "in Ready too")
 			for range 5 {
 				_, _ = m.reconcile()
 				w.giveAddresses()
 			}
-			w.Expect(strings.Join(w.left(), "\n")).ToNot(Or(ContainSubstring("domain"), ContainSubstring("seed")))
+			w.Expect(strings.Join(w.inventory(), "\n")).ToNot(Or(ContainSubstring("domain"), ContainSubstring("seed")))
 			w.delete()
-			w.until(m, w.isGone)
-			if tc.name == "another one's claim" {
-				w.Expect(w.left()).To(Equal([]string{"claim blue-1-0-0"}), "it isn't the machine's")
+			w.until(m, w.isDeleted)
+			if tc.name == "claim of another owner" {
+				w.Expect(w.inventory()).To(Equal([]string{"claim blue-1-0-0"}), "the claim belongs to another owner")
 				return
 			}
-			w.Expect(w.left()).To(BeEmpty())
+			w.Expect(w.inventory()).To(BeEmpty())
 		})
 	}
 }
 
-// TestClaimDeletedWhileInUse: the machine keeps its address, and says what may happen; it claims no other
-// one, which the guest wouldn't have.
+// TestClaimDeletedWhileInUse: the machine keeps its address, and the condition has a warning. The machine doesn't claim
+// another address, which the guest wouldn't have.
 func TestClaimDeletedWhileInUse(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { fromPools(infra, "v4") }, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)
@@ -282,10 +282,11 @@ func TestClaimDeletedWhileInUse(t *testing.T) {
 	w.Expect(w.infra().Status.Addresses).To(Equal(before))
 	w.Expect(w.isProvisioned()).To(BeTrue())
 	w.delete()
-	w.until(m, w.isGone)
+	w.until(m, w.isDeleted)
 }
 
-// TestAddressesFromPoolsWithIgnition: the addresses are in files that are added to the bootstrap provider's configuration.
+// TestAddressesFromPoolsWithIgnition: the addresses are in files that are added to the bootstrap provider's
+// configuration.
 func TestAddressesFromPoolsWithIgnition(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		fromPools(infra, "v4")

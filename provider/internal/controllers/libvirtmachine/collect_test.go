@@ -13,10 +13,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/images"
 )
 
-// TestImageIsDeletedMeanwhile deletes all images that nothing uses before each call of a machine's life,
-// one by one, as a manager would that doesn't know of the machine. The machine is made all the same, and
-// what its disk is an overlay of is there.
-func TestImageIsDeletedMeanwhile(t *testing.T) {
+// TestUnusedImageDeletedDuringCreation deletes all unused images before each call of a machine's life, one call after
+// the other, as a manager without knowledge of the machine does. The machine is created nevertheless, and the backing
+// file of its disk exists.
+func TestUnusedImageDeletedDuringCreation(t *testing.T) {
 	life := func(t *testing.T, at int) (calls []string, deleted int) {
 		t.Helper()
 		w := newWorld(t, nil, "a")
@@ -49,26 +49,26 @@ func TestImageIsDeletedMeanwhile(t *testing.T) {
 			all += deleted
 		})
 	}
-	NewWithT(t).Expect(all).To(BeNumerically(">", 2), "in time to matter")
+	NewWithT(t).Expect(all).To(BeNumerically(">", 2), "before the domain used them")
 }
 
-// TestImageIsGoneAfterTheDiskWasMade: an overlay of an image that lost its marker while the overlay was
-// made isn't used, and the machine says what it waits for.
-func TestImageIsGoneAfterTheDiskWasMade(t *testing.T) {
+// TestImageDeletedAfterDiskCreation: an overlay of an image that lost its marker while the overlay was created isn't
+// used, and the condition has the reason.
+func TestImageDeletedAfterDiskCreation(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.newManager(0)
 	connected, err := w.hosts["a"].Connect(t.Context())
 	w.Expect(err).ToNot(HaveOccurred())
-	said := ""
+	done := ""
 	m.after = func(call string, _ int) {
-		if call != "libvirt: create volume" || said != "" {
+		if call != "libvirt: create volume" || done != "" {
 			return
 		}
 		left, _ := w.hosts["a"].Left()
 		if !slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return ref.Name == w.volumeName("root") }) {
 			return
 		}
-		said = "once"
+		done = "once"
 		for _, ref := range left {
 			if volume, err := connected.Volume(context.Background(), ref); err == nil && volume.Pool == "default" && volume.BackingPath != "" && ref.Name != w.volumeName("root") {
 				w.Expect(connected.DeleteVolume(context.Background(), ref)).To(Succeed(), "the marker")
@@ -76,7 +76,7 @@ func TestImageIsGoneAfterTheDiskWasMade(t *testing.T) {
 		}
 	}
 	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).ToNot(BeEmpty())
-	w.until(m, func() bool { return said != "" })
+	w.until(m, func() bool { return done != "" })
 	w.Expect(w.message(m, infrav1.ImageReadyCondition, infrav1.ImageTransferringReason)).To(ContainSubstring("The unused image was deleted from the host"))
 	w.until(m, w.isProvisioned)
 }

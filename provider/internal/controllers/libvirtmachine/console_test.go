@@ -20,7 +20,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// keepConsoleLogs sets the folder of host a for what guests write to their consoles.
+// keepConsoleLogs sets the folder for console logs on host a.
 func (w *world) keepConsoleLogs(folder string) {
 	w.t.Helper()
 	host := &infrav1.LibvirtHost{}
@@ -29,18 +29,18 @@ func (w *world) keepConsoleLogs(folder string) {
 	w.Expect(w.api.Update(w.t.Context(), host)).To(Succeed())
 }
 
-// TestConsoleLog: what a guest writes to its console is kept if its host has a folder for that, which no storage pool
-// has. Whatever waits for something that the guest does says where to read it.
+// TestConsoleLog: the console output of a guest is kept if its host has a folder for it that isn't the folder of a
+// storage pool. Conditions that wait for an action of the guest say where to read the output.
 func TestConsoleLog(t *testing.T) {
 	for name, tc := range map[string]struct {
 		folder string
 		kept   bool
 	}{
-		"a folder":                  {folder: "/var/log/libvirt/console", kept: true},
-		"none":                      {},
-		"a pool's folder":           {folder: "/fake/default"},
-		"below a pool's folder":     {folder: "/fake/default/console", kept: true},
-		"a folder with a pool's in": {folder: "/fake", kept: true},
+		"a folder":              {folder: "/var/log/libvirt/console", kept: true},
+		"none":                  {},
+		"a pool's folder":       {folder: "/fake/default"},
+		"below a pool's folder": {folder: "/fake/default/console", kept: true},
+		"above a pool's folder": {folder: "/fake", kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "a")
@@ -63,7 +63,7 @@ func TestConsoleLog(t *testing.T) {
 			says := func(condition string) string { return conditions.GetMessage(w.infra(), condition) }
 			w.Expect(says(infrav1.AddressesReadyCondition)).To(HaveSuffix(". " + see))
 
-			// What is kept doesn't depend on the host's spec any more.
+			// The existing log doesn't depend on the host's spec any more.
 			w.keepConsoleLogs("/var/log/other")
 			w.silent = false
 			w.until(m, w.isProvisioned)
@@ -79,8 +79,8 @@ func TestConsoleLog(t *testing.T) {
 	}
 }
 
-// TestConsoleLogStays: a host that refuses to delete the console log keeps a machine from being deleted for some minutes
-// only, and people are told where the file is. One that can't delete it isn't waited for.
+// TestConsoleLogStays: a host that refuses to delete the console log delays the deletion of a machine by some minutes
+// only, and an event has the path of the file. A host that doesn't support the deletion causes no delay.
 func TestConsoleLogStays(t *testing.T) {
 	for reason, waits := range map[error]bool{hypervisor.ErrOther: true, hypervisor.ErrUnsupported: false} {
 		t.Run(reason.Error(), func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestConsoleLogStays(t *testing.T) {
 			}}
 			m := w.until(w.newManager(0), w.isProvisioned)
 			w.hosts["a"].Inject(fake.Fault{Operation: fake.RemoveConsoleLog, Effect: fake.Fail, Reason: reason, Times: -1})
-			w.said()
+			w.output()
 			w.delete()
 			file := w.hosts["a"].ConsoleLogs()[0]
 			if waits {
@@ -106,9 +106,9 @@ func TestConsoleLogStays(t *testing.T) {
 				w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring("deleting the console log of the domain"))
 				long.Store(true)
 			}
-			w.until(m, w.isGone)
-			w.Expect(w.left()).To(BeEmpty())
-			w.Expect(w.said()).To(ContainSubstring("Warning ConsoleLogStays The file " + file + " stays on host a: "))
+			w.until(m, w.isDeleted)
+			w.Expect(w.inventory()).To(BeEmpty())
+			w.Expect(w.output()).To(ContainSubstring("Warning ConsoleLogStays The file " + file + " stays on host a: "))
 		})
 	}
 }

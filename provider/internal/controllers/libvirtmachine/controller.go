@@ -95,11 +95,12 @@ type Reconciler struct {
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
 	WatchFilterValue string
 
-	recorder events.EventRecorder
-	atWork   atWork
-	copies   copies
-	// configured has the last disk (a givenDisk) of each load balancer, and starts the lastStart of each machine, by object key.
+	recorder    events.EventRecorder
+	hostLimiter hostLimiter
+	copies      copies
+	// configured has the last upload (an uploadedDisk) for each load balancer, by object key.
 	configured sync.Map
+	// starts has the lastStart of each machine, by object key.
 	starts     sync.Map
 	controller capicontrollerutil.Controller
 }
@@ -126,7 +127,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if annotations.IsExternallyManaged(infra) || r.WatchFilterValue != "" && !labels.HasWatchLabel(infra, r.WatchFilterValue) {
-		return ctrl.Result{}, nil // also when something else brought it here
+		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	machine, cluster, err := r.owners(ctx, infra)
 	if err != nil {
@@ -152,13 +153,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if _, _, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, infra); err != nil {
 			return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "setting the Paused condition"))
 		}
-		return r.letMove(ctx, infra)
+		return r.allowMove(ctx, infra)
 	}
 	if host := infra.Spec.HostName; host != "" {
-		if !r.atWork.begin(host, req.NamespacedName) {
+		if !r.hostLimiter.begin(host, req.NamespacedName) {
 			return ctrl.Result{RequeueAfter: turnDelay}, nil
 		}
-		defer r.atWork.end(host)
+		defer r.hostLimiter.end(host)
 	}
 	return r.reconcile(ctx, &scope{Reconciler: r, infra: infra, machine: machine, cluster: cluster})
 }
@@ -184,12 +185,12 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	s.setReady()
 	written, err := false, s.blockMove(ctx, before)
 	if err == nil {
-		// What else is in the object was written where it was changed.
+		// Other changes of the object were written where they were made.
 		written, err = outcome.WriteStatus(ctx, r.Client, before, s.infra)
 		err = outcome.Wrap(err, "writing the status")
 	}
 	if !written {
-		err = s.removeIfGone(ctx, err)
+		err = s.removeIfDeleted(ctx, err)
 	}
 	if err != nil {
 		s.errs = append(s.errs, err)
@@ -202,7 +203,7 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	return ctrl.Result{RequeueAfter: s.after}, nil
 }
 
-// owners returns the Machine that owns an object and their Cluster, each nil if it doesn't exist.
+// owners returns the Machine that owns a LibvirtMachine and their Cluster, each nil if it doesn't exist.
 func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) (*clusterv1.Machine, *clusterv1.Cluster, error) {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, infra.ObjectMeta)
 	if client.IgnoreNotFound(err) != nil {
@@ -225,7 +226,7 @@ func (r *Reconciler) owners(ctx context.Context, infra *infrav1.LibvirtMachine) 
 	return machine, cluster, nil
 }
 
-// forget removes what is in memory about a deleted machine.
+// forget removes the data in memory about a deleted machine.
 func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.Images.Forget(machine)
 	r.copies.forget(machine)
@@ -233,12 +234,13 @@ func (r *Reconciler) forget(machine client.ObjectKey) {
 	r.starts.Delete(machine)
 }
 
-// moveDelay is the interval of checking a transfer for a paused machine. Its end triggers a reconcile sooner.
+// moveDelay is the interval of checking a transfer for a paused machine. The end of the transfer triggers a reconcile
+// sooner.
 const moveDelay = 10 * time.Second
 
 // blockMove sets the annotation clusterctl.cluster.x-k8s.io/block-move during a transfer for the machine, and removes
-// it afterwards: `clusterctl move` waits for that (Cluster API's provider contract for clusterctl, "Move"). before is
-// the object as read. Both are updated by the write.
+// it afterwards. `clusterctl move` waits for the removal (Cluster API's provider contract for clusterctl, "Move").
+// before is the object as read. The write updates both objects.
 func (s *scope) blockMove(ctx context.Context, before *infrav1.LibvirtMachine) error {
 	if _, blocked := before.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked == s.transferring {
 		return nil
@@ -264,9 +266,9 @@ func (r *Reconciler) setBlockMove(ctx context.Context, infra *infrav1.LibvirtMac
 	return changed, outcome.Wrap(err, "writing the annotation "+clusterctlv1.BlockMoveAnnotation)
 }
 
-// letMove makes a paused machine movable. It waits for a running transfer, and starts no new one. After a restart of
-// the manager there may be an annotation and no transfer.
-func (r *Reconciler) letMove(ctx context.Context, infra *infrav1.LibvirtMachine) (ctrl.Result, error) {
+// allowMove makes a paused machine movable. It waits for a running transfer, and starts no new one. After a restart of
+// the manager, the annotation may exist without a transfer.
+func (r *Reconciler) allowMove(ctx context.Context, infra *infrav1.LibvirtMachine) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(infra)
 	_, blocked := infra.Annotations[clusterctlv1.BlockMoveAnnotation]
 	if blocked && (r.Images.UnderWay(key) || r.copies.underWay(key)) {

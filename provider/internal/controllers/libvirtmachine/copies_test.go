@@ -10,18 +10,18 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestLateCopyIsRemoved: a copy that the host knows of only after the domain was started goes before the
-// machine is provisioned, and the one that the domain has stays.
+// TestLateCopyIsRemoved: a copy that the host lists only after the domain was started is deleted before the machine is
+// provisioned. The copy that the domain uses stays.
 func TestLateCopyIsRemoved(t *testing.T) {
 	const full = 1
 	w := newWorld(t, lives[full].change, "a")
 	m := w.newManager(0)
-	made := false
+	copied := false
 	m.after = func(call string, _ int) {
-		if call != "libvirt: start" || made {
+		if call != "libvirt: start" || copied {
 			return
 		}
-		made = true
+		copied = true
 		connection, err := w.hosts["a"].Connect(context.Background())
 		w.Expect(err).ToNot(HaveOccurred())
 		defer func() { _ = connection.Close() }()
@@ -30,12 +30,12 @@ func TestLateCopyIsRemoved(t *testing.T) {
 		w.Expect(err).ToNot(HaveOccurred())
 	}
 	w.until(m, w.isProvisioned)
-	w.Expect(made).To(BeTrue())
-	w.Expect(withoutCopyID(w.left())).To(Equal(lives[full].made))
+	w.Expect(copied).To(BeTrue())
+	w.Expect(withoutCopyID(w.inventory())).To(Equal(lives[full].provisioned))
 }
 
-// TestCopiesOfRawImages: a full copy isn't raw, so that a guest can't write the first bytes of a volume. libvirt would
-// open the files that these name when it refreshes the pool.
+// TestCopiesOfRawImages: a full copy isn't raw, so that a guest can't write the first bytes of a volume. libvirt opens
+// the files in these bytes when it refreshes the pool.
 func TestCopiesOfRawImages(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}

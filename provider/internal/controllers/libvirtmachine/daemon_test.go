@@ -32,39 +32,39 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// mortal is a real libvirt daemon that is killed, and started again some reconciles later.
-type mortal struct {
+// killableDaemon is a real libvirt daemon that is killed, and started again some reconciles later.
+type killableDaemon struct {
 	*libvirtd.Daemon
 
 	lock sync.Mutex
-	// down is for how many more reconciles it stays dead.
+	// down is the number of reconciles until it is started again.
 	down  int
 	kills int
 }
 
-func newMortal() (*mortal, error) {
+func newKillableDaemon() (*killableDaemon, error) {
 	daemon, err := libvirtd.New()
 	if err != nil {
 		return nil, err
 	}
-	return &mortal{Daemon: daemon}, nil
+	return &killableDaemon{Daemon: daemon}, nil
 }
 
-// deadFor is how many reconciles a daemon misses.
-const deadFor = 4
+// downtime is how many reconciles a daemon misses.
+const downtime = 4
 
-func (d *mortal) kill() {
+func (d *killableDaemon) kill() {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.down == 0 {
 		d.Kill()
-		d.down = deadFor
+		d.down = downtime
 		d.kills++
 	}
 }
 
 // pass is called before each reconcile.
-func (d *mortal) pass() error {
+func (d *killableDaemon) pass() error {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.down == 0 {
@@ -76,8 +76,8 @@ func (d *mortal) pass() error {
 	return nil
 }
 
-// calm starts it if it is dead, and does something while nobody kills it.
-func (d *mortal) calm(do func() error) error {
+// calm starts the daemon if it was killed, and calls do while it can't be killed.
+func (d *killableDaemon) calm(do func() error) error {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.down > 0 {
@@ -89,8 +89,8 @@ func (d *mortal) calm(do func() error) error {
 	return do()
 }
 
-// end stops the daemon, and the guests that a test which failed has left.
-func (d *mortal) end() error {
+// end stops the daemon, and the guests that a failed test has left.
+func (d *killableDaemon) end() error {
 	guests, err := d.Guests()
 	for _, guest := range guests {
 		err = errors.Join(err, syscall.Kill(guest, syscall.SIGKILL))
@@ -116,10 +116,10 @@ func (h daemonHosts) Hypervisor(host string) (hypervisor.Hypervisor, error) {
 	return &killable{Hypervisor: withoutNetworks{connected}, process: h.process}, nil
 }
 
-// Snapshot implements Hosts, with a pool that is large enough: disks here stay empty.
+// Snapshot implements Hosts. Its pool is large enough, because disks here stay empty.
 func (h daemonHosts) Snapshot(host string) (fleet.Snapshot, bool) {
 	snapshot, known := h.Fleet.Snapshot(host)
-	if pool, there := snapshot.Pools["default"]; there {
+	if pool, exists := snapshot.Pools["default"]; exists {
 		pool.CapacityBytes, pool.AvailableBytes = 1<<40, 1<<40
 		snapshot.Pools = maps.Clone(snapshot.Pools)
 		snapshot.Pools["default"] = pool
@@ -133,8 +133,8 @@ func (h daemonHosts) Refresh(ctx context.Context, host, uuid string) error {
 	return run(h.process, "libvirt: refresh", func() error { return h.Fleet.Refresh(ctx, host, uuid) })
 }
 
-// withoutNetworks makes domains without interfaces, as the daemon isn't root and makes no networks, and
-// answers for a DHCP server when the domain runs.
+// withoutNetworks defines domains without interfaces, because the daemon isn't root and creates no networks. It answers
+// for a DHCP server while the domain runs.
 type withoutNetworks struct{ hypervisor.Hypervisor }
 
 var interfaceXML = regexp.MustCompile(`(?s)<interface .*?</interface>`)
@@ -152,7 +152,7 @@ func (h withoutNetworks) Addresses(ctx context.Context, uuid string, _ hyperviso
 	return []hypervisor.InterfaceAddress{{MAC: domainxml.MACAddress(uuid, 0), Address: netip.MustParseAddr("192.0.2.7")}}, nil
 }
 
-// imageFolder is served, with an image for QEMU.
+// imageFolder serves a folder with an image for QEMU.
 func imageFolder(t *testing.T) (url, sum string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -175,16 +175,16 @@ func imageFolder(t *testing.T) (url, sum string) {
 	return server.URL + "/image.qcow2", checksum(content)
 }
 
-// ofDaemon is a world whose host is a real daemon.
-type ofDaemon struct {
+// daemonWorld is a world whose host is a real daemon.
+type daemonWorld struct {
 	*world
 	*manager
-	daemon *mortal
+	daemon *killableDaemon
 	life   int
 }
 
-// newOfDaemon makes a machine's world, in which nothing is killed so far.
-func newOfDaemon(t *testing.T, daemon *mortal, life int, url, sum string) *ofDaemon {
+// newDaemonWorld creates a machine's world, in which the daemon isn't killed yet.
+func newDaemonWorld(t *testing.T, daemon *killableDaemon, life int, url, sum string) *daemonWorld {
 	t.Helper()
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
 		lives[life].change(infra)
@@ -195,12 +195,12 @@ func newOfDaemon(t *testing.T, daemon *mortal, life int, url, sum string) *ofDae
 	}, "a")
 	w.silent = true
 	w.keepConsoleLogs(daemon.ConsoleFolder())
-	o := &ofDaemon{world: w, manager: w.newManager(0), daemon: daemon, life: life}
+	o := &daemonWorld{world: w, manager: w.newManager(0), daemon: daemon, life: life}
 	sessions := fleet.New(fleet.Libvirt, fleet.Options{MinBackoff: 20 * time.Millisecond, MaxBackoff: 200 * time.Millisecond, SettleTime: 5 * time.Millisecond})
 	sessions.Ensure("a", fleet.Target{URI: daemon.URI(), Pools: []string{"default"}})
 	seen := daemonHosts{Fleet: sessions, process: o.process}
 	o.Hosts = seen
-	o.Images = images.New(seen.Hypervisor, sessions.Pools, images.Options{Sources: ofTests, FirstRetry: 20 * time.Millisecond, LastRetry: 200 * time.Millisecond, CleanUpTimeout: time.Second})
+	o.Images = images.New(seen.Hypervisor, sessions.Pools, images.Options{Sources: testSources, FirstRetry: 20 * time.Millisecond, LastRetry: 200 * time.Millisecond, CleanUpTimeout: time.Second})
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { _ = sessions.Start(ctx) })
@@ -216,8 +216,8 @@ func newOfDaemon(t *testing.T, daemon *mortal, life int, url, sum string) *ofDae
 	return o
 }
 
-// onHost lists what is on the host and which claims there are, in the words of left.
-func (o *ofDaemon) onHost() (machine, image []string) {
+// onHost lists the objects on the host and the claims, in the format of inventory.
+func (o *daemonWorld) onHost() (machine, image []string) {
 	var volumes []hypervisor.Volume
 	var domains []hypervisor.Domain
 	o.Expect(o.daemon.calm(func() error {
@@ -236,7 +236,7 @@ func (o *ofDaemon) onHost() (machine, image []string) {
 			image = append(image, volume.Name)
 			continue
 		}
-		machine = append(machine, "a: volume uuid"+ofMachine.ReplaceAllString(volume.Name[36:], "-"))
+		machine = append(machine, "a: volume uuid"+ownerHash.ReplaceAllString(volume.Name[36:], "-"))
 	}
 	for _, domain := range domains {
 		machine = append(machine, fmt.Sprintf("a: domain %s", domain.State))
@@ -248,44 +248,44 @@ func (o *ofDaemon) onHost() (machine, image []string) {
 	return withoutCopyID(machine), image
 }
 
-// whole goes through the machine's life: in the end the host has had one guest, and has nothing left.
-func (o *ofDaemon) whole() {
+// runLife runs a machine's whole life: at its end the host has had one guest, and has no objects left.
+func (o *daemonWorld) runLife() {
 	o.t.Helper()
 	o.until(o.manager, o.isProvisioned)
 	id := o.uuid()
-	made, image := o.onHost()
-	o.Expect(made).To(Equal(lives[o.life].made))
+	provisioned, image := o.onHost()
+	o.Expect(provisioned).To(Equal(lives[o.life].provisioned))
 	o.Expect(image).To(HaveLen(2), "the image and its marker")
 	guest, err := o.daemon.Guests()
 	o.Expect(err).ToNot(HaveOccurred())
 	o.Expect(guest).To(HaveLen(1))
 	o.Expect(os.ReadDir(o.daemon.ConsoleFolder())).To(HaveLen(1))
-	said := o.said()
+	said := o.output()
 
 	o.joinNode()
 	if o.infra().Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
 		o.until(o.manager, o.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
-		made, _ = o.onHost()
-		o.Expect(made).To(Equal(lives[o.life].node))
-	} else { // a guest without an operating system doesn't let go of it
+		provisioned, _ = o.onHost()
+		o.Expect(provisioned).To(Equal(lives[o.life].node))
+	} else { // a guest without an operating system doesn't release it
 		o.until(o.manager, o.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedInUseReason))
 	}
 	o.Expect(o.isProvisioned()).To(BeTrue())
 	o.Expect(o.uuid()).To(Equal(id))
-	o.Expect(o.daemon.Guests()).To(Equal(guest), "the guest runs on")
-	said += o.said()
+	o.Expect(o.daemon.Guests()).To(Equal(guest), "the guest continues to run")
+	said += o.output()
 
 	o.delete()
-	o.until(o.manager, o.isGone)
-	made, _ = o.onHost()
-	o.Expect(made).To(BeEmpty())
+	o.until(o.manager, o.isDeleted)
+	provisioned, _ = o.onHost()
+	o.Expect(provisioned).To(BeEmpty())
 	o.Expect(os.ReadDir(o.daemon.ConsoleFolder())).To(BeEmpty())
 	o.Expect(o.daemon.Guests()).To(BeEmpty())
-	o.Expect(said + o.said()).ToNot(ContainSubstring(secret))
+	o.Expect(said + o.output()).ToNot(ContainSubstring(secret))
 }
 
-// removeImages makes the daemon's pool empty for the next life.
-func (d *mortal) removeImages() error {
+// removeImages deletes the images of the daemon's pool for the next life.
+func (d *killableDaemon) removeImages() error {
 	files, err := filepath.Glob(filepath.Join(d.PoolFolder(), "*"))
 	if err != nil {
 		return err

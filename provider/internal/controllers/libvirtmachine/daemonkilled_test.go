@@ -18,18 +18,18 @@ import (
 )
 
 var (
-	everyCall   = flag.Bool("daemon.every", false, "kill libvirtd around every call of a machine's life, and not only around the first of each kind")
-	daemonSeeds = flag.Int("daemon.seeds", 1, "how many lives libvirtd is killed in at random times")
-	daemons     = flag.Int("daemon.count", 3, "how many daemons are there at once")
+	everyCall   = flag.Bool("daemon.every", false, "kill libvirtd around every call of a machine's life instead of the first call of each kind")
+	daemonSeeds = flag.Int("daemon.seeds", 1, "number of lives in which libvirtd is killed at random times")
+	daemons     = flag.Int("daemon.count", 3, "number of concurrent daemons")
 )
 
 // moment is when a daemon is killed in a machine's life.
 type moment struct {
 	life int
-	// call is the name of a call, and nth which of those it is, from 0.
+	// call is the name of a call, and nth its number among the calls of that name, from 0.
 	call string
 	nth  int
-	// done says whether the call is carried out first. Its answer is lost.
+	// done is true if the call is executed first. Its answer is lost.
 	done bool
 }
 
@@ -37,8 +37,8 @@ func (m moment) String() string {
 	return fmt.Sprintf("life %d, %s %s %d", m.life, map[bool]string{false: "before", true: "after"}[m.done], m.call, m.nth)
 }
 
-// killAt has the daemon killed at a moment, once, and returns whether it was.
-func (o *ofDaemon) killAt(at moment) *atomic.Bool {
+// killAt kills the daemon once at a moment, and returns whether it was killed.
+func (o *daemonWorld) killAt(at moment) *atomic.Bool {
 	var lock sync.Mutex
 	count := 0
 	killed := &atomic.Bool{}
@@ -71,12 +71,11 @@ func (o *ofDaemon) killAt(at moment) *atomic.Bool {
 	return killed
 }
 
-// lookUps are calls by which it is looked again and again how far something is, in some lives more often
-// than in others.
+// lookUps are polling calls, which are more frequent in some lives than in others.
 const lookUps = "libvirt: look up volume"
 
-// moments are those of a life with these calls: around every one, or around the first one of each kind
-// that isn't known from another life.
+// moments returns the moments of a life with these calls: around every call, or around the first one of each kind that
+// isn't known from another life.
 func moments(life int, calls []string, every bool, known map[string]bool) (all []moment) {
 	seen := map[string]int{}
 	for _, call := range calls {
@@ -96,18 +95,18 @@ func moments(life int, calls []string, every bool, known map[string]bool) (all [
 	return all
 }
 
-// TestDaemonKilledAroundEachCall kills a real libvirtd with signal 9 around the calls of a machine's
-// life: before the call, or after it with its answer lost. It is started again soon, finds the guest that
-// has run on, and the end is always the same. By default each kind of call has one such moment.
+// TestDaemonKilledAroundEachCall kills a real libvirtd with signal 9 around the calls of a machine's life: before the
+// call, or after it with its answer lost. The restarted daemon finds the running guest, and the end is always the same.
+// By default each kind of call has one such moment.
 func TestDaemonKilledAroundEachCall(t *testing.T) {
 	pool := newDaemons(t)
 	url, sum := imageFolder(t)
 	var all []moment
 	known := map[string]bool{}
 	for life := range lives {
-		pool.with(t, fmt.Sprintf("life %d", life), func(t *testing.T, daemon *mortal) {
-			o := newOfDaemon(t, daemon, life, url, sum)
-			o.whole()
+		pool.with(t, fmt.Sprintf("life %d", life), func(t *testing.T, daemon *killableDaemon) {
+			o := newDaemonWorld(t, daemon, life, url, sum)
+			o.runLife()
 			t.Logf("%d calls: %v", len(o.calls()), o.calls())
 			all = append(all, moments(life, o.calls(), *everyCall, known)...)
 		})
@@ -115,14 +114,14 @@ func TestDaemonKilledAroundEachCall(t *testing.T) {
 	var group sync.WaitGroup
 	for _, at := range all {
 		group.Go(func() {
-			pool.with(t, at.String(), func(t *testing.T, daemon *mortal) {
-				o := newOfDaemon(t, daemon, at.life, url, sum)
+			pool.with(t, at.String(), func(t *testing.T, daemon *killableDaemon) {
+				o := newDaemonWorld(t, daemon, at.life, url, sum)
 				killed := o.killAt(at)
-				o.whole()
+				o.runLife()
 				switch {
 				case killed.Load():
 				case at.call == lookUps && at.nth > 0:
-					t.Log("The life had no such moment: it looked less often")
+					t.Log("The life had no such moment: it had fewer polling calls")
 				default:
 					t.Error("the life had no such moment")
 				}
@@ -132,17 +131,16 @@ func TestDaemonKilledAroundEachCall(t *testing.T) {
 	group.Wait()
 }
 
-// TestDaemonKilledAtRandom kills a real libvirtd again and again in a machine's life, at any time, also
-// while a call is carried out.
+// TestDaemonKilledAtRandom kills a real libvirtd repeatedly in a machine's life, at any time, also during a call.
 func TestDaemonKilledAtRandom(t *testing.T) {
 	pool := newDaemons(t)
 	url, sum := imageFolder(t)
 	var group sync.WaitGroup
 	for seed := range *daemonSeeds {
 		group.Go(func() {
-			pool.with(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, daemon *mortal) {
+			pool.with(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, daemon *killableDaemon) {
 				random := rand.New(rand.NewPCG(uint64(seed), 2))
-				o := newOfDaemon(t, daemon, seed%len(lives), url, sum)
+				o := newDaemonWorld(t, daemon, seed%len(lives), url, sum)
 				end := make(chan struct{})
 				var killer sync.WaitGroup
 				killer.Go(func() {
@@ -160,15 +158,15 @@ func TestDaemonKilledAtRandom(t *testing.T) {
 					killer.Wait()
 					t.Logf("libvirtd was killed %d times", daemon.kills)
 				}()
-				o.whole()
+				o.runLife()
 			})
 		})
 	}
 	group.Wait()
 }
 
-// daemonPool is some daemons, each of which one test uses at a time.
-type daemonPool chan *mortal
+// daemonPool is a pool of daemons, each of which one test uses at a time.
+type daemonPool chan *killableDaemon
 
 func newDaemons(t *testing.T) daemonPool {
 	t.Helper()
@@ -187,15 +185,15 @@ func newDaemons(t *testing.T) daemonPool {
 	return pool
 }
 
-// with runs a test with a daemon whose host is empty. One that a test has failed with isn't used again.
-func (p daemonPool) with(t *testing.T, name string, test func(*testing.T, *mortal)) {
+// with runs a test with a daemon whose host is empty. A daemon with which a test has failed isn't used again.
+func (p daemonPool) with(t *testing.T, name string, test func(*testing.T, *killableDaemon)) {
 	daemon := <-p
 	defer func() { p <- daemon }()
 	passed := t.Run(name, func(t *testing.T) {
 		g := NewWithT(t)
 		if daemon == nil {
 			var err error
-			daemon, err = newMortal()
+			daemon, err = newKillableDaemon()
 			g.Expect(err).ToNot(HaveOccurred())
 		}
 		daemon.kills = 0

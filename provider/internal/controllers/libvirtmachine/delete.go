@@ -24,26 +24,26 @@ import (
 // removeDelay is the interval of checking whether a copy has ended before the machine is removed.
 const removeDelay = 2 * time.Second
 
-// remove deletes everything of the machine from its host, and then removes the finalizer. It waits for an unreachable
+// remove deletes all objects of the machine on its host, and then removes the finalizer. It waits for an unreachable
 // host until a user gives the host up.
 func (s *scope) remove(ctx context.Context) error {
 	s.Images.Forget(s.key())
-	// The machine will not be bound any more. Release the reservation now: the UID is unknown once the object is
-	// gone.
+	// The machine will not be bound again. Release the reservation now: the UID is unknown once the object is
+	// deleted.
 	s.Scheduler.Release(s.infra.UID)
 	if !s.copies.forget(s.key()) {
 		s.transferring = true
-		s.lookAgain(removeDelay)
+		s.requeueWithin(removeDelay)
 		s.deleting("Waiting for the copying of the image to end")
 		return nil
 	}
 	if s.isUnbound() {
-		return s.letGo(ctx)
+		return s.release(ctx)
 	}
 	if s.infra.Annotations[infrav1.HostLostAnnotation] == s.infra.Spec.HostName {
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "HostLost", "Delete",
 			"Gave up host %s: the domain %s and volumes with the prefix %s may be left on it", s.infra.Spec.HostName, s.uuid, s.uuid)
-		return s.letGo(ctx)
+		return s.release(ctx)
 	}
 	if err := s.readHost(ctx); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -59,21 +59,21 @@ func (s *scope) remove(ctx context.Context) error {
 		return err
 	}
 	if !allowed {
-		return s.removeStranger(ctx)
+		return s.removeNotAllowed(ctx)
 	}
 	if err = s.connect(); err == nil {
 		err = s.removeAll(ctx)
 	}
 	switch {
 	case errors.Is(err, hypervisor.ErrUnreachable):
-		s.lookAgain(unreachableDelay)
+		s.requeueWithin(unreachableDelay)
 		s.deleting("Waiting for host %s: %s. %s", s.host.Name, err.Error(), s.howToGiveUp())
 		return nil
 	case err != nil:
 		s.deleting("%s", err.Error())
 		return err
 	}
-	return s.letGo(ctx)
+	return s.release(ctx)
 }
 
 func (s *scope) deleting(message string, values ...any) {
@@ -85,10 +85,11 @@ func (s *scope) howToGiveUp() string {
 		infrav1.HostLostAnnotation, s.infra.Spec.HostName)
 }
 
-// removeStranger deletes a machine whose namespace may not use its host: access was revoked after it was placed, or a
-// user wrote its spec. It deletes only a domain whose metadata name this machine, and volumes with its name. Other
-// objects may belong to somebody whose UUID was copied to spec.providerID. Errors of the host aren't shown.
-func (s *scope) removeStranger(ctx context.Context) error {
+// removeNotAllowed deletes a machine whose namespace may not use its host: access was revoked after the machine was
+// placed, or a user wrote its spec. It deletes only a domain with the name of this machine in its metadata, and volumes
+// with its name. Other objects may belong to another user whose UUID was copied to spec.providerID. Errors of the host
+// aren't shown.
+func (s *scope) removeNotAllowed(ctx context.Context) error {
 	err := s.connect()
 	if err == nil {
 		var domain hypervisor.Domain
@@ -98,15 +99,15 @@ func (s *scope) removeStranger(ctx context.Context) error {
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Waiting for the host of a machine whose namespace may not use it", "LibvirtHost", s.host.Name, "err", err)
-		s.lookAgain(unreachableDelay)
+		s.requeueWithin(unreachableDelay)
 		s.deleting("Waiting for the host. %s. %s", access.NotAllowed(s.infra.Namespace), s.howToGiveUp())
 		return nil
 	}
-	return s.letGo(ctx)
+	return s.release(ctx)
 }
 
-// letGo releases the machine's addresses, and then removes the finalizer.
-func (s *scope) letGo(ctx context.Context) error {
+// release releases the machine's addresses, and then removes the finalizer.
+func (s *scope) release(ctx context.Context) error {
 	if left, err := s.releaseClaims(ctx); err != nil || left {
 		return err
 	}
@@ -114,19 +115,19 @@ func (s *scope) letGo(ctx context.Context) error {
 	if _, err := outcome.RemoveFinalizer(ctx, s.Client, s.infra, infrav1.MachineFinalizer); err != nil {
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Let the machine go")
+	ctrl.LoggerFrom(ctx).Info("Removed the finalizer")
 	return nil
 }
 
-// removeAll deletes everything of the machine on its host. It powers off the domain, deletes the volumes, beginning
-// with the seed and its secrets, and undefines the domain last, because the domain lists its disks.
+// removeAll deletes all objects of the machine on its host. It powers off the domain and deletes the volumes, beginning
+// with the seed and its secrets. It undefines the domain last, because the domain lists its disks.
 func (s *scope) removeAll(ctx context.Context) error {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	switch {
 	case errors.Is(err, hypervisor.ErrNotFound):
 	case err != nil:
 		return err
-	case s.isTheirs(domain):
+	case s.isForeign(domain):
 		s.recorder.Eventf(s.infra, nil, corev1.EventTypeWarning, "NotOurs", "Delete",
 			"A domain on host %s has the UUID of spec.providerID, but belongs to another machine: it and its volumes aren't deleted", s.host.Name)
 		return nil
@@ -158,8 +159,8 @@ func (s *scope) removeAll(ctx context.Context) error {
 	return nil
 }
 
-// volumes lists all volumes with the machine's name, the seed first. It combines several sources: the domain may not
-// be defined, the snapshot may be old, and the pools in the host's spec may have changed.
+// volumes lists all volumes with the machine's name, the seed first. It combines several sources: the domain may be
+// undefined, the snapshot may be old, and the pools in the host's spec may have changed.
 func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 	refs := map[hypervisor.VolumeRef]bool{}
 	for _, pool := range s.pools() {
@@ -202,17 +203,17 @@ func (s *scope) volumes(ctx context.Context) ([]hypervisor.VolumeRef, error) {
 	}), nil
 }
 
-// removeIfGone cleans up after a reconcile that changed the host and then failed to write the status. If another
-// manager has deleted the machine in the meantime, removeIfGone deletes what was created since. It returns the given
-// error, unless the machine is gone.
-func (s *scope) removeIfGone(ctx context.Context, err error) error {
-	if !s.making || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+// removeIfDeleted cleans up after a reconcile that changed the host and then failed to write the status. If another
+// manager has deleted the machine in the meantime, removeIfDeleted deletes the objects that were created since. It
+// returns the given error, unless the machine was deleted.
+func (s *scope) removeIfDeleted(ctx context.Context, err error) error {
+	if !s.mayHaveCreated || err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return client.IgnoreNotFound(err)
 	}
-	if gone, goneErr := s.isGone(ctx); !gone {
-		return errors.Join(err, goneErr)
+	if deleted, readErr := s.isDeleted(ctx); !deleted {
+		return errors.Join(err, readErr)
 	}
-	ctrl.LoggerFrom(ctx).Info("The machine was deleted while it was being made: removing what was made")
+	ctrl.LoggerFrom(ctx).Info("The machine was deleted during its creation: deleting its objects on the host")
 	s.copies.forget(s.key())
 	s.Images.Forget(s.key())
 	if err := s.removeAll(ctx); err != nil {
@@ -222,12 +223,12 @@ func (s *scope) removeIfGone(ctx context.Context, err error) error {
 	return err
 }
 
-// isGone asks the API server whether the machine is deleted or being deleted.
-func (s *scope) isGone(ctx context.Context) (bool, error) {
+// isDeleted reads from the API server whether the machine is deleted or being deleted.
+func (s *scope) isDeleted(ctx context.Context) (bool, error) {
 	now := &infrav1.LibvirtMachine{}
 	err := s.APIReader.Get(ctx, s.key(), now)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return err == nil && (now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero()), outcome.Wrap(err, "reading the machine once more")
+	return err == nil && (now.UID != s.infra.UID || !now.DeletionTimestamp.IsZero()), outcome.Wrap(err, "reading the machine from the API server")
 }

@@ -84,7 +84,7 @@ func (s *scope) knownAddresses() map[int][]netip.Addr {
 
 // nameTaken sets the condition when another domain has the name of the machine's domain.
 func (s *scope) nameTaken() (verdict, error) {
-	s.lookAgain(noFitDelay)
+	s.requeueWithin(noFitDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason,
 		"Another domain on host %s has the name %s or the UUID of spec.providerID, and isn't changed: rename or undefine it, or delete the Machine",
 		s.host.Name, s.domainName())
@@ -96,12 +96,12 @@ const exclusiveTries = 3
 // ensureExclusive defines the domain of a machine with exclusive CPUs or devices, in the steps that package exclusive
 // describes. It continues only if no other domain uses any of them.
 //
-// In one manager, one machine at a time chooses on a host, so that concurrent machines don't choose the same things.
-// The others are requeued.
+// Within a manager, one machine at a time chooses on a host, so that concurrent machines choose different CPUs and
+// devices. The others are requeued.
 func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Request) (verdict, error) {
 	end, begun := s.Scheduler.Choosing(s.host.Name)
 	if !begun {
-		s.lookAgain(outcome.ConflictDelay)
+		s.requeueWithin(outcome.ConflictDelay)
 		return stop, nil
 	}
 	defer end()
@@ -111,7 +111,7 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 	}
 	for range exclusiveTries {
 		if s.isActive(domains) {
-			return goOn, nil // the snapshot doesn't know it so far; what it runs with was seen to be its own
+			return goOn, nil // not in the snapshot yet; its CPUs and devices were checked before it was started
 		}
 		chosen, err := exclusive.Choose(s.uuid, requests, domains)
 		var notFree *exclusive.NotFreeError
@@ -129,14 +129,14 @@ func (s *scope) ensureExclusive(ctx context.Context, requests []exclusive.Reques
 		}
 		rivals := exclusive.Rivals(s.uuid, domains)
 		if len(rivals) == 0 {
-			ctrl.LoggerFrom(ctx).Info("Chose what the machine has to itself", "LibvirtHost", s.host.Name, "chosen", chosen)
+			ctrl.LoggerFrom(ctx).Info("Chose exclusive CPUs and devices", "LibvirtHost", s.host.Name, "chosen", chosen)
 			return goOn, nil
 		}
 		if !exclusive.Yields(s.uuid, rivals) {
-			break // they give way; who doesn't, because nobody makes it any more, keeps what it has: see Choose
+			break // the rivals yield; a rival that no manager creates any more keeps its choice: see Choose
 		}
 	}
-	s.lookAgain(outcome.ConflictDelay)
+	s.requeueWithin(outcome.ConflictDelay)
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason,
 		"Another machine got the same CPUs or devices of host %s at the same time: one of the two machines chooses again", s.host.Name)
 }
@@ -154,9 +154,9 @@ func (s *scope) isActive(domains []hypervisor.Domain) bool {
 // notFree sets the condition when the host has too few free CPUs or devices. It undefines a domain that conflicts
 // with others: the domain was never started and can be defined again.
 func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domains []hypervisor.Domain) (verdict, error) {
-	s.lookAgain(noFitDelay)
+	s.requeueWithin(noFitDelay)
 	if rivals := exclusive.Rivals(s.uuid, domains); len(rivals) > 0 {
-		s.lookAgain(outcome.ConflictDelay)
+		s.requeueWithin(outcome.ConflictDelay)
 		if exclusive.Yields(s.uuid, rivals) {
 			if err := s.connection.UndefineDomain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 				return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
@@ -166,11 +166,11 @@ func (s *scope) notFree(ctx context.Context, why *exclusive.NotFreeError, domain
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.NotFreeReason, "spec.%s on host %s", why.Error(), s.host.Name)
 }
 
-// consoleLog returns the path of the console log on the host, or nothing.
+// consoleLog returns the path of the console log on the host, or an empty string.
 //
 // The file must not be in a storage pool. When libvirt refreshes a pool, it reads the headers of all files in the
-// folder, and opens the backing files that they name. A guest that writes a header with the path of a named pipe to
-// its console would block all storage of the host.
+// folder, and opens the backing files that they name. A guest that writes a header with the path of a named pipe to its
+// console would block all storage of the host.
 func (s *scope) consoleLog() string {
 	folder := s.host.Spec.ConsoleLogFolder
 	if folder == "" || s.snapshot.PoolAt(folder) != "" {
@@ -179,7 +179,8 @@ func (s *scope) consoleLog() string {
 	return path.Join(folder, hypervisor.ConsoleLogName(s.domainName()))
 }
 
-// seeConsole explains how to read the guest's console, for machines that have started and don't report progress.
+// seeConsole returns how to read the guest's console, for messages about a machine that has started and doesn't report
+// progress.
 func (s *scope) seeConsole() string {
 	if s.domain != nil && s.domain.ConsoleLog != "" {
 		return fmt.Sprintf("See what the guest has written to its console, on host %s: tail -n 100 %s", s.host.Name, s.domain.ConsoleLog)
@@ -191,7 +192,7 @@ func (s *scope) seeConsole() string {
 const consoleLogPatience = 5 * time.Minute
 
 // removeConsoleLog deletes the console log of a stopped domain. If the host keeps refusing, the machine is deleted
-// without it, and an event names the file.
+// without it, and an event has the path of the file.
 func (s *scope) removeConsoleLog(ctx context.Context) error {
 	file := s.domain.ConsoleLog
 	if file == "" {
@@ -211,8 +212,8 @@ func (s *scope) removeConsoleLog(ctx context.Context) error {
 }
 
 const (
-	// firstBackOff is the delay between the last start and the next one after two stops. It doubles with each stop,
-	// up to maxBackOff, like the kubelet's delay for containers.
+	// firstBackOff is the delay between the last start and the next one after two stops. It doubles with each stop, up
+	// to maxBackOff, like the kubelet's delay for containers.
 	firstBackOff, maxBackOff = 10 * time.Second, 5 * time.Minute
 	// steadyAfter is how long a domain has to run until earlier stops no longer count.
 	steadyAfter = 10 * time.Minute
@@ -232,7 +233,7 @@ func (s *scope) startDomain(ctx context.Context) (verdict, error) {
 	if err := s.connection.StartDomain(ctx, s.uuid); err != nil {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InstanceCreationFailedReason, err)
 	}
-	s.noteStart(time.Now())
+	s.recordStart(time.Now())
 	ctrl.LoggerFrom(ctx).Info("Started the domain", "LibvirtHost", s.host.Name, "domain", s.domainName())
 	s.refresh(ctx)
 	started := hypervisor.Domain{UUID: s.uuid, Name: s.domainName(), State: hypervisor.StateRunning, ConsoleLog: s.consoleLog()}
@@ -256,9 +257,9 @@ func (s *scope) startAgain(ctx context.Context) (verdict, error) {
 		return goOn, nil
 	}
 	was := s.domain.State
-	ctrl.LoggerFrom(ctx).Info("The machine doesn't run: starting it", "LibvirtHost", s.host.Name, "state", was)
+	ctrl.LoggerFrom(ctx).Info("Starting the domain, which doesn't run", "LibvirtHost", s.host.Name, "state", was)
 	if _, err := s.startDomain(ctx); err != nil {
-		s.errs = append(s.errs, err) // what comes after it doesn't need it: the seed has to go
+		s.errs = append(s.errs, err) // the following phases run too: the seed must be deleted
 		return goOn, nil
 	}
 	if s.domain.State.Active() {
@@ -269,21 +270,21 @@ func (s *scope) startAgain(ctx context.Context) (verdict, error) {
 
 // backOff sets the condition of a domain that stops repeatedly.
 func (s *scope) backOff(at time.Time, stops int) (verdict, error) {
-	s.lookAgain(max(time.Until(at), time.Second))
+	s.requeueWithin(max(time.Until(at), time.Second))
 	return s.waitFor(infrav1.InstanceReadyCondition, infrav1.CrashLoopBackOffReason,
 		"The domain has stopped %d times soon after it was started: it is started again at %s. %s", stops, at.UTC().Format(time.RFC3339), s.seeConsole())
 }
 
-// lastStart is the last start of a domain. It is in memory only: a manager that was restarted starts a domain at once.
+// lastStart is the last start of a domain. It is in memory only: a restarted manager starts a domain at once.
 type lastStart struct {
 	machine types.UID
 	at      time.Time
-	// stops is how often the domain stopped before, each time soon after its start.
+	// stops is the number of stops before, each soon after a start.
 	stops int
 }
 
-// noteStart remembers that the domain was started.
-func (s *scope) noteStart(now time.Time) {
+// recordStart records that the domain was started.
+func (s *scope) recordStart(now time.Time) {
 	_, stops := s.nextStart(now)
 	s.starts.Store(s.key(), lastStart{machine: s.infra.UID, at: now, stops: stops})
 }

@@ -23,33 +23,33 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-var exclusiveSeeds = flag.Uint64("exclusive.seeds", 10, "how many times managers choose at once in each way")
+var exclusiveSeeds = flag.Uint64("exclusive.seeds", 10, "number of runs of concurrent managers for each case")
 
-// pins makes a machine with two CPUs of its own.
-func pins(infra *infrav1.LibvirtMachine) { infra.Spec.CPU.Dedicated = ptr.To(true) }
+// dedicatesCPUs gives a machine two dedicated CPUs.
+func dedicatesCPUs(infra *infrav1.LibvirtMachine) { infra.Spec.CPU.Dedicated = ptr.To(true) }
 
-// held lists what the domains on a host have of it, by their UUIDs, each as text.
-func (w *world) held(host string, which func(hypervisor.Domain) bool) map[string][]string {
+// assigned lists the exclusive CPUs and devices of the domains on a host as text, by the UUIDs of the domains.
+func (w *world) assigned(host string, which func(hypervisor.Domain) bool) map[string][]string {
 	connected, err := w.hosts[host].Connect(context.Background())
 	w.Expect(err).ToNot(HaveOccurred())
 	defer func() { _ = connected.Close() }()
 	domains, err := connected.ListDomains(context.Background())
 	w.Expect(err).ToNot(HaveOccurred())
-	held := map[string][]string{}
+	cpus := map[string][]string{}
 	for _, domain := range domains {
 		if which != nil && !which(domain) {
 			continue
 		}
 		for thing := range exclusive.Of(domain) {
-			held[domain.UUID] = append(held[domain.UUID], thing.Name)
+			cpus[domain.UUID] = append(cpus[domain.UUID], thing.Name)
 		}
-		slices.Sort(held[domain.UUID])
+		slices.Sort(cpus[domain.UUID])
 	}
-	return held
+	return cpus
 }
 
-// foreign defines a domain of somebody else's that has CPUs or devices of the host.
-func (w *world) foreign(host, uuid, inside string) {
+// defineForeign defines a domain without an owner that has CPUs or devices of the host.
+func (w *world) defineForeign(host, uuid, inside string) {
 	connected, err := w.hosts[host].Connect(context.Background())
 	w.Expect(err).ToNot(HaveOccurred())
 	defer func() { _ = connected.Close() }()
@@ -59,43 +59,43 @@ func (w *world) foreign(host, uuid, inside string) {
 
 const foreignUUID = "00000000-0000-4000-8000-00000000000f"
 
-// TestDedicatedCPUs: a machine has CPUs to itself that no other domain has, those of others too, keeps them
-// after a restart, and gives them back. Other machines keep off all of them.
+// TestDedicatedCPUs: a machine gets dedicated CPUs that no other domain uses, including foreign domains. It keeps them
+// after a restart, and releases them. Other machines don't run on dedicated CPUs.
 func TestDedicatedCPUs(t *testing.T) {
-	w := newWorld(t, pins, "a")
+	w := newWorld(t, dedicatesCPUs, "a")
 	m := w.newManager(0)
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: no room (dedicated CPUs: 2 needed, 0 free)"))
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-10" })
-	w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='8-9'/></cputune>")
+	w.defineForeign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='8-9'/></cputune>")
 	m = w.until(m, func() bool {
 		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.HostBoundCondition), "a: no room (dedicated CPUs: 2 needed, 1 free)")
 	})
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
 	m = w.until(m, w.isProvisioned)
-	w.Expect(w.held("a", nil)[w.uuid()]).To(Equal([]string{"10", "11"}))
+	w.Expect(w.assigned("a", nil)[w.uuid()]).To(Equal([]string{"10", "11"}))
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
 	w.Expect(xml).To(And(ContainSubstring(`<vcpupin vcpu="0" cpuset="10">`), ContainSubstring(`<vcpupin vcpu="1" cpuset="11">`),
 		ContainSubstring(`<emulatorpin cpuset="0-7,12-15">`)))
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"8", "9"}}))
+	w.until(m, w.isDeleted)
+	w.Expect(w.assigned("a", nil)).To(Equal(map[string][]string{foreignUUID: {"8", "9"}}))
 }
 
-// TestDedicatedCPUsTakenByOthers: the CPUs go after the machine was bound.
+// TestDedicatedCPUsTakenByOthers: another domain gets the CPUs after the machine was bound.
 func TestDedicatedCPUsTakenByOthers(t *testing.T) {
-	w := newWorld(t, pins, "a")
+	w := newWorld(t, dedicatesCPUs, "a")
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-9" })
 	m := w.newManager(0)
 	w.until(m, func() bool { return w.infra().Spec.HostName != "" })
-	w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='9'/></cputune>")
+	w.defineForeign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='9'/></cputune>")
 	w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.NotFreeReason)).To(Equal("spec.cpu.dedicated: 2 needed, and 1 are free on host a"))
 	w.hosts["a"].RemoveDomain(foreignUUID)
 	w.until(m, w.isProvisioned)
-	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{w.uuid(): {"8", "9"}}))
+	w.Expect(w.assigned("a", nil)).To(Equal(map[string][]string{w.uuid(): {"8", "9"}}))
 }
 
-// TestMachinesBesideDedicatedCPUs: they run on the other CPUs.
-func TestMachinesBesideDedicatedCPUs(t *testing.T) {
+// TestMachinesWithoutDedicatedCPUs: machines without dedicated CPUs run on the other CPUs.
+func TestMachinesWithoutDedicatedCPUs(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "0-15" })
 	m := w.newManager(0)
@@ -104,15 +104,15 @@ func TestMachinesBesideDedicatedCPUs(t *testing.T) {
 	w.until(m, w.isProvisioned)
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
 	w.Expect(xml).To(ContainSubstring(`<vcpu placement="static" cpuset="0-7,12-15">2</vcpu>`))
-	w.Expect(w.held("a", nil)).To(BeEmpty())
+	w.Expect(w.assigned("a", nil)).To(BeEmpty())
 }
 
-// TestDedicatedCPUsAndKills kills the manager after each of its calls. The machine's CPUs stay the same
-// once they are defined, and nothing is left of them.
+// TestDedicatedCPUsAndKills kills the manager after each of its calls. The machine's CPUs stay the same once they are
+// defined, and are free after its deletion.
 func TestDedicatedCPUsAndKills(t *testing.T) {
 	life := func(t *testing.T, killAt int) int {
 		w := newWorld(t, func(infra *infrav1.LibvirtMachine) {
-			pins(infra)
+			dedicatesCPUs(infra)
 			infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition // which changes the definition of the running domain
 		}, "a")
 		w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = "8-11" })
@@ -122,11 +122,11 @@ func TestDedicatedCPUsAndKills(t *testing.T) {
 			if infra := w.infra(); infra == nil || infra.Spec.HostName == "" || !infra.DeletionTimestamp.IsZero() {
 				return
 			}
-			if held := w.held("a", nil)[w.uuid()]; held != nil && chosen != nil {
-				w.Expect(held).To(Equal(chosen))
-			} else if held != nil {
-				chosen = held
-				w.foreign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='10-11'/></cputune>")
+			if cpus := w.assigned("a", nil)[w.uuid()]; cpus != nil && chosen != nil {
+				w.Expect(cpus).To(Equal(chosen))
+			} else if cpus != nil {
+				chosen = cpus
+				w.defineForeign("a", foreignUUID, "<cputune><vcpupin vcpu='0' cpuset='10-11'/></cputune>")
 			}
 		}
 		m := w.until(first, w.isProvisioned)
@@ -135,8 +135,8 @@ func TestDedicatedCPUsAndKills(t *testing.T) {
 		xml, _ := w.hosts["a"].DomainXML(w.uuid())
 		w.Expect(xml).To(And(ContainSubstring(`<vcpupin vcpu="0" cpuset="8">`), ContainSubstring(`<vcpupin vcpu="1" cpuset="9">`)))
 		w.delete()
-		w.until(m, w.isGone)
-		w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"10", "11"}}))
+		w.until(m, w.isDeleted)
+		w.Expect(w.assigned("a", nil)).To(Equal(map[string][]string{foreignUUID: {"10", "11"}}))
 		return len(first.calls())
 	}
 	calls := life(t, 0)
@@ -147,7 +147,7 @@ func TestDedicatedCPUsAndKills(t *testing.T) {
 
 const gpuCount = 6
 
-// gpus are the devices of a host, each in an IOMMU group of its own.
+// gpus returns the devices of a host, each in another IOMMU group.
 func gpus() []hypervisor.PCIDevice {
 	var devices []hypervisor.PCIDevice
 	for i := range gpuCount {
@@ -156,20 +156,20 @@ func gpus() []hypervisor.PCIDevice {
 	return devices
 }
 
-// lends lets a host lend some of its devices.
+// lends makes some devices of a host available.
 func lends(addresses ...string) func(*infrav1.LibvirtHost) {
 	return func(h *infrav1.LibvirtHost) {
 		h.Spec.HostDevices = []infrav1.LentDevices{{VendorID: "10de", ProductID: "20b5", Addresses: addresses}}
 	}
 }
 
-// wantsGPUs makes a machine with two devices of the host.
+// wantsGPUs requests two devices of the host for a machine.
 func wantsGPUs(infra *infrav1.LibvirtMachine) {
 	infra.Spec.HostDevices = []infrav1.HostDeviceSpec{{Name: "gpu", VendorID: "10de", ProductID: "20b5", Count: 2}}
 }
 
-// TestHostDevices: a machine has devices that no other domain has, that the host lends and that can be lent, and
-// gives them back.
+// TestHostDevices: a machine gets devices that the host lends, that can be lent and that no other domain uses, and
+// releases them.
 func TestHostDevices(t *testing.T) {
 	w := newWorld(t, wantsGPUs, "a")
 	devices := gpus()
@@ -177,25 +177,25 @@ func TestHostDevices(t *testing.T) {
 	w.hosts["a"].SetPCIDevices(devices...)
 	m := w.newManager(0)
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("a: no room (devices 10de:20b5: 2 needed, 0 free)"))
-	w.foreign("a", foreignUUID, "<devices><hostdev type='pci'><source><address bus='0x3b' slot='0x01'/></source></hostdev></devices>")
+	w.defineForeign("a", foreignUUID, "<devices><hostdev type='pci'><source><address bus='0x3b' slot='0x01'/></source></hostdev></devices>")
 	w.changeHost("a", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0"))
 	m = w.until(m, func() bool {
 		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.HostBoundCondition), "a: no room (devices 10de:20b5: 2 needed, 1 free)")
 	})
 	w.changeHost("a", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:05.0"))
 	m = w.until(m, w.isProvisioned)
-	w.Expect(w.held("a", nil)[w.uuid()]).To(Equal([]string{"0000:3b:02.0", "0000:3b:05.0"}))
+	w.Expect(w.assigned("a", nil)[w.uuid()]).To(Equal([]string{"0000:3b:02.0", "0000:3b:05.0"}))
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.held("a", nil)).To(Equal(map[string][]string{foreignUUID: {"0000:3b:01.0"}}))
+	w.until(m, w.isDeleted)
+	w.Expect(w.assigned("a", nil)).To(Equal(map[string][]string{foreignUUID: {"0000:3b:01.0"}}))
 }
 
-// actor is a manager that makes one machine, and takes a turn at a time.
+// actor is a manager that creates one machine, one turn at a time.
 type actor struct {
 	*manager
 	key  client.ObjectKey
 	uuid string
-	// waits gets something before each call that the package exclusive is about, and turn lets it be made.
+	// waits receives a value before each call in turns, and turn allows the call.
 	waits, turn chan struct{}
 	// over is closed when the actor has ended.
 	over chan struct{}
@@ -203,7 +203,7 @@ type actor struct {
 
 var turns = []string{"libvirt: list domains", "libvirt: define", "libvirt: start", "libvirt: undefine"}
 
-// newActor makes a machine that is bound to host a with a UUID, and a manager for it that waits for its turns.
+// newActor creates a machine that is bound to host a with a UUID, and a manager for it that waits for its turns.
 func (w *world) newActor(number int, change func(*infrav1.LibvirtMachine), uuid string) *actor {
 	a := &actor{key: client.ObjectKey{Namespace: key.Namespace, Name: fmt.Sprintf("pinned-%d", number)}, uuid: uuid}
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: a.key.Namespace, Name: a.key.Name},
@@ -218,8 +218,8 @@ func (w *world) newActor(number int, change func(*infrav1.LibvirtMachine), uuid 
 	return a
 }
 
-// begin lets a manager make the machine, until it runs or has found too little free several times. It is
-// killed after so many turns, or never when killAt is 0.
+// begin runs the manager until the machine runs or has found too few CPUs or devices several times. The manager is
+// killed after killAt turns, or never if killAt is 0.
 func (a *actor) begin(w *world, killAt int) {
 	a.manager = w.newManager(0)
 	a.waits, a.turn, a.over = make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -242,16 +242,16 @@ func (a *actor) begin(w *world, killAt int) {
 	go func() {
 		defer close(over)
 		for refused := 0; refused < 5 && !a.isDead() && w.hosts["a"].State(a.uuid) != hypervisor.StateRunning; {
-			if result, _ := a.reconcileThis(a.key); result.RequeueAfter == noFitDelay {
+			if result, _ := a.reconcileObject(a.key); result.RequeueAfter == noFitDelay {
 				refused++
 			} else if result.RequeueAfter == 0 {
-				time.Sleep(time.Millisecond) // the image is on its way
+				time.Sleep(time.Millisecond) // the image is being transferred
 			}
 		}
 	}()
 }
 
-// next waits until the actor has a call to make, and says whether it has.
+// next waits until the actor has a call to make, and reports whether it has.
 func (a *actor) next() bool {
 	select {
 	case <-a.waits:
@@ -261,8 +261,8 @@ func (a *actor) next() bool {
 	}
 }
 
-// play gives turns to actors as chance has it, until all have ended. After each, no two domains that run have
-// the same.
+// play gives turns to random actors until all have ended. After each turn, it checks that running domains share
+// nothing.
 func (w *world) play(chance *rand.Rand, actors []*actor, killed func() int) {
 	var playing []*actor
 	advance := func(a *actor) {
@@ -279,7 +279,7 @@ func (w *world) play(chance *rand.Rand, actors []*actor, killed func() int) {
 		advance(a)
 	}
 	for deadline := time.Now().Add(patience); len(playing) > 0; {
-		w.Expect(time.Now().Before(deadline)).To(BeTrue(), "it doesn't come to an end:\n%s", w.log)
+		w.Expect(time.Now().Before(deadline)).To(BeTrue(), "it doesn't end:\n%s", w.log)
 		i := chance.IntN(len(playing))
 		a := playing[i]
 		playing = slices.Delete(playing, i, i+1)
@@ -291,17 +291,17 @@ func (w *world) play(chance *rand.Rand, actors []*actor, killed func() int) {
 
 func (w *world) expectNothingShared() {
 	owners := map[string]string{}
-	for uuid, things := range w.held("a", func(d hypervisor.Domain) bool { return d.State.Active() }) {
+	for uuid, things := range w.assigned("a", func(d hypervisor.Domain) bool { return d.State.Active() }) {
 		for _, thing := range things {
-			w.Expect(owners).ToNot(HaveKey(thing), "it is in two domains that run")
+			w.Expect(owners).ToNot(HaveKey(thing), "two running domains have it")
 			owners[thing] = uuid
 		}
 	}
 }
 
-// TestManagersChooseAtOnce: several managers, which know nothing of each other, make machines on one host.
-// Whatever comes between their calls, and whenever one is killed, no two machines run with the same CPU or device; all
-// run when there are enough, and as many as there is room for if there aren't.
+// TestManagersChooseAtOnce: several managers without knowledge of each other create machines on one host. With any
+// order of their calls, and with any kill, no two machines run with the same CPU or device. All run if there are enough
+// of them, and as many as possible if not.
 func TestManagersChooseAtOnce(t *testing.T) {
 	type way struct {
 		name   string
@@ -313,7 +313,7 @@ func TestManagersChooseAtOnce(t *testing.T) {
 		return func(h *infrav1.LibvirtHost) { h.Spec.DedicatedCPUs = set }
 	}
 	for _, tc := range []way{
-		{"enough CPUs", dedicated("4-9"), pins, 3}, {"too few CPUs", dedicated("4-7"), pins, 2},
+		{"enough CPUs", dedicated("4-9"), dedicatesCPUs, 3}, {"too few CPUs", dedicated("4-7"), dedicatesCPUs, 2},
 		{"enough devices", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:03.0", "0000:3b:04.0", "0000:3b:05.0"), wantsGPUs, 3},
 		{"too few devices", lends("0000:3b:00.0", "0000:3b:01.0", "0000:3b:02.0", "0000:3b:03.0"), wantsGPUs, 2},
 	} {
@@ -332,14 +332,14 @@ func TestManagersChooseAtOnce(t *testing.T) {
 					if kills--; kills < 0 {
 						return 0
 					}
-					return chance.IntN(8) // a machine is made in five calls or more
+					return chance.IntN(8) // the creation of a machine takes five calls or more
 				})
-				running := w.held("a", func(d hypervisor.Domain) bool { return d.State.Active() })
-				w.Expect(running).To(HaveLen(tc.run), "%v\n%s", w.held("a", nil), w.log)
+				running := w.assigned("a", func(d hypervisor.Domain) bool { return d.State.Active() })
+				w.Expect(running).To(HaveLen(tc.run), "%v\n%s", w.assigned("a", nil), w.log)
 				for _, things := range running {
 					w.Expect(things).To(HaveLen(2))
 				}
-				w.Expect(w.held("a", nil)).To(Equal(running), "who has nothing to run with is in nobody's way")
+				w.Expect(w.assigned("a", nil)).To(Equal(running), "a machine without resources blocks no other machine")
 			})
 		}
 	}

@@ -20,12 +20,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// seeds is how many times what is left to chance is tried.
+// seeds is the number of runs of random tests.
 const seeds = 25
 
-var errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "libvirtmachines"}, key.Name, errors.New("somebody was faster"))
+var errConflict = apierrors.NewConflict(schema.GroupResource{Resource: "libvirtmachines"}, key.Name, errors.New("the object has changed"))
 
-// conflicts makes patches fail with a conflict when often says so.
+// conflicts makes patches fail with a conflict if often returns true.
 func conflicts(often func() bool) interceptor.Funcs {
 	return interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -43,8 +43,8 @@ func conflicts(often func() bool) interceptor.Funcs {
 	}
 }
 
-// countCalls returns the calls of a life without faults, up to being provisioned, to the seed's
-// removal, and to the end.
+// countCalls returns the number of calls in a life without faults: until the machine is provisioned, until the seed is
+// removed, and until the end.
 func countCalls(t *testing.T, change func(*infrav1.LibvirtMachine)) (provisioned, node, end int) {
 	t.Helper()
 	w := newWorld(t, change, "a")
@@ -54,34 +54,34 @@ func countCalls(t *testing.T, change func(*infrav1.LibvirtMachine)) (provisioned
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 	node = len(m.calls())
 	w.delete()
-	w.until(m, w.isGone)
+	w.until(m, w.isDeleted)
 	return provisioned, node, len(m.calls())
 }
 
-// live goes through a machine's life and checks it: what is made, what is left, what is said.
+// live runs a machine's life and checks the created objects, the remaining ones, and the output.
 func (w *world) live(m *manager, life int) {
 	w.t.Helper()
 	m = w.until(m, w.isProvisioned)
-	w.Expect(w.isBlocked()).To(BeFalse(), "nothing is transferred any more")
-	w.Expect(withoutCopyID(w.left())).To(Equal(lives[life].made))
-	said := w.said()
+	w.Expect(w.isBlocked()).To(BeFalse(), "no transfer is running")
+	w.Expect(withoutCopyID(w.inventory())).To(Equal(lives[life].provisioned))
+	said := w.output()
 	w.joinNode()
 	m = w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
-	w.Expect(withoutCopyID(w.left())).To(Equal(lives[life].node))
-	said += w.said()
+	w.Expect(withoutCopyID(w.inventory())).To(Equal(lives[life].node))
+	said += w.output()
 	for _, host := range w.hosts {
 		w.Expect(host.ConsoleLogs()).To(HaveLen(1))
 	}
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 	for _, host := range w.hosts {
 		w.Expect(host.ConsoleLogs()).To(BeEmpty())
 	}
-	w.Expect(said + w.said()).ToNot(ContainSubstring(secret))
+	w.Expect(said + w.output()).ToNot(ContainSubstring(secret))
 }
 
-// TestConflictOnEveryPatch: each patch meets somebody faster, once.
+// TestConflictOnEveryPatch: each patch fails once with a conflict.
 func TestConflictOnEveryPatch(t *testing.T) {
 	for life := range lives {
 		t.Run(lives[life].name, func(t *testing.T) {
@@ -90,12 +90,12 @@ func TestConflictOnEveryPatch(t *testing.T) {
 			w.functions = conflicts(func() bool { return patches.Add(1)%2 == 1 })
 			w.live(w.newManager(0), life)
 			w.Expect(patches.Load()).To(BeNumerically(">=", 10))
-			w.Expect(w.log.String()).ToNot(ContainSubstring("somebody was faster"))
+			w.Expect(w.log.String()).ToNot(ContainSubstring("the object has changed"))
 		})
 	}
 }
 
-// TestHostIsLostInAnyPhase loses the host before each call and gives it back some reconciles later.
+// TestHostIsLostInAnyPhase disconnects the host before each call and connects it some reconciles later.
 func TestHostIsLostInAnyPhase(t *testing.T) {
 	for life := range lives {
 		_, _, end := countCalls(t, lives[life].change)
@@ -122,7 +122,7 @@ func TestHostIsLostInAnyPhase(t *testing.T) {
 	}
 }
 
-// TestCallsThatFail lets each call to the host fail once, in several ways.
+// TestCallsThatFail makes each call to the host fail once, in several ways.
 func TestCallsThatFail(t *testing.T) {
 	for life := range lives {
 		w := newWorld(t, lives[life].change, "a")
@@ -131,7 +131,7 @@ func TestCallsThatFail(t *testing.T) {
 		for i, call := range calls {
 			switch call.Operation {
 			case fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes, fake.PCIDevices:
-				continue // of the fixture, for the most part
+				continue // mostly calls of the fixture
 			}
 			for name, fault := range map[string]fake.Fault{
 				"fails":             {Effect: fake.Fail, Reason: hypervisor.ErrOther},
@@ -156,8 +156,8 @@ func TestCallsThatFail(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: a manager lost its leadership in the middle of a reconcile and doesn't know it. Before
-// each of its calls another one does all that there is to do, and then it goes on.
+// TestTwoAtOnce: a manager has lost its leadership during a reconcile without noticing. Before each of its calls,
+// another manager does all the work, and then the first one continues.
 func TestTwoAtOnce(t *testing.T) {
 	for life := range lives {
 		provisioned, _, end := countCalls(t, lives[life].change)
@@ -172,9 +172,9 @@ func TestTwoAtOnce(t *testing.T) {
 					switch infra := w.infra(); {
 					case infra == nil:
 					case !infra.DeletionTimestamp.IsZero():
-						w.until(next, w.isGone)
+						w.until(next, w.isDeleted)
 					default:
-						w.until(next, func() bool { // also when the rest of the old one, in the background, goes on without it
+						w.until(next, func() bool { // background work of the old manager may continue
 							infra := w.infra()
 							return infra == nil || !infra.DeletionTimestamp.IsZero() || w.isProvisioned()
 						})
@@ -191,25 +191,25 @@ func TestTwoAtOnce(t *testing.T) {
 				old.before = func(_ string, number int) {
 					if number == at {
 						w.delete()
-						w.until(next, w.isGone)
+						w.until(next, w.isDeleted)
 						done.Store(true)
 					}
 				}
 				w.until(old, done.Load)
-				w.until(old, w.isGone)
-				w.Eventually(func() []string { // a copy that was under way ends
+				w.until(old, w.isDeleted)
+				w.Eventually(func() []string { // a running copy ends
 					_, err := old.reconcile()
 					w.Expect(err).ToNot(HaveOccurred())
-					return w.left()
+					return w.inventory()
 				}).WithTimeout(patience).Should(BeEmpty())
 			})
 		}
 	}
 }
 
-// TestDeletedWhileMade deletes the machine after each call of its making, with its Machine and Cluster
-// as Cluster API does and without them.
-func TestDeletedWhileMade(t *testing.T) {
+// TestDeletedDuringCreation deletes the machine after each call of its creation, with its Machine and Cluster as
+// Cluster API does, and without them.
+func TestDeletedDuringCreation(t *testing.T) {
 	for life := range lives {
 		provisioned, _, _ := countCalls(t, lives[life].change)
 		for at := range provisioned {
@@ -224,15 +224,15 @@ func TestDeletedWhileMade(t *testing.T) {
 						}
 					}
 				}
-				w.until(m, w.isGone)
-				w.Eventually(func() []string { _, _ = m.reconcile(); return w.left() }).WithTimeout(patience).Should(BeEmpty())
+				w.until(m, w.isDeleted)
+				w.Eventually(func() []string { _, _ = m.reconcile(); return w.inventory() }).WithTimeout(patience).Should(BeEmpty())
 			})
 		}
 	}
 }
 
-// TestKilledAndDeleted: the controller is killed after each call of the making, and when another one
-// comes the machine is being deleted.
+// TestKilledAndDeleted: the controller is killed after each call of the creation, and the next one finds the machine
+// being deleted.
 func TestKilledAndDeleted(t *testing.T) {
 	for life := range lives {
 		provisioned, _, _ := countCalls(t, lives[life].change)
@@ -246,24 +246,23 @@ func TestKilledAndDeleted(t *testing.T) {
 				}
 				first.end()
 				w.delete()
-				w.until(w.newManager(0), w.isGone)
-				w.Expect(w.left()).To(BeEmpty())
+				w.until(w.newManager(0), w.isDeleted)
+				w.Expect(w.inventory()).To(BeEmpty())
 			})
 		}
 	}
 }
 
-// TestChance: anything may happen at any call, several times in one life: the process is killed, a patch
-// meets a conflict, the host is lost for a while, somebody deletes a volume or the domain by hand before
-// the machine is provisioned.
-func TestChance(t *testing.T) {
+// TestRandomFaults combines random faults in one life: the process is killed, a patch fails with a conflict, the host
+// is lost for a while, and a user deletes a volume or the domain before the machine is provisioned.
+func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(seeds) {
 		life := int(seed) % len(lives)
 		t.Run(fmt.Sprintf("%d %s", seed, lives[life].name), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			chance := func(percent int) bool { return random.IntN(100) < percent }
 			w := newWorld(t, lives[life].change, "a")
-			// All of it happens between reconciles or is decided there, so that a seed tells what happens.
+			// All faults happen or are chosen between reconciles, so that a seed determines them.
 			var conflict atomic.Bool
 			w.functions = conflicts(func() bool { return conflict.Swap(false) })
 			lost := 0
@@ -293,7 +292,7 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// deleteByHand deletes something that a machine is made of while it doesn't run.
+// deleteByHand deletes an object of a machine that doesn't run.
 func (w *world) deleteByHand(random *rand.Rand) {
 	host := w.hosts["a"]
 	host.SetReachable(true)
@@ -303,7 +302,7 @@ func (w *world) deleteByHand(random *rand.Rand) {
 	volumes, domains := host.Left()
 	for _, uuid := range domains {
 		if host.State(uuid) == hypervisor.StateRunning && random.IntN(2) == 0 {
-			return // what runs has its disks open
+			return // a running domain has its disks open
 		}
 		host.RemoveDomain(uuid)
 	}
@@ -312,14 +311,14 @@ func (w *world) deleteByHand(random *rand.Rand) {
 	}
 }
 
-// TestNameIsTaken by a domain that somebody has made by hand: it is said whose it is and what to do, the
-// domain is left alone, and the machine is made when the name is free. Also when the machine is deleted.
+// TestNameIsTaken: a user has defined a domain with the name of the machine's domain. The condition says what to do,
+// the domain isn't changed, and the machine is created once the name is free. The machine can be deleted before that.
 func TestNameIsTaken(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, nil, "a")
 		m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
 		name := "team.blue-1." + w.uuid()[:8]
-		w.others("a", name, "52:54:00:00:00:01", true)
+		w.setForeignDomain("a", name, "52:54:00:00:00:01", true)
 		w.Expect(w.message(m, infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(HavePrefix(
 			"Another domain on host a has the name " + name + " or the UUID of spec.providerID, and isn't changed: rename or undefine it"))
 		before := w.infra()
@@ -329,16 +328,16 @@ func TestNameIsTaken(t *testing.T) {
 		w.Expect(w.infra()).To(Equal(before))
 		if deleted {
 			w.delete()
-			w.until(m, w.isGone)
-			w.Expect(w.left()).To(Equal([]string{"a: domain Running"}))
+			w.until(m, w.isDeleted)
+			w.Expect(w.inventory()).To(Equal([]string{"a: domain Running"}))
 			continue
 		}
-		w.hosts["a"].RemoveDomain(theirs)
+		w.hosts["a"].RemoveDomain(foreign)
 		w.until(m, w.isProvisioned)
 	}
 }
 
-// TestImageServerFails: its conditions say how, and machines are made as soon as it does better.
+// TestImageServerFails: a condition has the reason, and machines are created as soon as the server works.
 func TestImageServerFails(t *testing.T) {
 	for reason, change := range map[string]func(*infrav1.LibvirtMachine){
 		infrav1.ImageTransferFailedReason: func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = "http://127.0.0.1:1/image?token=" + secret },
@@ -346,23 +345,23 @@ func TestImageServerFails(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			w := newWorld(t, change, "a")
 			m := w.until(w.newManager(0), w.hasCondition(infrav1.ImageReadyCondition, reason))
-			w.Expect(w.said()).ToNot(ContainSubstring(secret + "&"))
-			w.Expect(w.left()).To(BeEmpty())
+			w.Expect(w.output()).ToNot(ContainSubstring(secret + "&"))
+			w.Expect(w.inventory()).To(BeEmpty())
 			w.delete()
-			w.until(m, w.isGone)
+			w.until(m, w.isDeleted)
 			volumes, _ := w.hosts["a"].Left()
 			w.Eventually(func() []hypervisor.VolumeRef { volumes, _ = w.hosts["a"].Left(); return volumes }).WithTimeout(patience).Should(BeEmpty())
 		})
 	}
 }
 
-// TestDiskFull: it is said, and tried again.
+// TestDiskFull: a condition and an event report the full disk, and the creation is retried.
 func TestDiskFull(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.CreateVolume, Skip: 2, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNoSpace})
 	m := w.until(w.newManager(0), w.hasCondition(infrav1.DisksReadyCondition, infrav1.NoRoomReason))
-	w.Expect(w.said()).To(ContainSubstring("host a has no room: the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event says which")
+	w.Expect(w.output()).To(ContainSubstring("host a has no room: the root disk: creating the volume default/"+w.volumeName("root")+": no room on the host"), "the event names the volume")
 	w.hosts["a"].ClearFaults()
 	w.until(m, w.isProvisioned)
-	w.Expect(strings.Join(w.left(), " ")).To(ContainSubstring("domain Running"))
+	w.Expect(strings.Join(w.inventory(), " ")).To(ContainSubstring("domain Running"))
 }

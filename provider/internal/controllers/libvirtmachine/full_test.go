@@ -12,8 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestFullHost: a machine whose host has no room says so, whatever there is no room for. The machine that replaces it
-// goes to another host, or to the same when there was room after all.
+// TestFullHost: a machine whose host is full has the reason in a condition, for each kind of resource. The machine that
+// replaces it goes to another host, or to the same one if there is room again.
 func TestFullHost(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -34,7 +34,7 @@ func TestFullHost(t *testing.T) {
 			replacement := w.infra()
 			replace := func(m *manager) {
 				w.delete()
-				w.until(m, w.isGone)
+				w.until(m, w.isDeleted)
 				next := replacement.DeepCopy()
 				next.UID, next.ResourceVersion = next.UID+"-next", ""
 				w.Expect(w.api.Create(t.Context(), next)).To(Succeed())
@@ -49,13 +49,13 @@ func TestFullHost(t *testing.T) {
 					refreshed++
 				}
 			}
-			w.Expect(refreshed).To(BeNumerically(">", 0), "its pools are counted again")
+			w.Expect(refreshed).To(BeNumerically(">", 0), "its pools are refreshed")
 			replace(m)
 			w.Expect(w.infra().Spec.HostName).To(Equal("b"))
 
-			// Another manager knows nothing, and finds room at the second try.
+			// Another manager doesn't know the failure, and finds room at the second try.
 			w.delete()
-			w.until(m, w.isGone)
+			w.until(m, w.isDeleted)
 			first := replacement.DeepCopy()
 			first.ResourceVersion = ""
 			w.Expect(w.api.Create(t.Context(), first)).To(Succeed())

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// largerDisks is a spec with larger disks and nothing else.
+// largerDisks increases only the sizes of the disks in a spec.
 func largerDisks(infra *infrav1.LibvirtMachine) {
 	infra.Spec.RootDisk.Size = resource.MustParse("30Gi")
 	for i := range infra.Spec.ExtraDisks {
@@ -23,15 +23,15 @@ func largerDisks(infra *infrav1.LibvirtMachine) {
 	}
 }
 
-// grow takes a machine through an update of its disks alone, and returns the calls that were made. The
-// guest doesn't listen, so that a machine that waits for it isn't updated.
+// grow runs an update of a machine's disks alone, and returns the calls. The guest ignores shutdown requests, so that
+// an update by restart would fail.
 func grow(t *testing.T, life, killAt int) (*world, []string) {
 	t.Helper()
-	w, m := hasNode(t, lives[life].change)
+	w, m := newWorldWithNode(t, lives[life].change)
 	w.hosts["a"].IgnoreShutdown(w.uuid(), true)
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
-	before, left := w.domain(), w.left()
-	w.ask(largerDisks)
+	before, left := w.domain(), w.inventory()
+	w.requestUpdate(largerDisks)
 	m.end()
 	first := w.newManager(killAt)
 	w.until(first, w.isUpdated)
@@ -47,8 +47,8 @@ func operations(w *world) map[fake.Operation]int {
 	return count
 }
 
-// TestDisksGrowWhileTheGuestRuns: where only disks grow, nothing is shut down, stopped or started, also
-// when the controller is killed after each of its calls.
+// TestDisksGrowWhileTheGuestRuns: if only disks grow, the domain isn't shut down, stopped or started, also if the
+// controller is killed after any of its calls.
 func TestDisksGrowWhileTheGuestRuns(t *testing.T) {
 	for life := range lives {
 		t.Run(lives[life].name, func(t *testing.T) {
@@ -66,14 +66,14 @@ func TestDisksGrowWhileTheGuestRuns(t *testing.T) {
 	}
 }
 
-// TestDiskThatCanNotGrow: a host that can't do it while the guest runs does it while nothing runs, and
-// what fails otherwise is said, and tried again.
+// TestDiskThatCanNotGrow: on a host that can't grow disks of running guests, the guest is shut down first. Other
+// failures are reported and retried.
 func TestDiskThatCanNotGrow(t *testing.T) {
 	for _, reason := range []error{hypervisor.ErrUnsupported, hypervisor.ErrBusy, hypervisor.ErrOther} {
 		t.Run(reason.Error(), func(t *testing.T) {
-			w, m := hasNode(t, nil)
+			w, m := newWorldWithNode(t, nil)
 			w.hosts["a"].Inject(fake.Fault{Operation: fake.GrowDisk, Effect: fake.Fail, Reason: reason})
-			w.ask(largerDisks)
+			w.requestUpdate(largerDisks)
 			restarts := 1
 			if !errors.Is(reason, hypervisor.ErrUnsupported) {
 				restarts = 0

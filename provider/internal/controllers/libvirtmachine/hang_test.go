@@ -12,8 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestCallsThatHang: a host goes silent in any of the calls, several times in a life, and each time its
-// connection is given up, as is done with a call that has taken too long.
+// TestCallsThatHang: any call to a host may hang, several times in a life. Each time the connection is closed, as after
+// a call that takes too long.
 func TestCallsThatHang(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

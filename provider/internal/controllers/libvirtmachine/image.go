@@ -12,7 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// imageDelay is the interval of updating the progress of a transfer. Its end triggers a reconcile sooner.
+// imageDelay is the interval of updating the progress of a transfer. The end of the transfer triggers a reconcile
+// sooner.
 const imageDelay = time.Minute
 
 // ensureImage finds the image on the host, or starts its transfer.
@@ -20,7 +21,7 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 	if name := s.infra.Spec.Image.Volume; name != "" {
 		return s.findImageVolume(ctx, hypervisor.VolumeRef{Pool: s.host.Spec.StoragePools.Images, Name: name})
 	}
-	// Not from the cache: a recreated namespace must not get the images of the old one.
+	// The cache may be old: a recreated namespace must not get the images of the old one.
 	wish, err := images.WishOf(ctx, s.APIReader, s.host, s.infra)
 	if err != nil {
 		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
@@ -35,17 +36,17 @@ func (s *scope) ensureImage(ctx context.Context) (verdict, error) {
 		return goOn, nil
 	case errors.As(err, &transferring):
 		s.transferring = true
-		s.lookAgain(imageDelay)
+		s.requeueWithin(imageDelay)
 		reason := infrav1.ImageTransferringReason
 		if transferring.Queued {
 			reason = infrav1.ImageQueuedReason
 		}
 		return s.waitFor(infrav1.ImageReadyCondition, reason, "%s", err.Error())
 	case errors.As(err, &failed) && errors.Is(err, hypervisor.ErrNoSpace):
-		s.lookAgain(imageDelay)
+		s.requeueWithin(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.NoRoomReason, "%s", s.noRoom(err).Error())
 	case errors.As(err, &failed):
-		s.lookAgain(imageDelay)
+		s.requeueWithin(imageDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, "%s", err.Error())
 	}
 	return s.failed(infrav1.ImageReadyCondition, infrav1.ImageTransferFailedReason, err)
@@ -60,14 +61,14 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 	volume, err := s.connection.Volume(ctx, ref)
 	if errors.Is(err, hypervisor.ErrNotFound) {
 		s.Hosts.RefreshPool(s.host.Name, ref.Pool)
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		return s.noImageVolume(ref)
 	}
 	if err != nil {
 		return s.failed(infrav1.ImageReadyCondition, infrav1.InternalErrorReason, err)
 	}
 	if s.snapshot.Domains == nil {
-		s.lookAgain(outcome.ConflictDelay)
+		s.requeueWithin(outcome.ConflictDelay)
 		return s.waitFor(infrav1.ImageReadyCondition, infrav1.HostUnreachableReason, "The domains on host %s aren't known yet", s.host.Name)
 	}
 	for _, domain := range s.snapshot.Domains {
@@ -83,7 +84,7 @@ func (s *scope) findImageVolume(ctx context.Context, ref hypervisor.VolumeRef) (
 // noImageVolume reports a missing image with the same message for all reasons, so that it reveals nothing about other
 // volumes and domains.
 func (s *scope) noImageVolume(ref hypervisor.VolumeRef) (verdict, error) {
-	s.lookAgain(imageDelay)
+	s.requeueWithin(imageDelay)
 	return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageVolumeNotFoundReason,
 		"Host %s has no image %s: the volume doesn't exist, is the disk of a domain, or was created by the provider", s.host.Name, ref)
 }

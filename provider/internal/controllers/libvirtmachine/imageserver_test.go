@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// answer is how a server answers a request for the image.
+// answer answers a request for the image.
 type answer func(w http.ResponseWriter, request *http.Request)
 
 func sized(w http.ResponseWriter, size int64) {
@@ -40,56 +40,57 @@ func fails(code int) answer {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// half sends half of the image, and sees to it that it is on its way.
+// half sends and flushes half of the image.
 func half(w http.ResponseWriter) {
 	sized(w, int64(len(imageContent)))
 	_, _ = w.Write(imageContent[:len(imageContent)/2])
 	w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
 }
 
-// toldOfServers is all that machines say of what servers do: their users may not be who may see it.
-const toldOfServers = "failed and is retried: the server can't be reached, or doesn't serve a usable image"
+// serverMessage is the only message about failures of servers: users may not be allowed to see the content of the
+// server.
+const serverMessage = "failed and is retried: the server can't be reached, or doesn't serve a usable image"
 
-// imageTroubles are what goes wrong when an image is brought to a host, and what the machine then says.
-var imageTroubles = []struct {
+// imageFailures are failures of the transfer of an image to a host, with the condition of the machine.
+var imageFailures = []struct {
 	name            string
 	answer          answer
-	onHost          func(*fake.Host) (mend func())
+	onHost          func(*fake.Host) (repair func())
 	reason, message string
 }{
-	{name: "silent in the middle", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "silent in the middle", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, request *http.Request) { half(w); <-request.Context().Done() }},
-	{name: "cut off in the middle", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "cut off in the middle", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) { half(w); panic(http.ErrAbortHandler) }},
-	{name: "cut off before it answers", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "cut off before it answers", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-	{name: "another content of the same length", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "other content of the same length", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			content := bytes.Clone(imageContent)
 			content[len(content)-1]++
 			sized(w, int64(len(content)))
 			_, _ = w.Write(content)
 		}},
-	{name: "too long", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "too long", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			sized(w, int64(len(imageContent)+4))
 			_, _ = w.Write(append(bytes.Clone(imageContent), "more"...))
 		}},
-	{name: "too short", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "too short", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			sized(w, int64(len(imageContent)-4))
 			_, _ = w.Write(imageContent[:len(imageContent)-4])
 		}},
-	{name: "longer than anything", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "longer than anything", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) { sized(w, 2<<40); _, _ = w.Write(imageContent) }},
-	{name: "of no known length", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "of unknown length", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
 			_, _ = w.Write(imageContent)
 		}},
-	{name: "not found", reason: infrav1.ImageTransferFailedReason, message: toldOfServers, answer: fails(http.StatusNotFound)},
-	{name: "broken", reason: infrav1.ImageTransferFailedReason, message: toldOfServers, answer: fails(http.StatusInternalServerError)},
-	{name: "a page to log in", reason: infrav1.ImageTransferFailedReason, message: toldOfServers,
+	{name: "not found", reason: infrav1.ImageTransferFailedReason, message: serverMessage, answer: fails(http.StatusNotFound)},
+	{name: "broken", reason: infrav1.ImageTransferFailedReason, message: serverMessage, answer: fails(http.StatusInternalServerError)},
+	{name: "a page to log in", reason: infrav1.ImageTransferFailedReason, message: serverMessage,
 		answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("<html>" + strings.Repeat("Who are you? ", 20)))
 		}},
@@ -102,7 +103,7 @@ var imageTroubles = []struct {
 		}},
 }
 
-// slowly sends the image in pieces, with less silence between them than is too much.
+// slowly sends the image in pieces, with pauses that are shorter than the limit.
 func slowly(w http.ResponseWriter, _ *http.Request) {
 	sized(w, int64(len(imageContent)))
 	for rest := imageContent; len(rest) > 0; rest = rest[min(len(rest), 250):] {
@@ -112,19 +113,19 @@ func slowly(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// TestImageTroubles: one trouble after the other with bringing the image to the host, with managers that
-// are killed meanwhile and hosts that are lost. The machine says which it is, no image is ever marked
-// that isn't whole, and the machine is made as soon as the image can be had, slowly or not.
-func TestImageTroubles(t *testing.T) {
-	for seed := range uint64(2 * len(imageTroubles)) {
+// TestImageFailures: one failure of the transfer follows the other, with managers that are killed and hosts that are
+// lost in between. The condition has the reason, an incomplete image is never marked as complete, and the machine is
+// created as soon as the image is available, slowly or not.
+func TestImageFailures(t *testing.T) {
+	for seed := range uint64(2 * len(imageFailures)) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			var now atomic.Pointer[answer]
-			var asked atomic.Int64
+			var requested atomic.Int64
 			set := func(how answer) { now.Store(&how) }
-			set(imageTroubles[0].answer)
+			set(imageFailures[0].answer)
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-				asked.Add(1)
+				requested.Add(1)
 				(*now.Load())(w, request)
 			}))
 			t.Cleanup(func() {
@@ -132,8 +133,8 @@ func TestImageTroubles(t *testing.T) {
 				server.Close()
 			})
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.Image.URL = server.URL + "/image?token=" + secret }, "a")
-			w.images = &images.Options{Sources: ofTests, MinRate: 1, IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
-			w.ledger = &placement.Ledger{} // a machine that isn't placed on a full host says so, and nothing of its image
+			w.images = &images.Options{Sources: testSources, MinRate: 1, IdleTimeout: 100 * time.Millisecond, FirstRetry: 5 * time.Millisecond, LastRetry: 20 * time.Millisecond, CleanUpTimeout: time.Second}
+			w.ledger = &placement.Ledger{} // a machine without a host has no condition of its image
 			w.killNext = func() int {
 				if random.IntN(2) == 0 {
 					return 1 + random.IntN(12)
@@ -141,26 +142,26 @@ func TestImageTroubles(t *testing.T) {
 				return 0
 			}
 
-			// Each trouble is one of the first ones of two seeds.
-			troubles := []int{int(seed) % len(imageTroubles), random.IntN(len(imageTroubles)), random.IntN(len(imageTroubles))}
-			m := w.until(w.newManager(w.killNext()), func() bool { return w.infra().Spec.HostName != "" }) // a full disk keeps machines away
-			for _, number := range troubles {
-				trouble := imageTroubles[number]
-				t.Log(trouble.name)
-				mend := func() {}
-				if trouble.onHost != nil {
-					mend = trouble.onHost(w.hosts["a"])
+			// Each failure is among the first ones of two seeds.
+			numbers := []int{int(seed) % len(imageFailures), random.IntN(len(imageFailures)), random.IntN(len(imageFailures))}
+			m := w.until(w.newManager(w.killNext()), func() bool { return w.infra().Spec.HostName != "" }) // machines aren't placed on a host with a full disk
+			for _, number := range numbers {
+				failure := imageFailures[number]
+				t.Log(failure.name)
+				repair := func() {}
+				if failure.onHost != nil {
+					repair = failure.onHost(w.hosts["a"])
 					set(whole)
 				} else {
-					set(trouble.answer)
+					set(failure.answer)
 				}
 				m = w.until(m, func() bool {
 					w.Expect(w.badImages()).To(BeEmpty())
 					infra := w.infra()
-					return conditions.GetReason(infra, infrav1.ImageReadyCondition) == trouble.reason &&
-						strings.Contains(conditions.GetMessage(infra, infrav1.ImageReadyCondition), trouble.message)
+					return conditions.GetReason(infra, infrav1.ImageReadyCondition) == failure.reason &&
+						strings.Contains(conditions.GetMessage(infra, infrav1.ImageReadyCondition), failure.message)
 				})
-				w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(trouble.message), "Ready says it too")
+				w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(failure.message), "in Ready too")
 				switch random.IntN(3) {
 				case 0:
 					m.end()
@@ -170,25 +171,25 @@ func TestImageTroubles(t *testing.T) {
 					w.hosts["a"].SetReachable(true)
 				}
 				w.Expect(w.badImages()).To(BeEmpty())
-				if trouble.onHost != nil {
-					// Or the image is there at once, and nothing of it fails any more: neither may what was asked for
-					// before this answer be under way any more, and it isn't once there is another attempt.
-					set(imageTroubles[0].answer)
-					before := asked.Load()
-					m = w.until(m, func() bool { return asked.Load() > before })
+				if failure.onHost != nil {
+					// An earlier request could still succeed and end the failures. It has ended when there is another
+					// attempt.
+					set(imageFailures[0].answer)
+					before := requested.Load()
+					m = w.until(m, func() bool { return requested.Load() > before })
 				}
-				mend()
+				repair()
 			}
 			set([]answer{whole, slowly}[random.IntN(2)])
 			w.until(m, w.isProvisioned)
 			w.Expect(w.badImages()).To(BeEmpty())
-			w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
-			w.Expect(strings.ReplaceAll(w.said(), "URL:"+server.URL+"/image?token="+secret, "")).ToNot(ContainSubstring(secret))
+			w.Expect(w.inventory()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
+			w.Expect(strings.ReplaceAll(w.output(), "URL:"+server.URL+"/image?token="+secret, "")).ToNot(ContainSubstring(secret))
 		})
 	}
 }
 
-// badImages are the images that are marked as whole and aren't.
+// badImages returns the images that are marked as complete and aren't.
 func (w *world) badImages() []string {
 	host := w.hosts["a"]
 	volumes, _ := host.Left()
@@ -205,7 +206,7 @@ func (w *world) badImages() []string {
 	return bad
 }
 
-// TestBadImagesAreSeen: the test above would see them.
+// TestBadImagesAreSeen checks badImages itself.
 func TestBadImagesAreSeen(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.Expect(w.badImages()).To(BeEmpty())

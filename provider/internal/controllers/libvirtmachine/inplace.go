@@ -25,8 +25,7 @@ const (
 	// shutdownGrace is how long a guest has to shut down before it is powered off. A kubelet with graceful shutdown
 	// ends its pods in that time.
 	shutdownGrace = 5 * time.Minute
-	// shutdownDelay is the delay before a guest is asked to shut down again: while it boots it may ignore the
-	// request.
+	// shutdownDelay is the delay before the next shutdown request: a booting guest may ignore a request.
 	shutdownDelay = 10 * time.Second
 )
 
@@ -37,17 +36,17 @@ func (s *scope) isUpdating() bool {
 	if s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.domain == nil {
 		return false
 	}
-	asked, started := isChanging(s.infra)
+	requested, started := isChanging(s.infra)
 	condition := conditions.Get(s.infra, infrav1.UpdatedInPlaceCondition)
 	// A guest without a node may be joining. The Machine's controller waits for the node too.
-	hasNode := s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{})
-	return started || s.InPlaceUpdates && asked && hasNode || condition != nil && condition.Status != metav1.ConditionTrue
+	newWorldWithNode := s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{})
+	return started || s.InPlaceUpdates && requested && newWorldWithNode || condition != nil && condition.Status != metav1.ConditionTrue
 }
 
 // isSteady reports whether no update in place is requested or running.
 func (s *scope) isSteady() bool {
-	asked, started := isChanging(s.infra)
-	return !asked && !started
+	requested, started := isChanging(s.infra)
+	return !requested && !started
 }
 
 // endGrowth releases the reservation of a finished or cancelled update, once the snapshot of the host shows the
@@ -62,7 +61,7 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 		for _, ref := range refs {
 			s.Hosts.RefreshPool(s.host.Name, ref.Pool)
 		}
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		return goOn, nil
 	}
 	s.Scheduler.EndGrowth(s.infra.UID)
@@ -78,7 +77,7 @@ func (s *scope) endGrowth(ctx context.Context) (verdict, error) {
 func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	if errors.Is(err, hypervisor.ErrNotFound) {
-		s.lookAgain(outcome.ConflictDelay) // the snapshot doesn't know it so far
+		s.requeueWithin(outcome.ConflictDelay) // not in the snapshot yet
 		return goOn, nil
 	}
 	if err != nil {
@@ -88,7 +87,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	if err != nil {
 		return s.failed(infrav1.UpdatedInPlaceCondition, infrav1.InPlaceUpdateFailedReason, err)
 	}
-	asked, started := isChanging(s.infra)
+	requested, started := isChanging(s.infra)
 	covered := has.covers(&s.infra.Spec)
 	if !started && (covered || !s.InPlaceUpdates) {
 		if verdict, err := s.endGrowth(ctx); err != nil || verdict == stop {
@@ -99,7 +98,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	case !started && covered:
 		s.setTrue(infrav1.UpdatedInPlaceCondition, infrav1.UpdatedInPlaceReason)
 		return goOn, nil
-	case !started && (!asked || !s.InPlaceUpdates): // it was called off before it began
+	case !started && (!requested || !s.InPlaceUpdates): // cancelled before it started
 		conditions.Delete(s.infra, infrav1.UpdatedInPlaceCondition)
 		return goOn, nil
 	case !started:
@@ -110,11 +109,11 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 	}
 	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
 		if fits, err := s.reserveGrowth(ctx); err != nil || !fits {
-			return s.callOff(ctx, domain, has, err)
+			return s.cancelUpdate(ctx, domain, has, err)
 		}
 	}
-	if domain.State == hypervisor.StateStarting { // what it becomes isn't known so far
-		s.lookAgain(shutdownDelay)
+	if domain.State == hypervisor.StateStarting { // its next state isn't known yet
+		s.requeueWithin(shutdownDelay)
 		return goOn, nil
 	}
 	if domain.State.Active() {
@@ -133,7 +132,7 @@ func (s *scope) updateInPlace(ctx context.Context) (verdict, error) {
 		}
 	}
 	if domain.State.Active() {
-		s.lookAgain(shutdownDelay)
+		s.requeueWithin(shutdownDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionUnknown, infrav1.RestartingReason,
 			"The guest was asked to shut down. It is powered off at %s", s.updateStarted().Add(shutdownGrace).UTC().Format(time.RFC3339))
 		return goOn, nil
@@ -156,9 +155,9 @@ func (s *scope) startUpdate(ctx context.Context) (verdict, error) {
 	return stop, s.writeStarted(ctx, time.Now().UTC().Format(time.RFC3339))
 }
 
-// callOff cancels a started update for which there is no room: a user has set the annotation, the spec has grown
-// since, or an earlier manager started the update and others got the room. The guest keeps its resources.
-func (s *scope) callOff(ctx context.Context, domain hypervisor.Domain, has extent, err error) (verdict, error) {
+// cancelUpdate cancels a started update for which there is no room: a user has set the annotation, the spec has grown
+// since, or an earlier manager started the update and other machines got the room. The guest keeps its resources.
+func (s *scope) cancelUpdate(ctx context.Context, domain hypervisor.Domain, has extent, err error) (verdict, error) {
 	if err == nil && !domain.State.Active() {
 		err = s.connection.StartDomain(ctx, s.uuid)
 	}
@@ -176,11 +175,11 @@ func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
 	var noFit *placement.NoFitError
 	switch {
 	case errors.Is(err, placement.ErrNotAllowed):
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NamespaceNotAllowedReason, "%s", access.NotAllowed(s.infra.Namespace))
 		return false, nil
 	case errors.As(err, &noFit):
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		s.set(infrav1.UpdatedInPlaceCondition, metav1.ConditionFalse, infrav1.NoRoomReason,
 			"Host %s has %s: the update waits for room", s.host.Name, noFit.Hosts[0].Message)
 		return false, nil
@@ -193,12 +192,12 @@ func (s *scope) reserveGrowth(ctx context.Context) (bool, error) {
 func (s *scope) writeStarted(ctx context.Context, when string) error {
 	s.written = true
 	before := s.infra.DeepCopy()
-	doing := "writing that an update in place begins"
+	doing := "writing the start of an update in place"
 	if when == "" {
-		doing = "writing that an update in place has ended"
+		doing = "writing the end of an update in place"
 		delete(s.infra.Annotations, infrav1.UpdateStartedAnnotation)
 	} else {
-		s.infra.Annotations[infrav1.UpdateStartedAnnotation] = when // there is another annotation, which asked for it
+		s.infra.Annotations[infrav1.UpdateStartedAnnotation] = when // not nil: another annotation has requested the update
 	}
 	err := s.Client.Patch(ctx, s.infra, outcome.Over(before))
 	if when != "" {
@@ -219,8 +218,8 @@ func (s *scope) updateStarted() time.Time {
 	return began
 }
 
-// checkUpdate asks the API server whether the update is still wanted with this spec: the cache may be old, and a
-// shutdown can't be undone.
+// checkUpdate reads from the API server whether the update is still requested with this spec: the cache may be old, and
+// a shutdown can't be undone.
 func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
 	return s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
 		_, started := isChanging(now)
@@ -228,17 +227,18 @@ func (s *scope) checkUpdate(ctx context.Context) (verdict, error) {
 	})
 }
 
-// shutDown asks the guest to shut down, or powers it off after shutdownGrace, and returns the domain afterwards.
+// shutDown requests a shutdown of the guest, or powers the domain off after shutdownGrace. It returns the domain
+// afterwards.
 func (s *scope) shutDown(ctx context.Context) (hypervisor.Domain, error) {
 	log := ctrl.LoggerFrom(ctx)
 	if time.Since(s.updateStarted()) < shutdownGrace {
-		log.Info("Asking the guest to shut down, to be changed in place", "LibvirtHost", s.host.Name)
+		log.Info("Requesting a shutdown of the guest for an update in place", "LibvirtHost", s.host.Name)
 		if err := s.connection.ShutdownDomain(ctx, s.uuid); err != nil {
 			// A hanging agent doesn't extend the time for the shutdown.
-			log.Info("The guest can't be asked to shut down", "err", err)
+			log.Info("Requesting a shutdown of the guest failed", "err", err)
 		}
 	} else {
-		log.Info("The guest hasn't shut down: taking the power from it", "LibvirtHost", s.host.Name)
+		log.Info("The guest hasn't shut down: powering off the domain", "LibvirtHost", s.host.Name)
 		if err := s.connection.StopDomain(ctx, s.uuid); err != nil {
 			return hypervisor.Domain{}, err
 		}
@@ -339,26 +339,26 @@ func (s *scope) extentOf(ctx context.Context, domain hypervisor.Domain) (extent,
 }
 
 // isChanging reports whether an update in place is requested, and whether it has started.
-func isChanging(infra *infrav1.LibvirtMachine) (asked, started bool) {
-	_, asked = infra.Annotations[clusterv1.UpdateInProgressAnnotation]
+func isChanging(infra *infrav1.LibvirtMachine) (requested, started bool) {
+	_, requested = infra.Annotations[clusterv1.UpdateInProgressAnnotation]
 	_, started = infra.Annotations[infrav1.UpdateStartedAnnotation]
-	return asked, started
+	return requested, started
 }
 
-// growRunning grows the disks of a running domain. It returns false if the host doesn't support that, and the domain
-// has to be stopped.
+// growRunning grows the disks of a running domain. It returns false if the host doesn't support that and the domain has
+// to be stopped.
 func (s *scope) growRunning(ctx context.Context, has extent, refs map[string]hypervisor.VolumeRef) (bool, error) {
 	log := ctrl.LoggerFrom(ctx)
 	for _, name := range has.missing(&s.infra.Spec) {
 		err := s.connection.GrowDisk(ctx, s.uuid, refs[name], diskSizes(&s.infra.Spec)[name].Value())
 		if errors.Is(err, hypervisor.ErrUnsupported) {
-			log.Info("The disk can't grow while the guest runs: it has to shut down", "LibvirtHost", s.host.Name, "err", err)
+			log.Info("The disk can't grow while the guest runs: a shutdown is needed", "LibvirtHost", s.host.Name, "err", err)
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		log.Info("Made a disk of the running machine larger", "LibvirtHost", s.host.Name, "volume", refs[name].String())
+		log.Info("Grew a disk of the running machine", "LibvirtHost", s.host.Name, "volume", refs[name].String())
 	}
 	return true, nil
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// updateOnARealHost changes a machine in place by a real libvirt and QEMU. The guest has no operating
-// system that would shut down: the power is taken from it. The memory isn't a whole number of MiB, of
-// which QEMU makes one.
+// updateOnARealHost updates a machine in place with a real libvirt and QEMU. The guest has no operating system and
+// can't shut down, so that it is powered off. The memory isn't a whole number of MiB, and QEMU rounds it up.
 func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) {
 	w.t.Helper()
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { infra.Status.Initialization.Provisioned = ptr.To(true) })
@@ -23,7 +22,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	m.InPlaceUpdates = true
 	w.growOnARealHost(m, connection, before)
 	memory := resource.MustParse("393217Ki")
-	w.ask(func(infra *infrav1.LibvirtMachine) {
+	w.requestUpdate(func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.CPUs, infra.Spec.Memory, infra.Spec.RootDisk.Size = 1, memory, resource.MustParse("4Gi")
 		for i := range infra.Spec.ExtraDisks {
 			infra.Spec.ExtraDisks[i].Size = resource.MustParse("30Gi")
@@ -38,7 +37,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	after, err := connection.Domain(w.t.Context(), w.uuid())
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(after.State).To(Equal(hypervisor.StateRunning))
-	w.Expect(after.CPUs).To(BeEquivalentTo(1)) // more than there are would need overcommitment
+	w.Expect(after.CPUs).To(BeEquivalentTo(1)) // more CPUs than the host's would need overcommitment
 	w.Expect(after.MemoryBytes).To(And(BeNumerically(">=", memory.Value()), BeNumerically("<", memory.Value()+otherRounding)))
 	w.Expect(after.Name).To(Equal(before.Name))
 	w.Expect(after.Owner).To(Equal(before.Owner))
@@ -46,7 +45,7 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	for _, ref := range before.Disks {
 		name, own := hypervisor.DiskName(w.volumeName(""), ref)
 		if !own {
-			w.Expect(after.Disks).ToNot(ContainElement(ref), "it doesn't start with its seed again")
+			w.Expect(after.Disks).ToNot(ContainElement(ref), "it starts without its seed")
 			continue
 		}
 		w.Expect(after.Disks).To(ContainElement(ref))
@@ -57,14 +56,14 @@ func (w *world) updateOnARealHost(m *manager, connection hypervisor.Hypervisor) 
 	}
 	_, err = m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(w.isUpdated()).To(BeTrue(), "it isn't updated again and again")
+	w.Expect(w.isUpdated()).To(BeTrue(), "the update isn't repeated")
 }
 
-// growOnARealHost makes disks larger while the domain runs. The guest would never shut down, so the
-// machine isn't updated by a restart.
+// growOnARealHost grows disks while the domain runs. The guest would never shut down, so the machine isn't updated by a
+// restart.
 func (w *world) growOnARealHost(m *manager, connection hypervisor.Hypervisor, before hypervisor.Domain) {
 	w.t.Helper()
-	w.ask(func(infra *infrav1.LibvirtMachine) {
+	w.requestUpdate(func(infra *infrav1.LibvirtMachine) {
 		infra.Spec.CPUs = before.CPUs
 		infra.Spec.RootDisk.Size = resource.MustParse("3584Mi")
 		for i := range infra.Spec.ExtraDisks {

@@ -22,7 +22,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// larger is the spec that updates in place lead to: as lives have it, and more of everything.
+// larger is the spec after an update in place: more of each resource.
 func larger(infra *infrav1.LibvirtMachine) {
 	infra.Spec.CPUs, infra.Spec.Memory = 4, resource.MustParse("8Gi")
 	infra.Spec.RootDisk.Size = resource.MustParse("30Gi")
@@ -31,8 +31,8 @@ func larger(infra *infrav1.LibvirtMachine) {
 	}
 }
 
-// ask writes a spec and what asks for an update in one write, as the controllers of Cluster API do.
-func (w *world) ask(how func(*infrav1.LibvirtMachine)) {
+// requestUpdate writes a spec and the annotation for an update in one write, as the controllers of Cluster API do.
+func (w *world) requestUpdate(how func(*infrav1.LibvirtMachine)) {
 	w.t.Helper()
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
 		how(infra)
@@ -43,8 +43,8 @@ func (w *world) ask(how func(*infrav1.LibvirtMachine)) {
 	})
 }
 
-// hasNode returns a world with a machine that has a node and no seed, and its manager.
-func hasNode(t *testing.T, change func(*infrav1.LibvirtMachine)) (*world, *manager) {
+// newWorldWithNode returns a world with a machine that has a node and no seed, and its manager.
+func newWorldWithNode(t *testing.T, change func(*infrav1.LibvirtMachine)) (*world, *manager) {
 	t.Helper()
 	w := newWorld(t, change, "a")
 	w.inPlace = true
@@ -55,8 +55,7 @@ func hasNode(t *testing.T, change func(*infrav1.LibvirtMachine)) (*world, *manag
 	return w, m
 }
 
-// isUpdated says whether the machine is what the spec asks for, as far as its status says, and nothing is
-// left to be done.
+// isUpdated reports whether the machine is updated according to its status, and no update is running.
 func (w *world) isUpdated() bool {
 	infra := w.infra()
 	_, started := isChanging(infra)
@@ -73,17 +72,17 @@ func (w *world) domain() hypervisor.Domain {
 	return domain
 }
 
-// checkUpdated compares what is on the host with the spec, and with what was there before the update.
+// checkUpdated compares the objects on the host with the spec, and with the objects before the update.
 func (w *world) checkUpdated(before hypervisor.Domain, xmlBefore string, left []string) {
 	w.t.Helper()
 	spec := w.infra().Spec
 	before.CPUs, before.MemoryBytes = spec.CPUs, spec.Memory.Value()
-	w.Expect(w.domain()).To(Equal(before), "the domain runs, and is otherwise what it was")
+	w.Expect(w.domain()).To(Equal(before), "the domain runs, and its other fields are unchanged")
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
 	want, err := hypervisor.ResizeDomainXML(xmlBefore, hypervisor.Size{CPUs: spec.CPUs, MemoryBytes: spec.Memory.Value()})
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(xml).To(Equal(want), "nothing else of the definition has changed")
-	w.Expect(w.left()).To(Equal(left), "nothing is made or removed")
+	w.Expect(xml).To(Equal(want), "the rest of the definition is unchanged")
+	w.Expect(w.inventory()).To(Equal(left), "no object is created or deleted")
 	connection, err := w.hosts["a"].Connect(w.t.Context())
 	w.Expect(err).ToNot(HaveOccurred())
 	defer func() { _ = connection.Close() }()
@@ -100,14 +99,14 @@ func (w *world) checkUpdated(before hypervisor.Domain, xmlBefore string, left []
 	}
 }
 
-// update takes a machine with a node through an update in place, and checks what has come of it. disturb,
-// if any, changes the world before: it is called without a manager, and with the one that begins.
+// update runs an update in place of a machine with a node, and checks the result. disturb, if it isn't nil, changes the
+// world before: it is called without a manager, and with the one that starts the update.
 func update(t *testing.T, life int, killAt int, disturb func(w *world, m *manager)) (calls []string) {
 	t.Helper()
-	w, m := hasNode(t, lives[life].change)
+	w, m := newWorldWithNode(t, lives[life].change)
 	xml, _ := w.hosts["a"].DomainXML(w.uuid())
-	before, left := w.domain(), w.left()
-	w.ask(larger)
+	before, left := w.domain(), w.inventory()
+	w.requestUpdate(larger)
 	m.end()
 	if disturb == nil {
 		disturb = func(*world, *manager) {}
@@ -121,8 +120,8 @@ func update(t *testing.T, life int, killAt int, disturb func(w *world, m *manage
 	return first.calls()
 }
 
-// TestUpdateInPlace: a machine gets more of everything and is the same machine; killed after each of its
-// calls, the controller goes on to the same end.
+// TestUpdateInPlace: an update increases each resource of a machine, and the machine stays the same. After a kill at
+// any of its calls, the controller reaches the same end.
 func TestUpdateInPlace(t *testing.T) {
 	for life := range lives {
 		t.Run(lives[life].name, func(t *testing.T) {
@@ -135,8 +134,8 @@ func TestUpdateInPlace(t *testing.T) {
 	}
 }
 
-// TestUpdateInPlaceDisturbed: each call to the host fails once in several ways, the host is lost at each,
-// and each patch meets a conflict.
+// TestUpdateInPlaceDisturbed: each call to the host fails once in several ways, the host is lost at each call, and each
+// patch fails with a conflict.
 func TestUpdateInPlaceDisturbed(t *testing.T) {
 	const life = 1 // with all kinds of disks
 	var calls []fake.Call
@@ -144,7 +143,7 @@ func TestUpdateInPlaceDisturbed(t *testing.T) {
 		w.everyReconcile = func() { calls = w.hosts["a"].Calls() }
 	}))
 	for i, call := range calls {
-		if slices.Contains(ofFixture, call.Operation) {
+		if slices.Contains(fixtureCalls, call.Operation) {
 			continue
 		}
 		for name, fault := range map[string]fake.Fault{
@@ -196,10 +195,10 @@ func TestUpdateInPlaceDisturbed(t *testing.T) {
 	})
 }
 
-// TestUpdateInPlaceHappensOnce: the guest is asked once, the power stays, and the domain starts once.
+// TestUpdateInPlaceHappensOnce: the guest gets one shutdown request, isn't powered off, and is started once.
 func TestUpdateInPlaceHappensOnce(t *testing.T) {
-	w, m := hasNode(t, nil)
-	w.ask(larger)
+	w, m := newWorldWithNode(t, nil)
+	w.requestUpdate(larger)
 	m = w.until(m, w.isUpdated)
 	for range 3 {
 		_, err := m.reconcile()
@@ -212,42 +211,42 @@ func TestUpdateInPlaceHappensOnce(t *testing.T) {
 	w.Expect(count).To(And(HaveKeyWithValue(fake.ShutdownDomain, 1), HaveKeyWithValue(fake.ResizeDomain, 1), HaveKeyWithValue(fake.ResizeVolume, 1),
 		HaveKeyWithValue(fake.StartDomain, 1), Not(HaveKey(fake.StopDomain)), Not(HaveKey(fake.DefineDomain))))
 
-	// Less is as good as more, and Cluster API's end of it changes nothing.
+	// An update may also decrease resources. The end of the update by Cluster API changes nothing.
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) { delete(infra.Annotations, clusterv1.UpdateInProgressAnnotation) })
 	_, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(w.isUpdated()).To(BeTrue())
-	w.ask(func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs, infra.Spec.Memory = 1, resource.MustParse("1Gi") })
+	w.requestUpdate(func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs, infra.Spec.Memory = 1, resource.MustParse("1Gi") })
 	w.until(m, func() bool { return w.isUpdated() && w.domain().CPUs == 1 })
 	w.Expect(w.domain().MemoryBytes).To(BeEquivalentTo(1 << 30))
 	w.Expect(w.domain().State).To(Equal(hypervisor.StateRunning))
 }
 
-// TestUpdateInPlaceWithoutRoom: the machine runs on as it is and says what is missing, and is changed when
-// there is room.
+// TestUpdateInPlaceWithoutRoom: the machine continues to run unchanged, a condition names the missing resources, and
+// the machine is updated when there is room.
 func TestUpdateInPlaceWithoutRoom(t *testing.T) {
-	w, m := hasNode(t, nil)
+	w, m := newWorldWithNode(t, nil)
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Reserved.CPUs = new(int32(13)) })
-	w.ask(larger)
+	w.requestUpdate(larger)
 	w.Expect(w.message(m, infrav1.UpdatedInPlaceCondition, infrav1.NoRoomReason)).To(
 		Equal("Host a has no room (CPUs: 4 needed, 3 free): the update waits for room"))
 	infra := w.infra()
 	w.Expect(conditions.IsFalse(infra, infrav1.UpdatedInPlaceCondition)).To(BeTrue())
-	w.Expect(conditions.IsTrue(infra, infrav1.ReadyCondition)).To(BeTrue(), "it is as good as it was")
+	w.Expect(conditions.IsTrue(infra, infrav1.ReadyCondition)).To(BeTrue(), "the machine still works")
 	w.Expect(infra.Annotations).ToNot(HaveKey(infrav1.UpdateStartedAnnotation))
 	w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
-	w.Expect(w.said()).To(ContainSubstring("Warning NoRoom"), "there is an event")
+	w.Expect(w.output()).To(ContainSubstring("Warning NoRoom"), "there is an event")
 
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Reserved.CPUs = nil })
 	w.until(m, w.isUpdated)
 	w.Expect(w.domain().CPUs).To(BeEquivalentTo(4))
 }
 
-// TestGuestThatDoesNotShutDown: it has its time, and the power is taken from it then.
+// TestGuestThatDoesNotShutDown: a guest that doesn't shut down in time is powered off.
 func TestGuestThatDoesNotShutDown(t *testing.T) {
-	w, m := hasNode(t, nil)
+	w, m := newWorldWithNode(t, nil)
 	w.hosts["a"].IgnoreShutdown(w.uuid(), true)
-	w.ask(larger)
+	w.requestUpdate(larger)
 	w.Expect(w.message(m, infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason)).To(ContainSubstring("It is powered off at 2"))
 	w.Expect(conditions.IsUnknown(w.infra(), infrav1.UpdatedInPlaceCondition)).To(BeTrue())
 	w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(2)), HaveField("State", hypervisor.StateRunning)))
@@ -259,26 +258,26 @@ func TestGuestThatDoesNotShutDown(t *testing.T) {
 	w.Expect(w.domain()).To(And(HaveField("CPUs", BeEquivalentTo(4)), HaveField("State", hypervisor.StateRunning)))
 }
 
-// TestNotUpdatedInPlace: what nobody has asked for, or isn't turned on, isn't done.
+// TestNotUpdatedInPlace: a machine isn't updated without a request, or if the feature is off.
 func TestNotUpdatedInPlace(t *testing.T) {
 	for name, prepare := range map[string]func(w *world, m *manager){
 		"changed by hand": func(w *world, _ *manager) { change(w, &infrav1.LibvirtMachine{}, key.Name, larger) },
 		"the feature is off": func(w *world, m *manager) {
 			m.InPlaceUpdates = false
-			w.ask(larger)
+			w.requestUpdate(larger)
 		},
 		"there is no node": func(w *world, _ *manager) {
 			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Status.NodeRef = clusterv1.MachineNodeReference{} })
-			w.ask(larger)
+			w.requestUpdate(larger)
 		},
 		"the Machine is being deleted": func(w *world, _ *manager) {
 			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Finalizers = []string{"test/kept"} })
 			w.Expect(w.api.Delete(w.t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})).To(Succeed())
-			w.ask(larger)
+			w.requestUpdate(larger)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, m := hasNode(t, nil)
+			w, m := newWorldWithNode(t, nil)
 			prepare(w, m)
 			for range 5 {
 				_, err := m.reconcile()
@@ -293,25 +292,25 @@ func TestNotUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// TestUpdateInPlaceCalledOff: before it has begun nothing of it stays, and afterwards it is finished, also
-// when the feature was turned off meanwhile.
-func TestUpdateInPlaceCalledOff(t *testing.T) {
-	callOff := func(infra *infrav1.LibvirtMachine) { delete(infra.Annotations, clusterv1.UpdateInProgressAnnotation) }
+// TestUpdateInPlaceCancelled: an update that is cancelled before it starts leaves no trace. A started update is
+// finished, also if the feature was turned off in the meantime.
+func TestUpdateInPlaceCancelled(t *testing.T) {
+	cancelUpdate := func(infra *infrav1.LibvirtMachine) { delete(infra.Annotations, clusterv1.UpdateInProgressAnnotation) }
 	t.Run("before", func(t *testing.T) {
-		w, m := hasNode(t, nil)
+		w, m := newWorldWithNode(t, nil)
 		w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Reserved.CPUs = new(int32(13)) })
-		w.ask(larger)
+		w.requestUpdate(larger)
 		w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.NoRoomReason))
-		change(w, &infrav1.LibvirtMachine{}, key.Name, callOff)
+		change(w, &infrav1.LibvirtMachine{}, key.Name, cancelUpdate)
 		w.until(m, func() bool { return !conditions.Has(w.infra(), infrav1.UpdatedInPlaceCondition) })
 		w.Expect(w.domain().CPUs).To(BeEquivalentTo(2))
 	})
 	t.Run("afterwards", func(t *testing.T) {
-		w, m := hasNode(t, nil)
-		w.ask(larger)
+		w, m := newWorldWithNode(t, nil)
+		w.requestUpdate(larger)
 		m.after = func(call string, _ int) {
 			if call == "libvirt: shut down" {
-				change(w, &infrav1.LibvirtMachine{}, key.Name, callOff)
+				change(w, &infrav1.LibvirtMachine{}, key.Name, cancelUpdate)
 				m.InPlaceUpdates = false
 			}
 		}
@@ -323,18 +322,18 @@ func TestUpdateInPlaceCalledOff(t *testing.T) {
 	})
 }
 
-// TestRoomOfAnUpdateThatWasCalledOff: it is given back when the spec is what it was, whether what asked for the
-// update is still there or not.
-func TestRoomOfAnUpdateThatWasCalledOff(t *testing.T) {
-	for name, callOff := range map[string]func(*infrav1.LibvirtMachine){
-		"the spec returns": func(*infrav1.LibvirtMachine) {},
-		"and nobody asks": func(infra *infrav1.LibvirtMachine) {
+// TestReservationOfCancelledUpdate: the reservation ends when the old spec is restored, with or without the
+// annotation for the update.
+func TestReservationOfCancelledUpdate(t *testing.T) {
+	for name, cancelUpdate := range map[string]func(*infrav1.LibvirtMachine){
+		"the spec is restored": func(*infrav1.LibvirtMachine) {},
+		"and the annotation removed": func(infra *infrav1.LibvirtMachine) {
 			delete(infra.Annotations, clusterv1.UpdateInProgressAnnotation)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, m := hasNode(t, nil)
-			// Of 16 CPUs the machine has 2 and wants 4: another one can have 14 of them, or 12 while 4 are reserved.
+			w, m := newWorldWithNode(t, nil)
+			// The machine has 2 of 16 CPUs and requests 4: 14 are free for another one, or 12 while 4 are reserved.
 			fits := func() error {
 				host := &infrav1.LibvirtHost{}
 				w.Expect(w.api.Get(t.Context(), client.ObjectKey{Name: "a"}, host)).To(Succeed())
@@ -346,12 +345,12 @@ func TestRoomOfAnUpdateThatWasCalledOff(t *testing.T) {
 			w.Expect(fits()).To(Succeed())
 			before := w.infra().Spec.DeepCopy()
 			w.hosts["a"].IgnoreShutdown(w.uuid(), true)
-			w.ask(larger)
+			w.requestUpdate(larger)
 			w.until(m, w.hasCondition(infrav1.UpdatedInPlaceCondition, infrav1.RestartingReason))
 			w.Expect(fits()).ToNot(Succeed())
 			change(w, &infrav1.LibvirtMachine{}, key.Name, func(infra *infrav1.LibvirtMachine) {
 				infra.Spec = *before
-				callOff(infra)
+				cancelUpdate(infra)
 			})
 			w.until(m, func() bool {
 				_, started := isChanging(w.infra())

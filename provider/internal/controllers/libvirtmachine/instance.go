@@ -68,26 +68,26 @@ func (s *scope) isCreating() bool {
 	return !s.isProvisioned() && (s.domain == nil || !s.domain.State.Started())
 }
 
-// lookAtInstance sets the state of the instance from the domain. The missing domain of a provisioned machine isn't
+// observeInstance sets the state of the instance from the domain. The missing domain of a provisioned machine isn't
 // created again: MachineHealthChecks replace machines.
-func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
-	domain, there := s.snapshot.Domains[s.uuid]
-	if !there && s.isProvisioned() {
-		// The snapshot may be old, and a false report would have severe consequences.
+func (s *scope) observeInstance(ctx context.Context) (verdict, error) {
+	domain, exists := s.snapshot.Domains[s.uuid]
+	if !exists && s.isProvisioned() {
+		// The snapshot may be old, and a false report would replace a running machine.
 		var err error
 		if domain, err = s.connection.Domain(ctx, s.uuid); hypervisor.IgnoreNotFound(err) != nil {
 			return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
 		}
-		there = err == nil
+		exists = err == nil
 	}
-	if there && s.isTheirs(domain) {
+	if exists && s.isForeign(domain) {
 		return s.uuidTaken(domain)
 	}
 	if given := placement.GivenTo(s.infra, s.snapshot); given.Is && given.Whole {
 		s.Scheduler.Give(s.infra.UID, given.Needs)
 	}
 	switch {
-	case there:
+	case exists:
 		s.domain = &domain
 	case s.isProvisioned():
 		s.infra.Status.Initialization.Provisioned = ptr.To(true)
@@ -99,7 +99,7 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 		s.set(infrav1.InstanceReadyCondition, metav1.ConditionFalse, infrav1.InstanceNotFoundReason,
 			"Host %s no longer has the domain %s, which isn't created again: %s", s.host.Name, s.uuid, next)
 		if s.isLoadBalancer() {
-			return stop, nil // its seed has no secrets, and is deleted with the machine
+			return stop, nil // its seed has no secrets and is deleted with the machine
 		}
 		_, err := s.deleteSeed(ctx)
 		return stop, err
@@ -111,14 +111,14 @@ func (s *scope) lookAtInstance(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// isTheirs reports whether a domain belongs to another owner.
-func (s *scope) isTheirs(domain hypervisor.Domain) bool {
+// isForeign reports whether a domain belongs to another owner.
+func (s *scope) isForeign(domain hypervisor.Domain) bool {
 	return !domain.IsOf(s.uuid, s.infra.Namespace, s.infra.Name)
 }
 
 // uuidTaken sets the condition when the domain with the machine's UUID belongs to another owner.
 func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
-	s.lookAgain(noFitDelay)
+	s.requeueWithin(noFitDelay)
 	whose := "an unknown owner"
 	if domain.Owner != nil {
 		whose = s.nameOf(domain.Owner.Namespace, domain.Owner.Name)
@@ -127,7 +127,8 @@ func (s *scope) uuidTaken(domain hypervisor.Domain) (verdict, error) {
 		"The domain on host %s with the UUID of spec.providerID belongs to %s and isn't changed", s.host.Name, whose)
 }
 
-// setPrepared sets the conditions of the phases before the domain to True, also after a move that dropped the status.
+// setPrepared sets the conditions of the phases before the domain to True. A move may have dropped them with the
+// status.
 func (s *scope) setPrepared() {
 	s.setTrue(infrav1.ImageReadyCondition, infrav1.ImageReadyReason)
 	s.setTrue(infrav1.DisksReadyCondition, infrav1.DisksReadyReason)
@@ -140,7 +141,7 @@ func (s *scope) setInstance() {
 		state = infrav1.InstanceState(s.domain.State)
 	}
 	if s.domain != nil && s.domain.State == hypervisor.StateStarting {
-		state = infrav1.InstancePaused // as libvirt has it
+		state = infrav1.InstancePaused // as libvirt shows it
 	}
 	s.infra.Status.InstanceState = state
 	switch {
@@ -156,9 +157,9 @@ func (s *scope) setInstance() {
 	}
 }
 
-// checkForCertain asks the API server whether the machine must still be created: the cache may be old, and a machine
-// that was provisioned or is being deleted must not be created again.
-func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
+// confirmCreation reads from the API server whether the machine must still be created: the cache may be old, and a
+// machine that was provisioned or is being deleted must not be created again.
+func (s *scope) confirmCreation(ctx context.Context) (verdict, error) {
 	verdict, err := s.checkUnchanged(ctx, func(now *infrav1.LibvirtMachine) bool {
 		return !ptr.Deref(now.Status.Initialization.Provisioned, false) &&
 			now.Spec.ProviderID == s.infra.Spec.ProviderID && now.Spec.HostName == s.infra.Spec.HostName
@@ -167,10 +168,10 @@ func (s *scope) checkForCertain(ctx context.Context) (verdict, error) {
 		return verdict, err
 	}
 	if !s.Scheduler.Covers(s.infra.UID, placement.Needs(&s.infra.Spec)) {
-		s.lookAgain(outcome.ConflictDelay) // its domain has stopped since the machine was taken for one that is made
+		s.requeueWithin(outcome.ConflictDelay) // its domain has stopped since isUnconfirmed
 		return stop, nil
 	}
-	s.making = true
+	s.mayHaveCreated = true
 	return goOn, nil
 }
 
@@ -183,25 +184,25 @@ func (s *scope) runningFor() time.Duration {
 	return time.Since(running.LastTransitionTime.Time)
 }
 
-// checkUnchanged asks the API server whether the machine exists, isn't being deleted, and is as expected. Otherwise
-// it waits for the cache.
+// checkUnchanged reads from the API server whether the machine exists, isn't being deleted, and is as expected.
+// Otherwise it waits for the cache.
 func (s *scope) checkUnchanged(ctx context.Context, isExpected func(now *infrav1.LibvirtMachine) bool) (verdict, error) {
 	now := &infrav1.LibvirtMachine{}
 	if err := s.APIReader.Get(ctx, s.key(), now); client.IgnoreNotFound(err) != nil {
-		return stop, fmt.Errorf("reading the machine once more: %w", err)
+		return stop, fmt.Errorf("reading the machine from the API server: %w", err)
 	}
 	if now.UID == s.infra.UID && now.DeletionTimestamp.IsZero() && isExpected(now) {
 		return goOn, nil
 	}
 	ctrl.LoggerFrom(ctx).Info("The machine has changed since it was read: waiting for the cache")
 	s.written = true
-	s.lookAgain(outcome.ConflictDelay)
+	s.requeueWithin(outcome.ConflictDelay)
 	return stop, nil
 }
 
 // refresh updates the domain in the host's snapshot after a change.
 func (s *scope) refresh(ctx context.Context) {
 	if err := s.Hosts.Refresh(ctx, s.host.Name, s.uuid); err != nil {
-		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
+		ctrl.LoggerFrom(ctx).Info("Reading the changed domain failed: its snapshot may be old", "err", err)
 	}
 }

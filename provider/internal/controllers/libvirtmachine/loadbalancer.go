@@ -19,8 +19,8 @@ import (
 // configurationInterval is the interval of uploading an unchanged configuration of a load balancer again.
 const configurationInterval = 10 * time.Minute
 
-// A load balancer is a machine that a LibvirtCluster creates. It has no Machine, no node and no secrets. Its
-// user-data is built in, and its seed stays, because the guest reads HAProxy's configuration from that disk.
+// A load balancer is a machine that a LibvirtCluster creates. It has no Machine, no node and no secrets. Its user-data
+// is built in. Its seed stays, because the guest reads HAProxy's configuration from that disk.
 
 // isLoadBalancer reports whether a machine is a load balancer, whose controller is its LibvirtCluster.
 func isLoadBalancer(infra *infrav1.LibvirtMachine) bool {
@@ -40,7 +40,7 @@ func (s *scope) hasOwnEndpoint() bool {
 // readConfiguration reads the configuration of a load balancer.
 func (s *scope) readConfiguration(context.Context) (verdict, error) {
 	configuration, err := loadbalancer.Parse(s.infra.Annotations[infrav1.LoadBalancerConfigurationAnnotation])
-	if err != nil { // its LibvirtCluster writes it, and will again
+	if err != nil { // its LibvirtCluster writes it again
 		return s.waitFor(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason,
 			"The annotation %s: %s", infrav1.LoadBalancerConfigurationAnnotation, err.Error())
 	}
@@ -48,9 +48,9 @@ func (s *scope) readConfiguration(context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// configure uploads HAProxy's configuration to the host while the guest runs. The last upload is in memory only, so a
-// restarted manager uploads it again, which changes nothing. Every manager repeats the upload from time to time,
-// because a former leader may have uploaded an older one. The guest ignores an incomplete upload.
+// configure uploads HAProxy's configuration to the host while the guest runs. The last upload is in memory only: a
+// restarted manager uploads the configuration again, which changes nothing. Every manager repeats the upload from time
+// to time, because a former leader may have uploaded an older one. The guest ignores an incomplete upload.
 func (s *scope) configure(ctx context.Context) (verdict, error) {
 	data, err := loadbalancer.UserData()
 	var content []byte
@@ -62,7 +62,7 @@ func (s *scope) configure(ctx context.Context) (verdict, error) {
 	}
 	sum := sha256.Sum256(content)
 	value, _ := s.configured.Load(s.key())
-	disk, _ := value.(givenDisk)
+	disk, _ := value.(uploadedDisk)
 	if disk.machine != s.infra.UID || disk.sum != sum || !time.Now().Before(disk.until) {
 		ref, err := s.diskOfConfiguration(ctx)
 		if err == nil {
@@ -71,11 +71,11 @@ func (s *scope) configure(ctx context.Context) (verdict, error) {
 		if err != nil {
 			return s.failed(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason, err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Gave the load balancer its configuration", "servers", s.balancer.Servers)
-		disk = givenDisk{machine: s.infra.UID, sum: sum, until: time.Now().Add(configurationInterval)}
+		ctrl.LoggerFrom(ctx).Info("Uploaded the configuration of the load balancer", "servers", s.balancer.Servers)
+		disk = uploadedDisk{machine: s.infra.UID, sum: sum, until: time.Now().Add(configurationInterval)}
 		s.configured.Store(s.key(), disk)
 	}
-	s.lookAgain(max(time.Until(disk.until), time.Second))
+	s.requeueWithin(max(time.Until(disk.until), time.Second))
 	s.setTrue(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason)
 	return goOn, nil
 }
@@ -91,10 +91,10 @@ func (s *scope) diskOfConfiguration(ctx context.Context) (hypervisor.VolumeRef, 
 	return ref, err
 }
 
-// givenDisk is the content that the disk of a load balancer was last given.
-type givenDisk struct {
+// uploadedDisk is the last upload to the disk of a load balancer.
+type uploadedDisk struct {
 	machine types.UID
 	sum     [sha256.Size]byte
-	// until is when the disk is given its content again.
+	// until is when the content is uploaded again.
 	until time.Time
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// balancer makes the LibvirtMachine a load balancer.
+// balancer turns the LibvirtMachine into a load balancer.
 func balancer(configuration loadbalancer.Configuration) func(*infrav1.LibvirtMachine) {
 	return func(infra *infrav1.LibvirtMachine) {
 		infra.OwnerReferences = []metav1.OwnerReference{{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtCluster", Name: "blue", UID: "1", Controller: ptr.To(true)}}
@@ -33,7 +33,7 @@ func balancer(configuration loadbalancer.Configuration) func(*infrav1.LibvirtMac
 
 var oneServer = loadbalancer.Configuration{Port: 6443, Servers: []netip.AddrPort{netip.MustParseAddrPort("198.51.100.1:6443")}}
 
-// newBalancerWorld is a world with a load balancer, in a Cluster whose infrastructure waits for it.
+// newBalancerWorld returns a world with a load balancer, in a Cluster whose infrastructure waits for it.
 func newBalancerWorld(t *testing.T, configuration loadbalancer.Configuration) *world {
 	w := newWorld(t, balancer(configuration), "a")
 	cluster := &clusterv1.Cluster{}
@@ -43,7 +43,7 @@ func newBalancerWorld(t *testing.T, configuration loadbalancer.Configuration) *w
 	return w
 }
 
-// disk is what the load balancer's guest finds on its disk.
+// disk returns the content of the disk of the load balancer's guest.
 func (w *world) disk() string {
 	return string(w.hosts["a"].Content(hypervisor.VolumeRef{Pool: "default", Name: w.volumeName("seed")}))
 }
@@ -64,14 +64,14 @@ func (w *world) uploads() int {
 	return count
 }
 
-// TestLifeOfALoadBalancer: a machine without a Machine is made, is given one configuration after the other while it
-// runs, is started again, and goes without a trace.
+// TestLifeOfALoadBalancer: a load balancer is created without a Machine, gets new configurations while it runs, is
+// started again, and is deleted completely.
 func TestLifeOfALoadBalancer(t *testing.T) {
 	w := newBalancerWorld(t, oneServer)
 	m := w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
 	w.Expect(w.isProvisioned()).To(BeTrue())
 	made := []string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}
-	w.Expect(w.left()).To(Equal(made))
+	w.Expect(w.inventory()).To(Equal(made))
 	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue())
 	w.Expect(conditions.Has(w.infra(), infrav1.SeedRemovedCondition)).To(BeFalse())
 	w.Expect(w.disk()).To(And(HaveLen(loadbalancer.AreaOffset+loadbalancer.AreaSize), ContainSubstring("instance-id: "+w.uuid()),
@@ -83,33 +83,33 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 		_, err := m.reconcile()
 		w.Expect(err).ToNot(HaveOccurred())
 	}
-	w.Expect(w.infra()).To(Equal(before), "nothing is written when nothing has changed")
-	w.Expect(w.uploads()).To(Equal(uploads), "nor is anything brought to the host")
+	w.Expect(w.infra()).To(Equal(before), "a reconcile without changes writes nothing")
+	w.Expect(w.uploads()).To(Equal(uploads), "and uploads nothing")
 
 	next := loadbalancer.Configuration{Port: 6443, Servers: append(slices.Clone(oneServer.Servers), netip.MustParseAddrPort("198.51.100.2:6443"))}
 	seedBefore := w.disk()[:loadbalancer.AreaOffset]
 	w.reconfigure(next)
 	w.until(m, func() bool { return strings.Contains(w.disk(), "198.51.100.2:6443") })
-	w.Expect(w.disk()[:loadbalancer.AreaOffset]).To(Equal(seedBefore), "what cloud-init reads stays")
+	w.Expect(w.disk()[:loadbalancer.AreaOffset]).To(Equal(seedBefore), "the files of cloud-init are unchanged")
 	w.Expect(w.uploads()).To(Equal(uploads + 1))
-	w.Expect(w.left()).To(Equal(made))
+	w.Expect(w.inventory()).To(Equal(made))
 
 	w.hosts["a"].SetState(uuid, hypervisor.StateShutOff)
 	w.until(m, func() bool { return w.hosts["a"].State(uuid) == hypervisor.StateRunning })
 	w.Expect(w.uuid()).To(Equal(uuid))
 
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 	w.Expect(m.Scheduler.Reserved()).To(BeZero())
 }
 
-// TestMovedLoadBalancer: `clusterctl move` drops the status of a load balancer that runs. What was there is found again,
-// and the configuration is brought there once more.
+// TestMovedLoadBalancer: `clusterctl move` drops the status of a running load balancer. Its objects are found again,
+// and the configuration is uploaded again.
 func TestMovedLoadBalancer(t *testing.T) {
 	w := newBalancerWorld(t, oneServer)
 	w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
-	before, left, disk := w.infra(), w.left(), w.disk()
+	before, left, disk := w.infra(), w.inventory(), w.disk()
 	infra := w.infra()
 	infra.Status = infrav1.LibvirtMachineStatus{}
 	w.Expect(w.api.Status().Update(t.Context(), infra)).To(Succeed())
@@ -118,37 +118,37 @@ func TestMovedLoadBalancer(t *testing.T) {
 	w.Expect(w.infra().Status.Addresses).To(Equal(before.Status.Addresses))
 	w.Expect(w.isProvisioned()).To(BeTrue())
 	w.Expect(w.infra().Spec).To(Equal(before.Spec))
-	w.Expect(w.left()).To(Equal(left))
+	w.Expect(w.inventory()).To(Equal(left))
 	w.Expect(w.disk()).To(Equal(disk))
 	for _, call := range w.hosts["a"].Calls() {
 		w.Expect(string(call.Operation)).ToNot(Or(HavePrefix("Define"), HavePrefix("Start"), HavePrefix("Create"), HavePrefix("Delete")), "%v", call)
 	}
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }
 
-// TestMovedLoadBalancerIsLost: the domain was lost during the move. The machine has nothing that says it once ran, and
-// runs again, as the same one.
+// TestMovedLoadBalancerIsLost: the domain was lost during the move. No field of the machine shows that it was
+// provisioned, so the domain is created again with the same UUID.
 func TestMovedLoadBalancerIsLost(t *testing.T) {
 	w := newBalancerWorld(t, oneServer)
 	w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
-	left, uuid := w.left(), w.uuid()
+	left, uuid := w.inventory(), w.uuid()
 	infra := w.infra()
 	infra.Status = infrav1.LibvirtMachineStatus{}
 	w.Expect(w.api.Status().Update(t.Context(), infra)).To(Succeed())
 	w.hosts["a"].RemoveDomain(uuid)
 	m := w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
 	w.Expect(w.uuid()).To(Equal(uuid))
-	w.Expect(w.left()).To(Equal(left))
+	w.Expect(w.inventory()).To(Equal(left))
 	w.Expect(w.disk()).To(ContainSubstring("198.51.100.1:6443"))
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }
 
 // TestLoadBalancerKilledAfterEachCall kills the manager after each of its calls in a load balancer's life, with a
-// configuration that changes in the middle of it. The end is always the same.
+// change of the configuration. The end is always the same.
 func TestLoadBalancerKilledAfterEachCall(t *testing.T) {
 	next := loadbalancer.Configuration{Port: 6443}
 	whole := func(t *testing.T, killAt int) []string {
@@ -159,10 +159,10 @@ func TestLoadBalancerKilledAfterEachCall(t *testing.T) {
 		m = w.until(m, func() bool {
 			return !strings.Contains(w.disk(), "198.51.100.1") && w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason)()
 		})
-		w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
+		w.Expect(w.inventory()).To(Equal([]string{"a: domain Running", "a: volume uuid-root", "a: volume uuid-seed"}))
 		w.delete()
-		w.until(m, w.isGone)
-		w.Expect(w.left()).To(BeEmpty())
+		w.until(m, w.isDeleted)
+		w.Expect(w.inventory()).To(BeEmpty())
 		return first.calls()
 	}
 	calls := whole(t, 0)
@@ -173,8 +173,8 @@ func TestLoadBalancerKilledAfterEachCall(t *testing.T) {
 	}
 }
 
-// TestLoadBalancerConfigurationFails: what can't be brought to the host is said and tried again, and so is a
-// configuration that can't be read.
+// TestLoadBalancerConfigurationFails: a failed upload of the configuration, or an invalid configuration, is reported
+// and retried.
 func TestLoadBalancerConfigurationFails(t *testing.T) {
 	w := newBalancerWorld(t, oneServer)
 	m := w.until(w.newManager(0), w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfiguredReason))
@@ -191,11 +191,11 @@ func TestLoadBalancerConfigurationFails(t *testing.T) {
 	w.until(m, w.hasCondition(infrav1.LoadBalancerConfiguredCondition, infrav1.LoadBalancerConfigurationFailedReason))
 	w.Expect(conditions.GetMessage(w.infra(), infrav1.LoadBalancerConfiguredCondition)).To(HavePrefix("The annotation " + infrav1.LoadBalancerConfigurationAnnotation))
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }
 
-// TestAddressesOfLoadBalancers: what the guest is told of its network, and which addresses the machine has.
+// TestAddressesOfLoadBalancers checks the network configuration of the guest and the addresses of the machine.
 func TestAddressesOfLoadBalancers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		configuration loadbalancer.Configuration
@@ -204,10 +204,10 @@ func TestAddressesOfLoadBalancers(t *testing.T) {
 		network       []string
 		address       string
 	}{
-		"by DHCP":          {endpoint: "192.0.2.7", address: "192.0.2.7"},
-		"from a pool":      {configuration: loadbalancer.Configuration{Address: netip.MustParsePrefix("203.0.113.9/24"), Gateway: netip.MustParseAddr("203.0.113.1")}, endpoint: "203.0.113.9", silent: true, network: []string{"- 203.0.113.9/24", "via: 203.0.113.1"}, address: "203.0.113.9"},
-		"set by somebody":  {configuration: loadbalancer.Configuration{VirtualAddress: netip.MustParseAddr("203.0.113.9")}, endpoint: "203.0.113.9", network: []string{"dhcp4: true", "- 203.0.113.9/32"}, address: "192.0.2.7"},
-		"set, and of IPv6": {configuration: loadbalancer.Configuration{VirtualAddress: netip.MustParseAddr("2001:db8::9")}, endpoint: "2001:db8::9", network: []string{"dhcp4: true", "- 2001:db8::9/128"}, address: "192.0.2.7"},
+		"by DHCP":       {endpoint: "192.0.2.7", address: "192.0.2.7"},
+		"from a pool":   {configuration: loadbalancer.Configuration{Address: netip.MustParsePrefix("203.0.113.9/24"), Gateway: netip.MustParseAddr("203.0.113.1")}, endpoint: "203.0.113.9", silent: true, network: []string{"- 203.0.113.9/24", "via: 203.0.113.1"}, address: "203.0.113.9"},
+		"virtual":       {configuration: loadbalancer.Configuration{VirtualAddress: netip.MustParseAddr("203.0.113.9")}, endpoint: "203.0.113.9", network: []string{"dhcp4: true", "- 203.0.113.9/32"}, address: "192.0.2.7"},
+		"virtual, IPv6": {configuration: loadbalancer.Configuration{VirtualAddress: netip.MustParseAddr("2001:db8::9")}, endpoint: "2001:db8::9", network: []string{"dhcp4: true", "- 2001:db8::9/128"}, address: "192.0.2.7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.configuration.Port = 6443

@@ -11,23 +11,23 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestMachinesWaitForNewHosts: when a manager begins, a machine isn't placed on the first host that can be
-// reached while another one is being connected to, and nothing is said meanwhile.
+// TestMachinesWaitForNewHosts: after the start of a manager, a machine isn't placed on the first reachable host while
+// another one is being connected to, and no condition or event is written in the meantime.
 func TestMachinesWaitForNewHosts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(w *world)
-		// at once says that nobody waits.
+		// atOnce is true if the machine doesn't wait.
 		atOnce bool
 	}{
 		"a host that may be better": {change: func(*world) {}},
 		"a host of another failure domain": {atOnce: true, change: func(w *world) {
 			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Spec.FailureDomain = "rack-b" })
 		}},
-		"a host that isn't to be used": {atOnce: true, change: func(w *world) {
+		"a host in maintenance": {atOnce: true, change: func(w *world) {
 			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
 		}},
-		"a host that can't be reached":      {atOnce: true, change: func(w *world) { w.connecting.Delete("a"); w.hosts["a"].SetReachable(false) }},
-		"a host that is waited for no more": {atOnce: true, change: func(w *world) { w.patience = time.Nanosecond }},
+		"a host that can't be reached": {atOnce: true, change: func(w *world) { w.connecting.Delete("a"); w.hosts["a"].SetReachable(false) }},
+		"a host after the patience":    {atOnce: true, change: func(w *world) { w.patience = time.Nanosecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "a", "b")

@@ -25,12 +25,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// setNodeProviderID sets the provider ID of the machine's node if it has none: Cluster API finds the Machine's node
-// by it (contract for InfraMachine, "provider ID"). The node is the one with the system UUID of the domain. An
+// setNodeProviderID sets the provider ID of the machine's node if the node has none. Cluster API finds the Machine's
+// node by it (contract for InfraMachine, "provider ID"). The node is the one with the system UUID of the domain. An
 // existing provider ID is never changed. Errors only affect the condition.
 func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	if s.Workload == nil {
-		conditions.Delete(s.infra, infrav1.NodeProviderIDSetCondition) // of a manager that looked after nodes
+		conditions.Delete(s.infra, infrav1.NodeProviderIDSetCondition) // of a manager with the feature
 		return goOn, nil
 	}
 	if s.machine.Status.NodeRef != (clusterv1.MachineNodeReference{}) {
@@ -44,12 +44,12 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	node, err := s.findNode(ctx)
 	var several *severalNodesError
 	switch {
-	case errors.Is(err, clustercache.ErrClusterNotConnected): // that there is a connection brings the object here
+	case errors.Is(err, clustercache.ErrClusterNotConnected): // a new connection triggers a reconcile
 		return waits(infrav1.WaitingForNodeReason, "Waiting for the workload cluster to be reached. %s", s.seeConsole())
 	case errors.As(err, &several):
 		return waits(infrav1.NodeProviderIDConflictReason, "%s", err.Error())
 	case err != nil:
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		return waits(infrav1.InternalErrorReason, "%s", err.Error())
 	case node == nil:
 		return waits(infrav1.WaitingForNodeReason, "No node has the system UUID %s so far. %s", s.uuid, s.seeConsole())
@@ -59,9 +59,9 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 			node.Name, node.Spec.ProviderID, s.infra.Spec.ProviderID)
 	case node.Spec.ProviderID == "":
 		if err := s.writeProviderID(ctx, node); err != nil {
-			s.lookAgain(noFitDelay)
+			s.requeueWithin(noFitDelay)
 			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				s.lookAgain(outcome.ConflictDelay) // the cache shows it soon
+				s.requeueWithin(outcome.ConflictDelay) // until the cache has the write
 			}
 			return waits(infrav1.WaitingForNodeReason, "Writing spec.providerID of node %s failed and is retried", node.Name)
 		}
@@ -70,7 +70,7 @@ func (s *scope) setNodeProviderID(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// severalNodesError says that the node of the domain is ambiguous.
+// severalNodesError reports that several nodes have the system UUID of the domain.
 type severalNodesError struct{ names []string }
 
 func (e *severalNodesError) Error() string {
@@ -124,10 +124,10 @@ func (s *scope) writeProviderID(ctx context.Context, node *corev1.Node) error {
 	after := node.DeepCopy()
 	after.Spec.ProviderID = s.infra.Spec.ProviderID
 	if err := workload.Patch(ctx, after, outcome.Over(node)); err != nil {
-		ctrl.LoggerFrom(ctx).Info("The provider ID of the node isn't written", "Node", node.Name, "err", err)
+		ctrl.LoggerFrom(ctx).Info("Writing the provider ID of the node failed", "Node", node.Name, "err", err)
 		return err
 	}
-	ctrl.LoggerFrom(ctx).Info("Gave the node its provider ID", "Node", node.Name, "providerID", after.Spec.ProviderID)
+	ctrl.LoggerFrom(ctx).Info("Set the provider ID of the node", "Node", node.Name, "providerID", after.Spec.ProviderID)
 	s.recorder.Eventf(s.infra, nil, corev1.EventTypeNormal, infrav1.NodeProviderIDSetReason, "SetProviderID",
 		"Node %s has the system UUID of the domain and got the provider ID %s", node.Name, after.Spec.ProviderID)
 	return nil

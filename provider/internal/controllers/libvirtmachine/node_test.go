@@ -20,19 +20,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// node is a node with a system UUID.
+// node returns a node with a system UUID.
 func node(name, systemUUID, providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{SystemUUID: systemUUID}}}
 }
 
-// reversed shows a UUID as guests do when SMBIOS doesn't say in which order its bytes are.
+// reversed returns a UUID as guests show it if SMBIOS doesn't define the order of its bytes.
 func reversed(uuid string) string {
 	return uuid[6:8] + uuid[4:6] + uuid[2:4] + uuid[0:2] + "-" + uuid[11:13] + uuid[9:11] + "-" + uuid[16:18] + uuid[14:16] + uuid[18:]
 }
 
-// TestNodeProviderID: the node in the domain is found and given its provider ID if it has none; whatever
-// else there is, no node is changed and the machine is Ready.
+// TestNodeProviderID: the node of the domain gets the provider ID if it has none. In all other cases nodes aren't
+// changed, and the machine is Ready.
 func TestNodeProviderID(t *testing.T) {
 	const other = "libvirt:///11111111-1111-4111-8111-111111111111"
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestNodeProviderID(t *testing.T) {
 			nodes: func(uuid string) []client.Object { return []client.Object{node("a", strings.ToUpper(uuid), "")} }},
 		{name: "bytes reversed", reason: infrav1.NodeProviderIDSetReason, want: map[string]string{"a": "own"},
 			nodes: func(uuid string) []client.Object { return []client.Object{node("a", reversed(uuid), "")} }},
-		{name: "it has its own", reason: infrav1.NodeProviderIDSetReason, want: map[string]string{"a": "own"},
+		{name: "it has the same one", reason: infrav1.NodeProviderIDSetReason, want: map[string]string{"a": "own"},
 			nodes: func(uuid string) []client.Object {
 				return []client.Object{node("a", uuid, infrav1.ProviderIDPrefix+uuid)}
 			}},
@@ -91,7 +91,7 @@ func TestNodeProviderID(t *testing.T) {
 			infra := w.infra()
 			w.Expect(conditions.GetReason(infra, infrav1.NodeProviderIDSetCondition)).To(Equal(tc.reason))
 			w.Expect(conditions.GetMessage(infra, infrav1.NodeProviderIDSetCondition)).To(ContainSubstring(tc.message))
-			w.Expect(conditions.IsTrue(infra, infrav1.ReadyCondition)).To(BeTrue(), "the machine is fine")
+			w.Expect(conditions.IsTrue(infra, infrav1.ReadyCondition)).To(BeTrue(), "the machine works")
 			for name, want := range tc.want {
 				if want == "own" {
 					want = infra.Spec.ProviderID
@@ -101,7 +101,7 @@ func TestNodeProviderID(t *testing.T) {
 				w.Expect(is.Spec.ProviderID).To(Equal(want), name)
 			}
 			if tc.reason == infrav1.NodeProviderIDConflictReason {
-				w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.NodeProviderIDConflictReason))
+				w.Expect(w.output()).To(ContainSubstring("Warning " + infrav1.NodeProviderIDConflictReason))
 			}
 			w.joinNode()
 			w.until(m, func() bool { return conditions.IsTrue(w.infra(), infrav1.NodeProviderIDSetCondition) })
@@ -111,7 +111,8 @@ func TestNodeProviderID(t *testing.T) {
 	}
 }
 
-// TestNodesAreNotCopied: of thousands of nodes the one is asked for, read where it is in the cache, and not changed.
+// TestNodesAreNotCopied: one of many nodes is selected by an index, read without a copy from the cache, and not
+// changed.
 func TestNodesAreNotCopied(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.ProviderID != "" })
@@ -136,7 +137,7 @@ func TestNodesAreNotCopied(t *testing.T) {
 	w.Expect(cached).To(Equal(before))
 }
 
-// TestMachineOfNode: a node leads to its machine however its firmware shows the UUID.
+// TestMachineOfNode: a node is mapped to its machine in each format of the UUID.
 func TestMachineOfNode(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.ProviderID != "" })

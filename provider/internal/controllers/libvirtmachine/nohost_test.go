@@ -21,7 +21,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/metricstest"
 )
 
-// TestWaitingForHosts: what hosts that are being connected to have isn't known, and is waited for.
+// TestWaitingForHosts: the resources of hosts that are being connected to aren't known, and the machine waits for them.
 func TestWaitingForHosts(t *testing.T) {
 	w := newWorld(t, nil, "a", "b")
 	w.changeHost("b", func(h *infrav1.LibvirtHost) { h.Spec.Maintenance = &infrav1.HostMaintenance{} })
@@ -29,15 +29,15 @@ func TestWaitingForHosts(t *testing.T) {
 	m := w.newManager(0)
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason)).To(Equal("no host fits so far (0 of 2 Ready and selected): a: connecting; b: in maintenance"))
 	w.Expect(w.infra().Spec.HostName).To(BeEmpty())
-	w.Expect(w.events.Events).To(BeEmpty(), "that is no news")
+	w.Expect(w.events.Events).To(BeEmpty(), "waiting isn't an event")
 	w.connecting.Delete("a")
 	w.until(m, w.isProvisioned)
 	w.Expect(w.infra().Spec.HostName).To(Equal("a"))
 }
 
-// TestHostsThatFitAreNotKeptWaiting by those that are being connected to, nor are machines by those that
-// can't be theirs.
-func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
+// TestUsableHostDoesNotWait: a machine doesn't wait for a host that is being connected to if another host fits,
+// or if that host can't fit.
+func TestUsableHostDoesNotWait(t *testing.T) {
 	w := newWorld(t, nil, "a", "b")
 	w.connecting.Store("a", true)
 	w.until(w.newManager(0), w.isProvisioned)
@@ -55,16 +55,16 @@ func TestHostsThatFitAreNotKeptWaiting(t *testing.T) {
 	w.Expect(w.message(m, infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("it lacks the label cluster.x-k8s.io/watch-filter: blue"))
 }
 
-// TestWhatWasSaidStaysWhileHostsAreConnectedTo: a manager that begins doesn't take back what an earlier
-// one has found, only to say it again a moment later.
-func TestWhatWasSaidStaysWhileHostsAreConnectedTo(t *testing.T) {
+// TestConditionStaysWhileConnecting: a started manager keeps the result of an earlier manager in the
+// condition while it connects to hosts.
+func TestConditionStaysWhileConnecting(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.CPUs = 99 }, "a")
 	_, counted := metricstest.Count(w, "caplv_placement_no_fit_total", "reason", string(placement.NoRoom))
 	w.Expect(w.message(w.newManager(0), infrav1.HostBoundCondition, infrav1.NoHostFitsReason)).To(ContainSubstring("CPUs: 99 needed, 16 free"))
 	_, now := metricstest.Count(w, "caplv_placement_no_fit_total", "reason", string(placement.NoRoom))
 	w.Expect(now).To(BeNumerically(">", counted))
 	before := w.infra()
-	w.said()
+	w.output()
 	next := w.newManager(0)
 	for _, connecting := range []bool{true, false} {
 		if w.connecting.Clear(); connecting {
@@ -79,11 +79,11 @@ func TestWhatWasSaidStaysWhileHostsAreConnectedTo(t *testing.T) {
 
 	change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Spec.CPUs, m.Generation = 2, 1 })
 	w.connecting.Store("a", true)
-	w.message(next, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason) // what was said is of another spec
+	w.message(next, infrav1.HostBoundCondition, infrav1.WaitingForHostsReason) // the earlier result was for another spec
 }
 
-// TestHostIsBack: machines without a host are looked at a moment after hosts can be reached, each once,
-// and those of the host at once.
+// TestHostIsBack: when hosts become reachable, their machines are reconciled at once, and machines without a host once
+// after a delay.
 func TestHostIsBack(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.Expect(w.api.Create(t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bound"},
@@ -92,7 +92,7 @@ func TestHostIsBack(t *testing.T) {
 	defer queue.ShutDown()
 	m := w.newManager(0)
 	for _, host := range []string{"a", "b", "c"} {
-		m.hostIsBackOrLost(t.Context(), event.GenericEvent{Object: &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: host}}}, queue)
+		m.reachabilityChanged(t.Context(), event.GenericEvent{Object: &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: host}}}, queue)
 	}
 	next := func() client.ObjectKey {
 		request, _ := queue.Get()
@@ -105,7 +105,7 @@ func TestHostIsBack(t *testing.T) {
 	w.Expect(queue.Len()).To(BeZero())
 }
 
-// TestHostChanged: what a machine without a host may have waited for.
+// TestHostChanged checks which changes of a host trigger reconciles of machines without a host.
 func TestHostChanged(t *testing.T) {
 	host := func(reachable, ready metav1.ConditionStatus, how ...func(*infrav1.LibvirtHost)) *infrav1.LibvirtHost {
 		h := &infrav1.LibvirtHost{}
@@ -129,7 +129,7 @@ func TestHostChanged(t *testing.T) {
 		"ready":                 {before: host(yes, no), after: host(yes, yes), want: true},
 		"no longer ready":       {before: host(yes, yes), after: host(yes, no), want: true},
 		"the first try failed":  {before: host(unknown, unknown), after: host(no, no), want: true},
-		"seen for the first":    {before: host("", ""), after: host(unknown, unknown), want: true},
+		"the first connection":  {before: host("", ""), after: host(unknown, unknown), want: true},
 		"another spec":          {before: host(yes, yes), after: host(yes, yes, func(h *infrav1.LibvirtHost) { h.Generation++ }), want: true},
 		"another label, chosen": {before: host(yes, yes), after: host(yes, yes, func(h *infrav1.LibvirtHost) { h.Labels = map[string]string{"a": "b"} }), want: true},
 	} {
@@ -139,8 +139,8 @@ func TestHostChanged(t *testing.T) {
 	}
 }
 
-// TestReservationsEnd also when the answer to the last write of a machine's life is lost: nobody knows its
-// UID afterwards.
+// TestReservationsEnd checks that the reservation of a deleted machine ends, even if the answer to the last write is
+// lost and the UID is unknown afterwards.
 func TestReservationsEnd(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.functions.Patch = func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
@@ -153,14 +153,14 @@ func TestReservationsEnd(t *testing.T) {
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
 	w.Expect(m.Scheduler.Reserved()).To(Equal(1))
 	w.delete()
-	w.until(m, w.isGone)
+	w.until(m, w.isDeleted)
 	_, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(m.Scheduler.Reserved()).To(BeZero())
 }
 
-// TestReservationOutlivesAConflict: a host was written, the answer was lost, and the cache doesn't show it. The
-// next try meets its own write, and until that is seen nobody else may take the room.
+// TestReservationOutlivesAConflict: the write of a host has succeeded, its answer was lost, and the cache doesn't have
+// it. The retry conflicts with that write, and the reservation stays until the cache has it.
 func TestReservationOutlivesAConflict(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	var old *infrav1.LibvirtMachine

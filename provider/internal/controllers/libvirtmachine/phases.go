@@ -33,11 +33,11 @@ var phases = []phase{
 	{when: (*scope).isLoadBalancer, do: (*scope).readConfiguration},
 	{when: (*scope).isUnbound, do: (*scope).checkPrerequisites},
 	{when: (*scope).isUnbound, do: (*scope).bind},
-	{when: (*scope).isUnproven, do: (*scope).checkAllowed},
-	{when: (*scope).isClaim, do: (*scope).checkClaim},
+	{when: (*scope).lacksDomain, do: (*scope).checkAllowed},
+	{when: (*scope).isUnconfirmed, do: (*scope).confirmPlacement},
 	{do: (*scope).reachHost},
-	{do: (*scope).lookAtInstance},
-	{when: (*scope).isCreating, do: (*scope).checkForCertain},
+	{do: (*scope).observeInstance},
+	{when: (*scope).isCreating, do: (*scope).confirmCreation},
 	{when: (*scope).isCreating, do: (*scope).ensureClaims},
 	{when: (*scope).isCreating, do: (*scope).ensureImage},
 	{when: (*scope).isCreating, do: (*scope).ensureRootDisk},
@@ -47,7 +47,7 @@ var phases = []phase{
 	{when: (*scope).isCreating, do: (*scope).startDomain},
 	{when: (*scope).isOff, do: (*scope).startAgain},
 	{do: (*scope).findAddresses},
-	{when: (*scope).wantsLateCopiesRemoved, do: (*scope).removeLateCopies},
+	{when: (*scope).mayHaveLateCopies, do: (*scope).removeLateCopies},
 	{do: (*scope).finishProvisioning},
 	{when: (*scope).isLoadBalancer, do: (*scope).configure},
 	{when: (*scope).hasMachine, do: (*scope).setNodeProviderID},
@@ -99,17 +99,17 @@ type scope struct {
 	extraDisks   map[string]domainxml.Disk
 	seed         *hypervisor.VolumeRef
 	ignitionPath string
-	// claimed has the addresses from pools, by the index of the interface, and notGiven the claims without an
-	// address. claimed is nil until the claims are read.
-	claimed  map[int][]claims.Address
-	notGiven []*claims.NotGivenError
+	// claimed has the addresses from pools, by the index of the interface. It is nil until the claims are read.
+	// unallocated has the claims without an address.
+	claimed     map[int][]claims.Address
+	unallocated []*claims.NotGivenError
 
-	// written says that a write of this reconcile triggers the next one.
+	// written is true if a write of this reconcile triggers the next one.
 	written bool
-	// transferring says that an image is being downloaded or copied for the machine.
+	// transferring is true while an image is downloaded or copied for the machine.
 	transferring bool
-	// making says that this reconcile may have created something on the host.
-	making bool
+	// mayHaveCreated is true if this reconcile may have created an object on the host.
+	mayHaveCreated bool
 	// after is the delay before the next reconcile, or 0 for none.
 	after time.Duration
 	errs  []error
@@ -130,8 +130,8 @@ func (s *scope) run(ctx context.Context) error {
 
 func (s *scope) err() error { return errors.Join(s.errs...) }
 
-// lookAgain requests another reconcile after at most the given time.
-func (s *scope) lookAgain(after time.Duration) {
+// requeueWithin requests another reconcile after at most the given time.
+func (s *scope) requeueWithin(after time.Duration) {
 	if s.after == 0 || after < s.after {
 		s.after = after
 	}
@@ -150,8 +150,8 @@ func (s *scope) noRoom(err error) error {
 }
 
 // All names on a host are derived from the UUID in spec.providerID, which is written before anything is created, and
-// from the machine's namespace and name. A restarted manager finds what it has created, and nothing of other
-// machines.
+// from the machine's namespace and name. A restarted manager finds the objects that it has created, and
+// no objects of other machines.
 
 // domainName returns the name of the domain.
 func (s *scope) domainName() string {
@@ -171,7 +171,7 @@ func (s *scope) volume(pool, what string) hypervisor.VolumeRef {
 	return hypervisor.VolumeRef{Pool: pool, Name: s.volumePrefix() + what}
 }
 
-// pool returns the storage pool of a disk, which is the first one of the host if the disk names none.
+// pool returns the storage pool of a disk: the given one, or the first one of the host.
 func (s *scope) pool(wanted string) string {
 	if wanted == "" && len(s.host.Spec.StoragePools.Disks) > 0 {
 		return s.host.Spec.StoragePools.Disks[0]
@@ -225,7 +225,7 @@ func (s *scope) waitFor(condition, reason, message string, values ...any) (verdi
 }
 
 // failed sets a condition to an error and returns the error for a retry. An unreachable host isn't an error of the
-// machine: the machine is reconciled when the host is back.
+// machine: the machine is reconciled again when the host is reachable.
 func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 	if errors.Is(err, hypervisor.ErrUnreachable) {
 		return s.unreachable(condition, err)
@@ -240,23 +240,23 @@ func (s *scope) failed(condition, reason string, err error) (verdict, error) {
 // unreachable sets a condition to Unknown.
 func (s *scope) unreachable(condition string, err error) (verdict, error) {
 	s.set(condition, metav1.ConditionUnknown, infrav1.HostUnreachableReason, "%s", err.Error())
-	s.lookAgain(unreachableDelay)
+	s.requeueWithin(unreachableDelay)
 	return stop, nil
 }
 
-// unreachableDelay is the delay before the next reconcile while the host is unreachable. The fleet reports its return
+// unreachableDelay is the delay before the next reconcile while the host is unreachable. A reachable host triggers one
 // sooner.
 const unreachableDelay = time.Minute
 
-// summedUp has the conditions that Ready summarizes. SeedRemoved isn't one of them.
-var summedUp = conditions.ForConditionTypes{
+// summarized has the conditions that Ready summarizes. It doesn't include SeedRemoved.
+var summarized = conditions.ForConditionTypes{
 	infrav1.HostBoundCondition, infrav1.ImageReadyCondition, infrav1.DisksReadyCondition, infrav1.InstanceReadyCondition, infrav1.AddressesReadyCondition,
 }
 
-// setReady summarizes the other conditions. During deletion, Ready has the remaining steps instead. A machine that
+// setReady summarizes the other conditions. During deletion, Ready shows the remaining steps instead. A machine that
 // has joined its cluster is Ready even without addresses.
 func (s *scope) setReady() {
-	infra, of := s.infra, summedUp
+	infra, of := s.infra, summarized
 	if !infra.DeletionTimestamp.IsZero() {
 		return
 	}
@@ -285,7 +285,7 @@ func (r *Reconciler) announce(before, after *infrav1.LibvirtMachine) {
 			r.recorder.Eventf(after, nil, corev1.EventTypeWarning, is.Reason, "Delete", "%s", is.Message)
 		}
 	}
-	for _, condition := range append(slices.Clone(summedUp), infrav1.SeedRemovedCondition, infrav1.UpdatedInPlaceCondition, infrav1.NodeProviderIDSetCondition) {
+	for _, condition := range append(slices.Clone(summarized), infrav1.SeedRemovedCondition, infrav1.UpdatedInPlaceCondition, infrav1.NodeProviderIDSetCondition) {
 		was, is := conditions.Get(before, condition), conditions.Get(after, condition)
 		if is == nil || is.Status == metav1.ConditionTrue || slices.Contains(waiting, is.Reason) ||
 			was != nil && was.Status == is.Status && was.Reason == is.Reason {

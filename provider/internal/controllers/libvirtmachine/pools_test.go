@@ -12,8 +12,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestDisksInSeveralPools: each disk is in the pool that it asks for, overlays have their image in
-// another one, and all of it goes with the machine, also when the host's spec no longer names a pool.
+// TestDisksInSeveralPools: each disk is in the pool of its spec, the backing image of an overlay may be in another
+// pool, and all volumes are deleted with the machine, also if the host's spec no longer has a pool.
 func TestDisksInSeveralPools(t *testing.T) {
 	for _, clone := range []infrav1.CloneMethod{infrav1.CloneOverlay, infrav1.CloneFull} {
 		t.Run(string(clone), func(t *testing.T) {
@@ -44,14 +44,14 @@ func TestDisksInSeveralPools(t *testing.T) {
 
 			w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.StoragePools.Disks = []string{"default"} })
 			w.delete()
-			w.until(m, w.isGone)
-			w.Expect(w.left()).To(BeEmpty())
+			w.until(m, w.isDeleted)
+			w.Expect(w.inventory()).To(BeEmpty())
 		})
 	}
 }
 
-// TestImageThatIsCopiedInByHand: a machine that waits for an image gets a host when somebody has put it into a pool
-// there, although the host itself doesn't notice, and one that is bound goes on.
+// TestImageThatIsCopiedInByHand: a machine that waits for an image gets a host after an administrator has copied the
+// image into the folder of a pool, although libvirt doesn't notice. A bound machine continues.
 func TestImageThatIsCopiedInByHand(t *testing.T) {
 	const image = "base.img"
 	for _, bound := range []bool{false, true} {

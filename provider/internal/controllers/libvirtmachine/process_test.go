@@ -17,8 +17,8 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// process is a manager that may be killed after any of its calls to libvirt or the API server: the
-// call is carried out, and neither its answer arrives nor does anything come after it.
+// process is a manager that may be killed after any of its calls to libvirt or the API server. The last call is
+// executed, its answer is lost, and no further call is made.
 type process struct {
 	lock   sync.Mutex
 	names  []string
@@ -26,11 +26,11 @@ type process struct {
 	dead   bool
 	// before and after are called around each call, if they are set.
 	before, after func(call string, number int)
-	// lost, if it is set, is asked after each call. An error takes the place of the answer.
+	// lost, if it is set, is called after each call. If it returns an error, the error replaces the answer.
 	lost func(call string, number int) error
 }
 
-// call carries out a call.
+// call executes a call of a process.
 func call[T any](p *process, name string, do func() (T, error)) (T, error) {
 	var none T
 	p.lock.Lock()
@@ -87,7 +87,7 @@ func (p *process) calls() []string {
 	return slices.Clone(p.names)
 }
 
-// intercept is what a client's writes, and the reads past the cache, go through.
+// intercept returns interceptors for a client's writes and uncached reads.
 func (p *process) intercept() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
@@ -117,7 +117,7 @@ func (p *process) intercept() interceptor.Funcs {
 	}
 }
 
-// hosts are fake hosts, as one process sees them.
+// hosts are fake hosts, as seen by one process.
 type hosts struct {
 	process *process
 	hosts   map[string]*fake.Host
@@ -133,7 +133,7 @@ var _ Hosts = &hosts{}
 func (h *hosts) connect(host string) (hypervisor.Hypervisor, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if connected, there := h.open[host]; there {
+	if connected, exists := h.open[host]; exists {
 		if _, err := connected.Facts(context.Background()); err == nil {
 			return connected, nil
 		}
@@ -166,7 +166,7 @@ func (h *hosts) RefreshPool(host, pool string) {
 	}
 }
 
-// Snapshot implements Hosts: what is there at the moment.
+// Snapshot implements Hosts. It returns the current state.
 func (h *hosts) Snapshot(host string) (fleet.Snapshot, bool) {
 	if _, known := h.hosts[host]; !known {
 		return fleet.Snapshot{}, false
@@ -208,7 +208,7 @@ func (h *hosts) Refresh(context.Context, string, string) error {
 	return run(h.process, "libvirt: refresh", func() error { return nil })
 }
 
-// killable is a connection whose process may be killed.
+// killable is the connection of a process that may be killed.
 type killable struct {
 	hypervisor.Hypervisor
 	process *process

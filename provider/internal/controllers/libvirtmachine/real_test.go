@@ -36,20 +36,20 @@ func (h realHost) RefreshPool(_, pool string) {
 	_ = h.connection.RefreshPool(context.Background(), pool)
 }
 
-// Snapshot implements Hosts: what is there at the moment.
+// Snapshot implements Hosts. It returns the current state.
 func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
 	ctx := context.Background()
 	snapshot := fleet.Snapshot{Pools: map[string]fleet.Pool{}, Domains: map[string]hypervisor.Domain{}}
 	if snapshot.Facts, snapshot.Err = h.connection.Facts(ctx); snapshot.Err != nil {
 		return snapshot, true
 	}
-	snapshot.Facts.CPUs = 64 // whatever this machine has: guests here do nothing
+	snapshot.Facts.CPUs = 64 // more than this machine may have: guests here are idle
 	snapshot.Facts.Features = append(snapshot.Facts.Features, infrav1.HostFeatureBIOS)
 	pool := fleet.Pool{Volumes: map[string]hypervisor.Volume{}}
 	if pool.Pool, snapshot.Err = h.connection.Pool(ctx, "default"); snapshot.Err != nil {
 		return snapshot, true
 	}
-	pool.CapacityBytes, pool.AvailableBytes = 1<<40, 1<<40 // whatever this machine has: disks here stay empty
+	pool.CapacityBytes, pool.AvailableBytes = 1<<40, 1<<40 // more than this machine may have: disks here stay empty
 	volumes, err := h.connection.PoolVolumes(ctx, "default")
 	if err != nil {
 		return fleet.Snapshot{Err: err}, true
@@ -66,7 +66,7 @@ func (h realHost) Snapshot(string) (fleet.Snapshot, bool) {
 	return snapshot, true
 }
 
-// newRealWorld returns a world whose host a is a real daemon, with a manager that knows it.
+// newRealWorld returns a world whose host a is a real daemon, and a manager that uses it.
 func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.LibvirtMachine)) (*world, *manager, hypervisor.Hypervisor) {
 	t.Helper()
 	url, sum := imageFolder(t)
@@ -77,7 +77,7 @@ func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.Li
 		infra.Spec.Image.URL, infra.Spec.Image.Checksum = url, sum
 		infra.Spec.RootDisk.Size, infra.Spec.Memory = resource.MustParse("3Gi"), resource.MustParse("256Mi")
 		infra.Spec.CPU.Mode, infra.Spec.Firmware.Type = infrav1.CPUModeMaximum, infrav1.FirmwareBIOS
-		infra.Spec.Interfaces = nil           // the daemon isn't root and makes no networks
+		infra.Spec.Interfaces = nil           // the daemon isn't root and creates no networks
 		infra.Spec.GuestAgent = ptr.To(false) // its folder is too deep for the agent's socket
 	}, "a")
 	w.silent = true
@@ -88,7 +88,7 @@ func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.Li
 	m := w.newManager(0)
 	m.Hosts = realHost{connection}
 	m.Scheduler.Hosts = m.Hosts
-	m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: ofTests})
+	m.Images = images.New(m.Hosts.Hypervisor, func(string) []string { return []string{"default"} }, images.Options{Sources: testSources})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Images.Start(ctx) }()
@@ -99,8 +99,8 @@ func newRealWorld(t *testing.T, daemon *libvirtd.Daemon, change func(*infrav1.Li
 	return w, m, connection
 }
 
-// TestOnARealHost makes machines by a real libvirt and QEMU, and takes them away. Guests have no
-// operating system and so no addresses; machines that have are tested with the testbed.
+// TestOnARealHost creates machines with a real libvirt and QEMU, and deletes them. The guests have no operating system
+// and no addresses. Machines with an operating system are tested with the testbed.
 func TestOnARealHost(t *testing.T) {
 	libvirtd.Need(t)
 	daemon, err := libvirtd.New()
@@ -125,10 +125,10 @@ func TestOnARealHost(t *testing.T) {
 			seed, err := os.ReadFile(filepath.Join(daemon.PoolFolder(), w.volumeName("seed")))
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(string(seed)).To(ContainSubstring(secret))
-			w.Expect(w.said()).ToNot(ContainSubstring(secret))
+			w.Expect(w.output()).ToNot(ContainSubstring(secret))
 
-			// The Ignition configuration can be taken away from a guest that runs; of a NoCloud disk a guest
-			// without an operating system doesn't let go.
+			// The Ignition configuration can be removed from a running guest. A guest without an operating
+			// system doesn't release a NoCloud disk.
 			s := &scope{Reconciler: m.Reconciler, infra: w.infra(), machine: &clusterv1.Machine{Spec: clusterv1.MachineSpec{ClusterName: "blue"}}, uuid: w.uuid(), domain: &domain,
 				host: &infrav1.LibvirtHost{Spec: infrav1.LibvirtHostSpec{StoragePools: infrav1.HostStoragePools{Disks: []string{"default"}}}}, connection: connection}
 			s.machine.Status.NodeRef.Name = "node"
@@ -143,7 +143,7 @@ func TestOnARealHost(t *testing.T) {
 
 			w.updateOnARealHost(m, connection)
 			w.delete()
-			w.until(m, w.isGone)
+			w.until(m, w.isDeleted)
 			left, err := connection.PoolVolumes(t.Context(), "default")
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(left).To(HaveLen(2), "the image and its marker")

@@ -26,10 +26,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
-// ensureSeed uploads the bootstrap data to the host, with the addresses from pools: it waits until all are allocated.
-// An interrupted upload can't be detected, so the small file is uploaded again until the machine is started.
+// ensureSeed uploads the bootstrap data to the host, with the addresses from pools. It waits until all of them are
+// allocated. An interrupted upload can't be detected, so the small file is uploaded again until the machine is started.
 func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
-	if len(s.notGiven) > 0 {
+	if len(s.unallocated) > 0 {
 		return stop, nil
 	}
 	data, problem, err := s.bootstrapData(ctx)
@@ -37,7 +37,7 @@ func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
 		return s.failed(infrav1.InstanceReadyCondition, infrav1.InternalErrorReason, err)
 	}
 	if problem != "" {
-		s.lookAgain(noFitDelay)
+		s.requeueWithin(noFitDelay)
 		return s.waitFor(infrav1.InstanceReadyCondition, infrav1.WaitingForBootstrapDataReason, "%s", problem)
 	}
 	content, err := s.seedContent(data)
@@ -56,8 +56,8 @@ func (s *scope) ensureSeed(ctx context.Context) (verdict, error) {
 	return goOn, nil
 }
 
-// bootstrapSecret returns the name of the Secret with the bootstrap data, or what is missing. The Machines of a
-// MachinePool have an empty name: they share the Secret that the MachinePool names.
+// bootstrapSecret returns the name of the Secret with the bootstrap data, or a problem if there is none. The Machines
+// of a MachinePool have an empty name: they share the Secret in the spec of the MachinePool.
 func (s *scope) bootstrapSecret(ctx context.Context) (name, problem string, err error) {
 	owner := metav1.GetControllerOf(s.machine)
 	switch name := s.machine.Spec.Bootstrap.DataSecretName; {
@@ -129,8 +129,8 @@ func (s *scope) seedContent(data []byte) ([]byte, error) {
 	return content.ISO()
 }
 
-// topology returns the failure domain and the host of the machine as label values. The names may be too long for
-// labels, and a kubelet with an invalid label doesn't start.
+// topology returns the failure domain and the host of the machine as label values. Names that aren't valid label values
+// are replaced: a kubelet with an invalid label doesn't start.
 func (s *scope) topology() (failureDomain, host string) {
 	return format.MustFormatValue(cmp.Or(s.host.Spec.FailureDomain, s.host.Name)), format.MustFormatValue(s.host.Name)
 }
@@ -143,31 +143,31 @@ const laterMetric = 1024
 // seedInterfaces returns the configuration of the guest's interfaces, or nothing if the image's defaults apply.
 func (s *scope) seedInterfaces() []seed.Interface {
 	var all []seed.Interface
-	asked := false
+	needed := false
 	for i, nic := range s.infra.Spec.Interfaces {
-		asked = asked || s.isStatic(i) || len(nic.Nameservers) > 0
+		needed = needed || s.isStatic(i) || len(nic.Nameservers) > 0
 		one := seed.Interface{MAC: s.mac(i)}
 		if virtual := s.balancer.VirtualAddress; i == 0 && virtual.IsValid() {
-			asked, one.DHCP, one.Addresses = true, true, []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
+			needed, one.DHCP, one.Addresses = true, true, []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
 		}
 		if i > 0 {
 			one.Metric = laterMetric + i
 		}
-		leadsOut := map[bool]bool{}
+		hasGateway := map[bool]bool{}
 		for _, address := range s.claimed[i] {
 			one.Addresses = append(one.Addresses, address.Prefix)
-			if v4 := address.Addr().Is4(); address.Gateway.IsValid() && !leadsOut[v4] {
-				leadsOut[v4] = true // of several pools of a family, the first one's
+			if v4 := address.Addr().Is4(); address.Gateway.IsValid() && !hasGateway[v4] {
+				hasGateway[v4] = true // the first pool of each IP family sets the gateway
 				one.Gateways = append(one.Gateways, address.Gateway)
 			}
 		}
 		for _, server := range nic.Nameservers {
-			address, _ := netip.ParseAddr(server) // the webhook has looked at it, and seed refuses what isn't one
+			address, _ := netip.ParseAddr(server) // validated by the webhook; package seed rejects an invalid address
 			one.Nameservers = append(one.Nameservers, address)
 		}
 		all = append(all, one)
 	}
-	if !asked {
+	if !needed {
 		return nil
 	}
 	return all
@@ -180,7 +180,7 @@ func (s *scope) uploadSeed(ctx context.Context, content []byte) (hypervisor.Volu
 	if errors.Is(err, hypervisor.ErrAlreadyExists) {
 		volume, err = s.connection.Volume(ctx, ref)
 		if err == nil && volume.CapacityBytes != size {
-			// Of other bootstrap data, which may have been longer.
+			// The volume has other bootstrap data, which may be longer.
 			if err = s.connection.DeleteVolume(ctx, ref); err == nil {
 				volume, err = s.connection.CreateVolume(ctx, spec)
 			}
@@ -206,7 +206,7 @@ func (s *scope) removeSeed(ctx context.Context) (verdict, error) {
 		return goOn, nil
 	}
 	if err := s.detachSeed(ctx); errors.Is(err, hypervisor.ErrBusy) {
-		s.lookAgain(seedDelay)
+		s.requeueWithin(seedDelay)
 		return s.waitFor(infrav1.SeedRemovedCondition, infrav1.SeedInUseReason, "%s", err.Error())
 	} else if err != nil {
 		return s.failed(infrav1.SeedRemovedCondition, infrav1.InternalErrorReason, err)
@@ -220,7 +220,7 @@ func (s *scope) detachSeed(ctx context.Context) error {
 		return nil
 	}
 	if s.infra.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition {
-		// The guest has read it, and the running domain needs its file no more.
+		// The guest has read it, and the running domain doesn't need its file any more.
 		return s.connection.RemoveIgnition(ctx, s.uuid)
 	}
 	for _, disk := range s.domain.Disks {
@@ -232,8 +232,8 @@ func (s *scope) detachSeed(ctx context.Context) error {
 	return hypervisor.IgnoreNotFound(s.connection.DetachDisk(ctx, s.uuid, s.seedRef()))
 }
 
-// deleteSeed deletes the volume of the seed in any pool: the default pool may have changed since it was created. No
-// domain has the seed, or the domain is missing, and the machine may exist for long.
+// deleteSeed deletes the volume of the seed in any pool: the default pool may have changed since it was created. The
+// caller has made sure that no domain has the seed. The machine may continue to exist.
 func (s *scope) deleteSeed(ctx context.Context) (verdict, error) {
 	if conditions.IsTrue(s.infra, infrav1.SeedRemovedCondition) {
 		return goOn, nil

@@ -11,13 +11,13 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestTopology: what a kubelet is given is a label, also where the names can't be.
+// TestTopology: the topology of a kubelet has valid label values, also if the names aren't valid.
 func TestTopology(t *testing.T) {
 	for name, tc := range map[string]struct{ host, domain, wantDomain, wantHost string }{
-		"names":                {host: "rack1-a", domain: "Rack_1.x", wantDomain: "Rack_1.x", wantHost: "rack1-a"},
-		"no failure domain":    {host: "rack1-a", wantDomain: "rack1-a", wantHost: "rack1-a"},
-		"names that are long":  {host: strings.Repeat("a.b", 30), domain: strings.Repeat("d", 64)},
-		"names that are words": {host: "a", domain: "room 1/left", wantHost: "a"},
+		"names":                       {host: "rack1-a", domain: "Rack_1.x", wantDomain: "Rack_1.x", wantHost: "rack1-a"},
+		"no failure domain":           {host: "rack1-a", wantDomain: "rack1-a", wantHost: "rack1-a"},
+		"long names":                  {host: strings.Repeat("a.b", 30), domain: strings.Repeat("d", 64)},
+		"names with other characters": {host: "a", domain: "room 1/left", wantHost: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

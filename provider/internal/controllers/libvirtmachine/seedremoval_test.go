@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestHardwareStaysWithoutIgnition: when the Ignition configuration is taken from the domain, the domain keeps the
-// rest of the definition that libvirt has: the machine type of its first day, although the host's QEMU is newer now.
+// TestHardwareStaysWithoutIgnition: when the Ignition configuration is removed from the domain, the rest of the
+// definition stays, including the original machine type after an upgrade of the host's QEMU.
 func TestHardwareStaysWithoutIgnition(t *testing.T) {
 	w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition }, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestDaemonStoppedWhileItStartsADomain: a host that was stopped then finds the domain's process, which it shows as
-// paused, and ends it. The machine isn't provisioned before its domain has been started.
+// TestDaemonStoppedWhileItStartsADomain: a daemon that is stopped during the start of a domain finds the domain's
+// process afterwards, shows it as paused, and ends it. The machine isn't provisioned before its domain has started.
 func TestDaemonStoppedWhileItStartsADomain(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	host := w.hosts["a"]
@@ -20,13 +20,13 @@ func TestDaemonStoppedWhileItStartsADomain(t *testing.T) {
 	m := w.until(w.newManager(0), failed)
 	host.SetState(w.uuid(), hypervisor.StateStarting)
 	for range 5 {
-		_, err := m.reconcileThis(key)
+		_, err := m.reconcileObject(key)
 		w.Expect(err).To(MatchError(hypervisor.ErrBusy))
 		w.Expect(failed()).To(BeTrue())
 		w.Expect(w.isProvisioned()).To(BeFalse())
-		w.Expect(w.infra().Status.InstanceState).To(BeElementOf(infrav1.InstancePaused, infrav1.InstanceShutOff), "what the API server knows")
+		w.Expect(w.infra().Status.InstanceState).To(BeElementOf(infrav1.InstancePaused, infrav1.InstanceShutOff), "the state in the API server")
 	}
 	host.SetState(w.uuid(), hypervisor.StateShutOff)
 	w.until(m, w.isProvisioned)
-	w.Expect(w.left()).To(ContainElement("a: domain Running"))
+	w.Expect(w.inventory()).To(ContainElement("a: domain Running"))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestRunPolicy: a guest that was switched off or has crashed is started again, and left alone when runPolicy is
-// Manual or the Machine is being deleted.
+// TestRunPolicy: a guest that was shut off or has crashed is started again, unless runPolicy is Manual or the Machine
+// is being deleted.
 func TestRunPolicy(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -28,7 +28,7 @@ func TestRunPolicy(t *testing.T) {
 	}{
 		{name: "default, shut off", state: hypervisor.StateShutOff, starts: true},
 		{name: "Always, crashed", policy: infrav1.RunAlways, state: hypervisor.StateCrashed, starts: true},
-		{name: "Always, paused by somebody", policy: infrav1.RunAlways, state: hypervisor.StatePaused},
+		{name: "Always, paused by a user", policy: infrav1.RunAlways, state: hypervisor.StatePaused},
 		{name: "Manual, shut off", policy: infrav1.RunManual, state: hypervisor.StateShutOff},
 		{name: "the Machine is being deleted", state: hypervisor.StateShutOff, change: func(w *world) {
 			change(w, &clusterv1.Machine{}, key.Name, func(m *clusterv1.Machine) { m.Finalizers = []string{"example.com/drain"} })
@@ -54,9 +54,9 @@ func TestRunPolicy(t *testing.T) {
 			}
 			w.Expect(w.hosts["a"].State(w.uuid())).To(Equal(want))
 			w.Expect(conditions.IsTrue(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(tc.starts))
-			w.Expect(conditions.IsTrue(w.infra(), infrav1.SeedRemovedCondition)).To(BeTrue(), "the secrets go in any case")
+			w.Expect(conditions.IsTrue(w.infra(), infrav1.SeedRemovedCondition)).To(BeTrue(), "the secrets are deleted in any case")
 			if tc.starts {
-				w.Expect(w.said()).To(ContainSubstring("Normal StartedAgain The domain was in the state " + string(tc.state)))
+				w.Expect(w.output()).To(ContainSubstring("Normal StartedAgain The domain was in the state " + string(tc.state)))
 			}
 			if tc.policy == infrav1.RunManual {
 				w.Expect(conditions.GetMessage(w.infra(), infrav1.InstanceReadyCondition)).To(ContainSubstring("spec.runPolicy is Manual"))
@@ -69,8 +69,8 @@ func TestRunPolicy(t *testing.T) {
 	}
 }
 
-// TestCrashLoop: a guest that stops soon after each start is started less and less often, before it is provisioned
-// as afterwards, and the condition and an event say so.
+// TestCrashLoop: a guest that stops soon after each start is started after increasing delays, before and after it is
+// provisioned. A condition and an event report it.
 func TestCrashLoop(t *testing.T) {
 	for name, provisioned := range map[string]bool{"provisioned": true, "never had an address": false} {
 		t.Run(name, func(t *testing.T) {
@@ -95,10 +95,10 @@ func TestCrashLoop(t *testing.T) {
 					began++
 				}
 			}
-			w.Expect(began).To(Equal(1), "at once, and then not before some time is over")
+			w.Expect(began).To(Equal(1), "at once, and then after a delay")
 			w.Expect(conditions.GetReason(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(infrav1.CrashLoopBackOffReason))
 			w.Expect(conditions.GetMessage(w.infra(), infrav1.InstanceReadyCondition)).To(ContainSubstring("has stopped 2 times soon after it was started"))
-			w.Expect(w.said()).To(ContainSubstring("Warning " + infrav1.CrashLoopBackOffReason))
+			w.Expect(w.output()).To(ContainSubstring("Warning " + infrav1.CrashLoopBackOffReason))
 			result, err := m.reconcile()
 			w.Expect(err).ToNot(HaveOccurred())
 			w.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", firstBackOff)))
@@ -118,17 +118,17 @@ func TestStarts(t *testing.T) {
 	g.Expect(at).To(BeZero())
 	g.Expect(stops).To(BeZero())
 	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
-		s.noteStart(now)
+		s.recordStart(now)
 		at, stops := wait(0)
 		g.Expect(at).To(Equal(want), "%d", i)
 		g.Expect(stops).To(Equal(i + 1))
 	}
 	at, stops = wait(steadyAfter)
-	g.Expect(at).To(Equal(steadyAfter), "it ran for long: at once")
+	g.Expect(at).To(Equal(steadyAfter), "at once after a long run")
 	g.Expect(stops).To(BeZero())
 	s.infra.UID = "2"
 	_, stops = s.nextStart(now)
-	g.Expect(stops).To(BeZero(), "another machine of the name")
+	g.Expect(stops).To(BeZero(), "another machine with the same name")
 	s.infra.UID = "1"
 	s.forget(key)
 	_, stops = wait(0)

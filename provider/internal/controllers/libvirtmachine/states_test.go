@@ -31,7 +31,7 @@ func change[T client.Object](w *world, object T, name string, how func(T)) {
 	withStatus := object.DeepCopyObject().(client.Object)
 	w.Expect(w.api.Update(w.t.Context(), object)).To(Succeed())
 	withStatus.SetResourceVersion(object.GetResourceVersion())
-	_ = w.api.Status().Update(w.t.Context(), withStatus) // of kinds that have one
+	_ = w.api.Status().Update(w.t.Context(), withStatus) // fails for kinds without a status
 }
 
 // changeHost changes a LibvirtHost.
@@ -50,16 +50,16 @@ func (w *world) message(m *manager, condition, reason string) string {
 	return conditions.GetMessage(w.infra(), condition)
 }
 
-// TestWhatAMachineWaitsFor: each is said in a condition, nothing is made meanwhile, and it goes on
-// when it has happened.
-func TestWhatAMachineWaitsFor(t *testing.T) {
+// TestPrerequisites: a condition has each prerequisite that is missing, no object is created in the meantime,
+// and the machine continues when the prerequisite is met.
+func TestPrerequisites(t *testing.T) {
 	for _, tc := range []struct {
 		name, condition, reason, message string
 		spec                             func(*infrav1.LibvirtMachine)
 		before, after                    func(w *world)
-		// theirs is what others have on the hosts meanwhile.
-		theirs []string
-		// stays says that something may be on the host by then.
+		// foreign are the foreign objects on the hosts.
+		foreign []string
+		// stays is true if objects of the machine may already exist on the host.
 		stays bool
 	}{
 		{name: "cluster infrastructure", condition: infrav1.HostBoundCondition, reason: infrav1.WaitingForClusterInfrastructureReason, message: "infrastructureProvisioned",
@@ -121,20 +121,20 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			after: func(w *world) {
 				w.Expect(w.api.Delete(w.t.Context(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "old"}})).To(Succeed())
 				w.mac = "52:54:00:00:00:01"
-			}, theirs: []string{"a: domain ShutOff"}},
+			}, foreign: []string{"a: domain ShutOff"}},
 		{name: "a MAC address that a domain of others has", condition: infrav1.HostBoundCondition, reason: infrav1.MACAddressTakenReason,
 			message: "spec.interfaces[0].macAddress: 52:54:00:00:00:01 is in use outside of namespace team",
 			spec:    func(infra *infrav1.LibvirtMachine) { infra.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01" },
-			before:  func(w *world) { w.others("b", "printer", "52:54:00:00:00:01", true) },
+			before:  func(w *world) { w.setForeignDomain("b", "printer", "52:54:00:00:00:01", true) },
 			after: func(w *world) {
-				w.others("b", "printer", "52:54:00:00:00:01", false)
+				w.setForeignDomain("b", "printer", "52:54:00:00:00:01", false)
 				w.mac = "52:54:00:00:00:01"
-			}, theirs: []string{"b: domain Running"}},
+			}, foreign: []string{"b: domain Running"}},
 		{name: "the image's volume", condition: infrav1.ImageReadyCondition, reason: infrav1.ImageVolumeNotFoundReason, message: "has no image default/golden", stays: true,
 			spec: func(infra *infrav1.LibvirtMachine) {
 				infra.Spec.Image = infrav1.ImageSpec{Volume: "golden", Format: infrav1.ImageFormatRaw}
 			},
-			before: func(w *world) { // so that it is bound, and then somebody deletes the volume
+			before: func(w *world) { // the machine is bound, and then the volume is deleted
 				w.ledger = &placement.Ledger{}
 				w.golden()
 				m := w.newManager(0)
@@ -171,12 +171,12 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			after: func(w *world) {
 				change(w, &infrav1.LibvirtMachine{}, key.Name, func(m *infrav1.LibvirtMachine) { m.Spec.RootDisk.Size = resource.MustParse("2Gi") })
 			}},
-		{name: "a spec that can be had", condition: infrav1.InstanceReadyCondition, reason: infrav1.InstanceCreationFailedReason, message: "spec: memory is 4097Mi, and must be a multiple of hugepages.pageSize", stays: true,
+		{name: "a valid spec", condition: infrav1.InstanceReadyCondition, reason: infrav1.InstanceCreationFailedReason, message: "spec: memory is 4097Mi, and must be a multiple of hugepages.pageSize", stays: true,
 			spec: func(infra *infrav1.LibvirtMachine) {
 				infra.Spec.Hugepages, infra.Spec.Memory = &infrav1.HugepagesSpec{PageSize: infrav1.Hugepages2Mi}, resource.MustParse("4097Mi")
 			},
 			before: func(w *world) {
-				for _, host := range w.hosts { // there is room for it
+				for _, host := range w.hosts { // enough memory
 					facts := hypervisor.Facts{Architecture: "amd64", CPUs: 16, MemoryBytes: 64 << 30, HugepageBytes: map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 32 << 30},
 						Features: []string{infrav1.HostFeatureUEFI, infrav1.HostFeatureKVM, string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi)}}
 					host.SetFacts(facts)
@@ -192,37 +192,37 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			m := w.newManager(0)
 			w.Expect(w.message(m, tc.condition, tc.reason)).To(ContainSubstring(tc.message))
 			w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeFalse())
-			w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(tc.message), "Ready says it too")
+			w.Expect(conditions.GetMessage(w.infra(), infrav1.ReadyCondition)).To(ContainSubstring(tc.message), "in Ready too")
 			before := w.infra()
 			_, err := m.reconcile()
 			w.Expect(err).ToNot(HaveOccurred())
-			w.Expect(w.infra()).To(Equal(before), "nothing is written as long as it waits")
+			w.Expect(w.infra()).To(Equal(before), "a waiting machine writes nothing")
 			if !tc.stays {
 				w.Expect(w.infra().Spec.HostName).To(BeEmpty())
-				w.Expect(w.left()).To(ConsistOf(tc.theirs))
+				w.Expect(w.inventory()).To(ConsistOf(tc.foreign))
 			}
 			tc.after(w)
 			w.until(m, w.isProvisioned)
-			w.Expect(w.said()).ToNot(ContainSubstring(secret))
+			w.Expect(w.output()).ToNot(ContainSubstring(secret))
 		})
 	}
 }
 
-// theirs is the UUID of a domain of others.
-const theirs = "11111111-1111-4111-8111-111111111111"
+// foreign is the UUID of a foreign domain.
+const foreign = "11111111-1111-4111-8111-111111111111"
 
-// others let a domain of theirs run on a host, or shut it off.
-func (w *world) others(host, name, mac string, runs bool) {
+// setForeignDomain starts a foreign domain on a host, or shuts it off.
+func (w *world) setForeignDomain(host, name, mac string, runs bool) {
 	w.t.Helper()
 	by, err := w.hosts[host].Connect(w.t.Context())
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(by.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: theirs, Name: name, XML: "<domain><name>" + name + "</name><uuid>" + theirs +
+	w.Expect(by.DefineDomain(w.t.Context(), hypervisor.Definition{UUID: foreign, Name: name, XML: "<domain><name>" + name + "</name><uuid>" + foreign +
 		"</uuid><memory>1</memory><devices><interface type='network'><mac address='" + mac + "'/></interface></devices></domain>"})).To(Succeed())
 	set := by.StopDomain
 	if runs {
 		set = by.StartDomain
 	}
-	w.Expect(set(w.t.Context(), theirs)).To(Succeed())
+	w.Expect(set(w.t.Context(), foreign)).To(Succeed())
 }
 
 // golden puts an image into the pools of all hosts.
@@ -269,10 +269,10 @@ func TestPausing(t *testing.T) {
 				_, err := m.reconcile()
 				w.Expect(err).ToNot(HaveOccurred())
 			}
-			w.Expect(w.left()).To(ContainElement("a: domain Running"))
+			w.Expect(w.inventory()).To(ContainElement("a: domain Running"))
 			pause(w, false)
-			w.until(m, w.isGone)
-			w.Expect(w.left()).To(BeEmpty())
+			w.until(m, w.isDeleted)
+			w.Expect(w.inventory()).To(BeEmpty())
 		})
 	}
 }
@@ -283,8 +283,8 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 		"managed externally": func(m *infrav1.LibvirtMachine) {
 			m.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "x"}
 		},
-		"without an owner":                   func(m *infrav1.LibvirtMachine) { m.OwnerReferences = nil },
-		"with an owner that isn't there yet": func(m *infrav1.LibvirtMachine) { m.OwnerReferences[0].Name = "other" },
+		"without an owner":                     func(m *infrav1.LibvirtMachine) { m.OwnerReferences = nil },
+		"with an owner that doesn't exist yet": func(m *infrav1.LibvirtMachine) { m.OwnerReferences[0].Name = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(m *infrav1.LibvirtMachine) { m.Labels[clusterv1.WatchLabel] = "blue"; change(m) }, "a")
@@ -299,8 +299,8 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestProvisionedForGood: what happens to a machine that was provisioned is said, and nothing of it
-// makes it unprovisioned or is repaired.
+// TestProvisionedForGood: the state of a provisioned machine is reported. The machine stays provisioned, and isn't
+// repaired.
 func TestProvisionedForGood(t *testing.T) {
 	for _, tc := range []struct {
 		name, reason string
@@ -328,7 +328,7 @@ func TestProvisionedForGood(t *testing.T) {
 			w.hosts["b"].SetReachable(false)
 			m := w.until(w.newManager(0), w.isProvisioned)
 			addresses := w.infra().Status.Addresses
-			w.said()
+			w.output()
 			tc.happen(w, w.uuid())
 			w.until(m, w.hasCondition(infrav1.InstanceReadyCondition, tc.reason))
 			w.hosts["a"].ForgetCalls()
@@ -342,7 +342,7 @@ func TestProvisionedForGood(t *testing.T) {
 			w.Expect(infra.Status.InstanceState).To(Equal(tc.state))
 			w.Expect(*infra.Status.Initialization.Provisioned).To(BeTrue())
 			w.Expect(infra.Status.Addresses).To(Equal(addresses))
-			w.Expect(w.said()).To(ContainSubstring("Warning " + tc.reason))
+			w.Expect(w.output()).To(ContainSubstring("Warning " + tc.reason))
 			for _, call := range w.hosts["a"].Calls() {
 				w.Expect(string(call.Operation)).ToNot(Or(HavePrefix("Define"), HavePrefix("Start"), HavePrefix("Create")), "%v", call)
 			}
@@ -350,17 +350,17 @@ func TestProvisionedForGood(t *testing.T) {
 	}
 }
 
-// TestSeedOfALostMachine: the bootstrap data, with its secrets, doesn't stay on the host when the domain is
-// gone before its node came, although the LibvirtMachine stays.
+// TestSeedOfALostMachine: the bootstrap data, with its secrets, is deleted from the host if the domain is lost before
+// its node has joined, although the LibvirtMachine stays.
 func TestSeedOfALostMachine(t *testing.T) {
 	for _, format := range []infrav1.BootstrapFormat{infrav1.BootstrapFormatCloudConfig, infrav1.BootstrapFormatIgnition} {
 		t.Run(string(format), func(t *testing.T) {
 			w := newWorld(t, func(infra *infrav1.LibvirtMachine) { infra.Spec.BootstrapFormat = format }, "a")
 			m := w.until(w.newManager(0), w.isProvisioned)
-			w.Expect(w.left()).To(ContainElement("a: volume uuid-seed"))
+			w.Expect(w.inventory()).To(ContainElement("a: volume uuid-seed"))
 			w.hosts["a"].RemoveDomain(w.uuid())
 
-			// What can't be deleted is tried again, and doesn't keep from saying what has happened.
+			// A failed deletion is retried, and the condition still reports the lost domain.
 			w.hosts["a"].Inject(fake.Fault{Operation: fake.DeleteVolume, Times: 1, Effect: fake.Fail, Reason: hypervisor.ErrOther})
 			_, err := m.reconcile()
 			w.Expect(err).To(HaveOccurred())
@@ -369,7 +369,7 @@ func TestSeedOfALostMachine(t *testing.T) {
 
 			w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 			w.Expect(conditions.GetReason(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(infrav1.InstanceNotFoundReason))
-			w.Expect(w.left()).To(Equal([]string{"a: volume uuid-root"}))
+			w.Expect(w.inventory()).To(Equal([]string{"a: volume uuid-root"}))
 			w.hosts["a"].ForgetCalls()
 			before := w.infra()
 			_, err = m.reconcile()
@@ -384,7 +384,7 @@ func TestSeedOfALostMachine(t *testing.T) {
 
 // TestMove: `clusterctl move` keeps specs, and drops statuses and UIDs.
 func TestMove(t *testing.T) {
-	for name, gone := range map[string]bool{"the domain is there": false, "the domain is gone": true} {
+	for name, missing := range map[string]bool{"the domain exists": false, "the domain is missing": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, "a")
 			m := w.until(w.newManager(0), w.isProvisioned)
@@ -393,12 +393,12 @@ func TestMove(t *testing.T) {
 			infra := w.infra()
 			infra.Status = infrav1.LibvirtMachineStatus{}
 			w.Expect(w.api.Status().Update(t.Context(), infra)).To(Succeed())
-			if gone {
+			if missing {
 				w.hosts["a"].RemoveDomain(uuid)
 			}
 			w.hosts["a"].ForgetCalls()
 			w.until(m, w.isProvisioned)
-			if gone {
+			if missing {
 				w.Expect(conditions.GetReason(w.infra(), infrav1.InstanceReadyCondition)).To(Equal(infrav1.InstanceNotFoundReason))
 			} else {
 				w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "%v", w.infra().Status.Conditions)
@@ -407,13 +407,13 @@ func TestMove(t *testing.T) {
 				w.Expect(string(call.Operation)).ToNot(Or(HavePrefix("Define"), HavePrefix("Start"), HavePrefix("Create")), "%v", call)
 			}
 			w.delete()
-			w.until(m, w.isGone)
-			w.Expect(w.left()).To(BeEmpty())
+			w.until(m, w.isDeleted)
+			w.Expect(w.inventory()).To(BeEmpty())
 		})
 	}
 }
 
-// TestOldCache: the cache shows a machine as it was before it was provisioned, and its domain is gone.
+// TestOldCache: the cache has the machine before it was provisioned, and its domain is missing.
 func TestOldCache(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), func() bool { return w.infra().Spec.HostName != "" })
@@ -425,10 +425,10 @@ func TestOldCache(t *testing.T) {
 	s := &scope{Reconciler: m.Reconciler, infra: old, machine: machine, cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}}
 	_, err := m.Reconciler.reconcile(t.Context(), s)
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("domain")))
+	w.Expect(w.inventory()).ToNot(ContainElement(ContainSubstring("domain")))
 }
 
-// TestHostIsGoneForGood: nothing is given up until somebody says so, by the host's name.
+// TestHostIsGoneForGood: a host is given up only after a user has set the annotation to the host's name.
 func TestHostIsGoneForGood(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)
@@ -449,19 +449,19 @@ func TestHostIsGoneForGood(t *testing.T) {
 	w.until(m, func() bool {
 		return strings.Contains(conditions.GetMessage(w.infra(), infrav1.ReadyCondition), "Waiting for LibvirtHost a, which doesn't exist")
 	})
-	w.said()
+	w.output()
 	uuid := w.uuid()
 	annotate("a")
-	w.until(m, w.isGone)
-	w.Expect(w.said()).To(And(ContainSubstring("Warning HostLost Gave up host a"), ContainSubstring(uuid)))
+	w.until(m, w.isDeleted)
+	w.Expect(w.output()).To(And(ContainSubstring("Warning HostLost Gave up host a"), ContainSubstring(uuid)))
 }
 
-// TestDomainsOfOthers: a copy of a LibvirtMachine that has its provider ID does nothing to the original.
+// TestDomainsOfOthers: a copy of a LibvirtMachine with the same provider ID doesn't affect the original.
 func TestDomainsOfOthers(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)
 	original := w.infra()
-	before := w.left()
+	before := w.inventory()
 	copied := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "copy", UID: "uid-3", Labels: original.Labels,
 		OwnerReferences: original.OwnerReferences, Finalizers: original.Finalizers}, Spec: original.Spec}
 	w.Expect(w.api.Create(t.Context(), copied)).To(Succeed())
@@ -479,13 +479,13 @@ func TestDomainsOfOthers(t *testing.T) {
 	w.Expect(w.api.Get(t.Context(), client.ObjectKeyFromObject(copied), copied)).To(Succeed())
 	reconcile()
 	w.Expect(client.IgnoreNotFound(w.api.Get(t.Context(), client.ObjectKeyFromObject(copied), copied))).To(Succeed())
-	w.Expect(w.left()).To(Equal(before))
-	w.Expect(w.said()).To(ContainSubstring("Warning NotOurs"))
+	w.Expect(w.inventory()).To(Equal(before))
+	w.Expect(w.output()).To(ContainSubstring("Warning NotOurs"))
 
 	w = newWorld(t, bindTo("a"), "a")
 	w.domainOf("a", uuidOfOthers, hypervisor.Owner{Cluster: "c", Namespace: "secretive", Name: "m"})
 	w.Expect(w.message(w.newManager(0), infrav1.InstanceReadyCondition, infrav1.DomainNameTakenReason)).To(
-		HaveSuffix("belongs to a LibvirtMachine of another namespace and isn't changed"), "one that isn't known here")
+		HaveSuffix("belongs to a LibvirtMachine of another namespace and isn't changed"), "a machine that isn't known here")
 }
 
 func TestSeedInUse(t *testing.T) {
@@ -495,13 +495,13 @@ func TestSeedInUse(t *testing.T) {
 	w.hosts["a"].HoldDisk(w.uuid(), seed, true)
 	w.joinNode()
 	w.Expect(w.message(m, infrav1.SeedRemovedCondition, infrav1.SeedInUseReason)).To(ContainSubstring("hasn't released"))
-	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "that is no fault of the machine")
+	w.Expect(conditions.IsTrue(w.infra(), infrav1.ReadyCondition)).To(BeTrue(), "the machine works")
 	w.hosts["a"].HoldDisk(w.uuid(), seed, false)
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
-	w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root"}))
+	w.Expect(w.inventory()).To(Equal([]string{"a: domain Running", "a: volume uuid-root"}))
 }
 
-// TestPoolsOfTheHostChange after the machine was made: everything is found where it is.
+// TestPoolsOfTheHostChange: the volumes of a machine are found after its host's pools have changed.
 func TestPoolsOfTheHostChange(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.hosts["a"].SetPool(hypervisor.Pool{Name: "fast", Active: true, CapacityBytes: 1 << 40, AvailableBytes: 1 << 40})
@@ -509,13 +509,13 @@ func TestPoolsOfTheHostChange(t *testing.T) {
 	w.changeHost("a", func(h *infrav1.LibvirtHost) { h.Spec.StoragePools.Disks = []string{"fast", "default"} })
 	w.joinNode()
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
-	w.Expect(w.left()).To(Equal([]string{"a: domain Running", "a: volume uuid-root"}))
+	w.Expect(w.inventory()).To(Equal([]string{"a: domain Running", "a: volume uuid-root"}))
 	w.delete()
-	w.until(m, w.isGone)
-	w.Expect(w.left()).To(BeEmpty())
+	w.until(m, w.isDeleted)
+	w.Expect(w.inventory()).To(BeEmpty())
 }
 
-// TestAddresses: which of what is found is an address of the node.
+// TestAddresses checks which of the found addresses are addresses of the machine.
 func TestAddresses(t *testing.T) {
 	const uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
 	first, second := domainxml.MACAddress(uuid, 0), "52:54:00:00:00:02"
@@ -551,7 +551,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesChange, and come from the guest agent where there are no leases.
+// TestAddressesChange: the addresses are updated, and come from the guest agent if there are no leases.
 func TestAddressesChange(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	w.silent = true
@@ -573,25 +573,25 @@ func TestAddressesChange(t *testing.T) {
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.DomainAddresses, Times: 2, Effect: fake.Fail, Reason: hypervisor.ErrUnsupported})
 	_, err := m.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
-	w.Expect(is("192.0.2.21")()).To(BeTrue(), "what was known stays")
+	w.Expect(is("192.0.2.21")()).To(BeTrue(), "known addresses stay")
 }
 
-// TestAddressesCannotBeAskedFor: an agent in the guest that fails keeps no secrets on the host.
-func TestAddressesCannotBeAskedFor(t *testing.T) {
+// TestGuestAgentFails: with a failing guest agent, the secrets are still deleted from the host.
+func TestGuestAgentFails(t *testing.T) {
 	w := newWorld(t, nil, "a")
 	m := w.until(w.newManager(0), w.isProvisioned)
 	w.hosts["a"].Inject(fake.Fault{Operation: fake.DomainAddresses, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrOther})
 	w.joinNode()
 	w.until(m, w.hasCondition(infrav1.SeedRemovedCondition, infrav1.SeedRemovedReason))
 	w.Expect(conditions.GetReason(w.infra(), infrav1.AddressesReadyCondition)).To(Equal(infrav1.InternalErrorReason))
-	w.Expect(w.left()).ToNot(ContainElement(ContainSubstring("seed")))
-	w.Expect(w.infra().Status.Addresses).ToNot(BeEmpty(), "what was known stays")
+	w.Expect(w.inventory()).ToNot(ContainElement(ContainSubstring("seed")))
+	w.Expect(w.infra().Status.Addresses).ToNot(BeEmpty(), "known addresses stay")
 	_, err := m.reconcile()
-	w.Expect(err).To(MatchError(hypervisor.ErrOther), "it is tried again")
+	w.Expect(err).To(MatchError(hypervisor.ErrOther), "it is retried")
 }
 
-// TestMachinesSpread: those of one owner go to different hosts, and a host that is lost keeps none from
-// a place.
+// TestMachinesSpread: machines of one owner are placed on different hosts, and an unreachable host doesn't block
+// placement.
 func TestMachinesSpread(t *testing.T) {
 	w := newWorld(t, func(m *infrav1.LibvirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers" }, "a", "b", "c")
 	w.hosts["c"].SetReachable(false)

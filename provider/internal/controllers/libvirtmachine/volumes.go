@@ -42,13 +42,13 @@ func (s *scope) ensureRootDisk(ctx context.Context) (verdict, error) {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 	}
 	if s.infra.Spec.Image.Volume == "" {
-		// It may have been deleted as unused while the overlay of it was made.
-		there, err := images.Confirm(ctx, s.connection, s.wish, s.image)
+		// It may have been deleted as unused while its overlay was created.
+		exists, err := images.Confirm(ctx, s.connection, s.wish, s.image)
 		if err != nil {
 			return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 		}
-		if !there {
-			s.lookAgain(outcome.ConflictDelay)
+		if !exists {
+			s.requeueWithin(outcome.ConflictDelay)
 			return s.waitFor(infrav1.ImageReadyCondition, infrav1.ImageTransferringReason, "The unused image was deleted from the host and is downloaded again")
 		}
 	}
@@ -94,7 +94,7 @@ func (s *scope) ensureVolume(ctx context.Context, spec hypervisor.VolumeSpec) (h
 		if domain, err := s.connection.Domain(ctx, s.uuid); err == nil && domain.State.Active() || hypervisor.IgnoreNotFound(err) != nil {
 			return volume, errors.Join(fmt.Errorf("the volume %s isn't an overlay of %q, and the domain may be running", spec.VolumeRef, backing), err)
 		}
-		ctrl.LoggerFrom(ctx).Info("A volume isn't what it should be an overlay of: making it anew", "volume", spec.String())
+		ctrl.LoggerFrom(ctx).Info("A volume has another backing file than its image: creating it again", "volume", spec.String())
 		if err := s.connection.DeleteVolume(ctx, spec.VolumeRef); hypervisor.IgnoreNotFound(err) != nil {
 			return volume, err
 		}
@@ -120,19 +120,19 @@ type job struct {
 	err    error
 }
 
-// ensure runs a function for a machine in the background, unless one is running. ended says that it has ended, with
-// or without an error; the next call then starts a new one. The end triggers a reconcile of the machine.
+// ensure runs a function for a machine in the background, unless one is running. ended is true if it has ended, with or
+// without an error. The next call then starts a new one. The end triggers a reconcile of the machine.
 func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(context.Context) error) (ended bool, err error) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if j, there := c.jobs[machine]; there {
+	if j, exists := c.jobs[machine]; exists {
 		if j.ended {
 			delete(c.jobs, machine)
 		}
 		return j.ended, j.err
 	}
 	j := &job{}
-	// It outlives the reconcile, and ends with its connection at the latest.
+	// The copy outlives the reconcile, and ends with its connection at the latest.
 	ctx, j.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if c.jobs == nil {
 		c.jobs = map[client.ObjectKey]*job{}
@@ -155,16 +155,16 @@ func (c *copies) ensure(ctx context.Context, machine client.ObjectKey, run func(
 func (c *copies) underWay(machine client.ObjectKey) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	j, there := c.jobs[machine]
-	return there && !j.ended
+	j, exists := c.jobs[machine]
+	return exists && !j.ended
 }
 
 // forget cancels the copy for a machine, and reports whether none is running.
 func (c *copies) forget(machine client.ObjectKey) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	j, there := c.jobs[machine]
-	if !there {
+	j, exists := c.jobs[machine]
+	if !exists {
 		return true
 	}
 	j.cancel()
@@ -182,16 +182,16 @@ func (c *copies) start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// copyFormat is the format of full copies, whatever the format of the image is. When libvirt refreshes a pool, it
-// probes the format of each volume, and opens files that a header names. A guest must not control the first bytes of
-// a volume, as it does in a raw one.
+// copyFormat is the format of full copies, independent of the format of the image. When libvirt refreshes a pool, it
+// probes the format of each volume, and opens files that a header names. A guest must not control the first bytes of a
+// volume, as it does in a raw one.
 const copyFormat = hypervisor.FormatQCOW2
 
 // copyDelay is the interval of checking a copy, and the delay before a retry.
 const copyDelay = 30 * time.Second
 
-// ensureCopy creates the root disk as a full copy of the image. As with images, each attempt creates a volume of its
-// own. An overlay with the name of the root disk marks the complete one. Nothing is ever written to the overlay.
+// ensureCopy creates the root disk as a full copy of the image. As with images, each attempt creates another volume. An
+// overlay with the name of the root disk marks the complete copy. The overlay is never written to.
 func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	disk, err := s.findCopy(ctx)
 	if err == nil {
@@ -202,20 +202,20 @@ func (s *scope) ensureCopy(ctx context.Context) (verdict, error) {
 	if !errors.Is(err, errNoCopy) {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 	}
-	making := *s
-	making.infra = s.infra.DeepCopy() // this one is changed while the copy is made
+	background := *s
+	background.infra = s.infra.DeepCopy() // the reconcile changes s.infra
 	ended, err := s.copies.ensure(ctx, s.key(), func(ctx context.Context) error {
-		return s.Images.Copy(ctx, making.host.Name, making.infra.Namespace, making.copyImage)
+		return s.Images.Copy(ctx, background.host.Name, background.infra.Namespace, background.copyImage)
 	})
 	if ended && err != nil {
 		return s.failed(infrav1.DisksReadyCondition, infrav1.DiskCreationFailedReason, fmt.Errorf("the root disk: %w", err))
 	}
 	s.transferring = !ended
-	s.lookAgain(copyDelay)
+	s.requeueWithin(copyDelay)
 	return s.waitFor(infrav1.DisksReadyCondition, infrav1.DiskCopyingReason, "The image is being copied to the root disk, or the copy is queued")
 }
 
-var errNoCopy = errors.New("there is no whole copy of the image")
+var errNoCopy = errors.New("no complete copy of the image exists")
 
 // findCopy returns the complete copy, or errNoCopy.
 func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
@@ -233,7 +233,7 @@ func (s *scope) findCopy(ctx context.Context) (hypervisor.Volume, error) {
 			return disk, err
 		}
 	}
-	// A marker of nothing: somebody has deleted the copy.
+	// The marked copy was deleted by a user.
 	if err := s.connection.DeleteVolume(ctx, s.rootRef()); hypervisor.IgnoreNotFound(err) != nil {
 		return hypervisor.Volume{}, err
 	}
@@ -267,17 +267,17 @@ func (s *scope) copyImage(ctx context.Context) (err error) {
 		s.removeCopy(ctx, ref) // another manager was faster
 		return nil
 	}
-	if gone, goneErr := s.isGone(ctx); gone || goneErr != nil {
-		// Another manager has deleted the machine while this was copied, and won't look again.
+	if deleted, readErr := s.isDeleted(ctx); deleted || readErr != nil {
+		// Another manager has deleted the machine during the copying, and doesn't look for the copy again.
 		s.removeCopy(ctx, s.rootRef())
 		s.removeCopy(ctx, ref)
-		return errors.Join(err, goneErr)
+		return errors.Join(err, readErr)
 	}
 	return err
 }
 
-// removeOtherCopies deletes copies of killed or late managers that the snapshot has. removeLateCopies deletes the
-// others.
+// removeOtherCopies deletes the copies in the snapshot that killed or late managers have created. removeLateCopies
+// deletes the others.
 func (s *scope) removeOtherCopies(ctx context.Context) {
 	for name := range s.snapshot.Pools[s.rootDisk.Pool].Volumes {
 		if strings.HasPrefix(name, s.rootRef().Name+".") && name != s.rootDisk.Name {
@@ -286,14 +286,14 @@ func (s *scope) removeOtherCopies(ctx context.Context) {
 	}
 }
 
-// wantsLateCopiesRemoved reports whether there may be copies that the snapshot doesn't have.
-func (s *scope) wantsLateCopiesRemoved() bool {
+// mayHaveLateCopies reports whether copies may exist that the snapshot doesn't have.
+func (s *scope) mayHaveLateCopies() bool {
 	return !s.isProvisioned() && s.infra.Spec.RootDisk.Clone == infrav1.CloneFull
 }
 
-// removeLateCopies deletes all copies but the one in use, before the machine is provisioned. The copying process of a
-// killed libvirtd continues: its file may appear after the restarted daemon has listed the pool, but not later than
-// the upload of the seed.
+// removeLateCopies deletes all copies except the used one, before the machine is provisioned. The copying process of a
+// killed libvirtd continues: its file may appear after the restarted daemon has listed the pool, but not later than the
+// upload of the seed.
 func (s *scope) removeLateCopies(ctx context.Context) (verdict, error) {
 	domain, err := s.connection.Domain(ctx, s.uuid)
 	if err != nil {

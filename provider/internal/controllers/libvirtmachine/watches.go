@@ -42,7 +42,7 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		return fmt.Errorf("mapping Clusters to LibvirtMachines: %w", err)
 	}
 	toClaimer := handler.EnqueueRequestsFromMapFunc(claims.ToOwner(mgr.GetClient(), infrav1.GroupVersion.WithKind("LibvirtMachine").GroupKind()))
-	toUnbound := inAMoment(r.unboundMachines)
+	toUnbound := delayed(r.unboundMachines)
 	of := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.LibvirtMachine{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilterValue),
@@ -63,10 +63,10 @@ func (r *Reconciler) build(ctx context.Context, mgr ctrl.Manager, options contro
 		Watches(&infrav1.LibvirtHost{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfHost), predicate.GenerationChangedPredicate{}).
 		Watches(&infrav1.LibvirtClusterIdentity{}, toUnbound, predicate.GenerationChangedPredicate{}).
 		WatchesRawSource(source.Channel(r.News.Machines, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.News.Reachability, handler.Funcs{GenericFunc: r.hostIsBackOrLost})).
+		WatchesRawSource(source.Channel(r.News.Reachability, handler.Funcs{GenericFunc: r.reachabilityChanged})).
 		WatchesRawSource(r.Images.Source()).
 		WatchesRawSource(source.Func(r.copies.start)).
-		WatchesRawSource(source.Func(r.atWork.start))
+		WatchesRawSource(source.Func(r.hostLimiter.start))
 	if r.Workload != nil {
 		of = of.WatchesRawSource(r.Workload.GetClusterSource("libvirtmachine", r.machinesOfCluster))
 	}
@@ -85,7 +85,7 @@ func machineChanged() predicate.Predicate {
 	}
 }
 
-// hostChanged passes changes of hosts that machines without a host may wait for.
+// hostChanged passes the changes of a host for which machines without a host may wait.
 func hostChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -105,8 +105,8 @@ func status(host *infrav1.LibvirtHost, condition string) metav1.ConditionStatus 
 	return ""
 }
 
-// inAMoment requests reconciles hostsDelay after the first of several changes.
-func inAMoment(objects handler.MapFunc) handler.EventHandler {
+// delayed requests reconciles hostsDelay after the first of several changes.
+func delayed(objects handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, queue queue) {
 		for _, request := range objects(ctx, object) {
 			queue.AddAfter(request, hostsDelay)
@@ -121,11 +121,11 @@ func inAMoment(objects handler.MapFunc) handler.EventHandler {
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// hostIsBackOrLost requests reconciles of the machines of a host, and of those without a host, which may fit there:
-// when a manager starts, the status of a host often doesn't change.
-func (r *Reconciler) hostIsBackOrLost(ctx context.Context, e event.GenericEvent, queue queue) {
+// reachabilityChanged requests reconciles of the machines of a host, and of machines without a host, which may fit
+// there. When a manager starts, the status of a host often doesn't change.
+func (r *Reconciler) reachabilityChanged(ctx context.Context, e event.GenericEvent, queue queue) {
 	handler.EnqueueRequestsFromMapFunc(r.machinesOfHost).Generic(ctx, e, queue)
-	inAMoment(r.unboundMachines).Generic(ctx, e, queue)
+	delayed(r.unboundMachines).Generic(ctx, e, queue)
 }
 
 // unboundMachines returns the machines without a host, and those that don't fit on their host.
@@ -144,38 +144,38 @@ func (r *Reconciler) requests(ctx context.Context, wanted func(*infrav1.LibvirtM
 }
 
 const (
-	// atWorkOnHost is the number of concurrent reconciles for one host: a slow host must not block all workers.
-	atWorkOnHost = 10
+	// maxPerHost is the maximum number of concurrent reconciles for one host: a slow host must not block all workers.
+	maxPerHost = 10
 	// turnDelay is the maximum delay of a machine that waits for its turn.
 	turnDelay = 30 * time.Second
 )
 
-// atWork limits the concurrent reconciles of each host. Machines above the limit don't block a worker: the end of
+// hostLimiter limits the concurrent reconciles of each host. Machines above the limit don't block a worker: the end of
 // each reconcile requeues one of them. The zero value is ready to use.
-type atWork struct {
+type hostLimiter struct {
 	lock  sync.Mutex
-	hosts map[string]*hostTurns
+	hosts map[string]*hostQueue
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-type hostTurns struct {
+type hostQueue struct {
 	working int
 	waiting []client.ObjectKey
 }
 
 // begin reports whether a machine may be reconciled now. If so, the caller must call end afterwards.
-func (a *atWork) begin(host string, machine client.ObjectKey) bool {
+func (a *hostLimiter) begin(host string, machine client.ObjectKey) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	if a.hosts == nil {
-		a.hosts = map[string]*hostTurns{}
+		a.hosts = map[string]*hostQueue{}
 	}
 	t := a.hosts[host]
 	if t == nil {
-		t = &hostTurns{}
+		t = &hostQueue{}
 		a.hosts[host] = t
 	}
-	if t.working == atWorkOnHost {
+	if t.working == maxPerHost {
 		if !slices.Contains(t.waiting, machine) {
 			t.waiting = append(t.waiting, machine)
 		}
@@ -186,7 +186,7 @@ func (a *atWork) begin(host string, machine client.ObjectKey) bool {
 }
 
 // end gives the turn to the machine that has waited longest.
-func (a *atWork) end(host string) {
+func (a *hostLimiter) end(host string) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	t := a.hosts[host]
@@ -204,7 +204,7 @@ func (a *atWork) end(host string) {
 }
 
 // start implements source.Func.
-func (a *atWork) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (a *hostLimiter) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.queue = queue

@@ -48,17 +48,17 @@ import (
 )
 
 const (
-	// patience is how long tests wait for what has to happen. It is no expectation of how fast it is.
+	// patience is the timeout of tests for an expected event. It is not an expectation of speed.
 	patience = time.Minute
 	secret   = "kubeadm-token-nobody-may-see"
 )
 
 var key = client.ObjectKey{Namespace: "team", Name: "blue-1"}
 
-// ofTests is where imageServer and others like it are.
-var ofTests = images.Sources{Allowed: []string{"127.0.0.0/8"}}
+// testSources allows downloads from imageServer and other test servers.
+var testSources = images.Sources{Allowed: []string{"127.0.0.0/8"}}
 
-// imageServer serves one image to all tests, in the way that a test asks for.
+// imageServer serves one image to all tests.
 var imageServer = sync.OnceValue(func() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(imageContent) }))
 })
@@ -76,7 +76,7 @@ func checksum(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// world is an API server in memory with a Cluster and a Machine of it, and fake hosts.
+// world is an API server in memory with a Cluster and one Machine, and fake hosts.
 type world struct {
 	*WithT
 	t     *testing.T
@@ -84,26 +84,26 @@ type world struct {
 	hosts map[string]*fake.Host
 	// connecting are the names of hosts that are being connected to for the first time.
 	connecting sync.Map
-	// events and log are what all processes have said.
+	// events and log have the output of all processes.
 	events *events.FakeRecorder
 	log    *log
-	// functions come between all processes and the API server.
+	// functions intercept the calls of all processes to the API server.
 	functions interceptor.Funcs
 	managers  []*manager
-	// everyReconcile, if set, is called before each reconcile that until makes; killNext says after how
-	// many calls the manager is killed that follows one that was killed, or 0.
+	// everyReconcile, if set, is called before each reconcile by until. killNext returns after how many
+	// calls the successor of a killed manager is killed, or 0 for never.
 	everyReconcile func()
 	killNext       func() int
-	// images are how managers bring images to hosts, if not as usual.
+	// images are the options of the image stores, or nil for the default.
 	images *images.Options
-	// mac is the MAC address of the first interface, if it isn't derived; silent is without DHCP.
+	// mac is the MAC address of the first interface, if it isn't derived. silent disables DHCP.
 	mac    string
 	silent bool
-	// inPlace turns updates in place on in all processes.
+	// inPlace enables updates in place in all processes.
 	inPlace bool
-	// patience is for how long machines wait for new hosts, in all processes.
+	// patience is how long machines wait for new hosts, in all processes.
 	patience time.Duration
-	// ledger, if set, is that of all processes: what one has placed the next doesn't place once more.
+	// ledger, if set, is shared by all processes: it has the placements of earlier processes.
 	ledger *placement.Ledger
 	ipam   ipam
 }
@@ -127,8 +127,8 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// newWorld makes a world with some hosts, each in a failure domain of its own. change changes the
-// LibvirtMachine first.
+// newWorld returns a world with some hosts, each in a different failure domain. change changes the LibvirtMachine
+// first.
 func newWorld(t *testing.T, change func(*infrav1.LibvirtMachine), hosts ...string) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, hosts: map[string]*fake.Host{}, events: events.NewFakeRecorder(1000), log: &log{}}
@@ -185,7 +185,7 @@ func cmpFormat(infra *infrav1.LibvirtMachine) infrav1.BootstrapFormat {
 	return infra.Spec.BootstrapFormat
 }
 
-// newSpec is a machine's spec as the API server's defaults leave it.
+// newSpec returns a machine's spec with the defaults of the API server.
 func newSpec() infrav1.LibvirtMachineSpec {
 	return infrav1.LibvirtMachineSpec{
 		CPUs: 2, Memory: resource.MustParse("4Gi"),
@@ -198,8 +198,8 @@ func newSpec() infrav1.LibvirtMachineSpec {
 	}
 }
 
-// ofFixture are the calls by which the fixture looks at all of a host, as a fleet does.
-var ofFixture = []fake.Operation{fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes, fake.PCIDevices}
+// fixtureCalls are the calls by which the fixture reads the state of a host, as a fleet does.
+var fixtureCalls = []fake.Operation{fake.Facts, fake.ListDomains, fake.Connect, fake.Pool, fake.PoolVolumes, fake.PCIDevices}
 
 // manager is a process with a reconciler and an image store.
 type manager struct {
@@ -210,14 +210,14 @@ type manager struct {
 	end   func()
 }
 
-// newManager begins a process, which is killed after so many calls, or never when it is 0.
+// newManager starts a process, which is killed after killAt calls, or never if killAt is 0.
 func (w *world) newManager(killAt int) *manager {
 	w.t.Helper()
 	p := &process{killAt: killAt}
 	seen := &hosts{process: p, hosts: w.hosts, connecting: &w.connecting, open: map[string]hypervisor.Hypervisor{}}
 	between := interceptor.NewClient(w.api, w.functions)
 	c := interceptor.NewClient(between, p.intercept())
-	options := images.Options{Sources: ofTests, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
+	options := images.Options{Sources: testSources, FirstRetry: time.Millisecond, LastRetry: 5 * time.Millisecond, CleanUpTimeout: time.Second}
 	if w.images != nil {
 		options = *w.images
 	}
@@ -245,14 +245,14 @@ func (w *world) newManager(killAt int) *manager {
 	return m
 }
 
-func (m *manager) reconcile() (ctrl.Result, error) { return m.reconcileThis(key) }
+func (m *manager) reconcile() (ctrl.Result, error) { return m.reconcileObject(key) }
 
-func (m *manager) reconcileThis(machine client.ObjectKey) (ctrl.Result, error) {
+func (m *manager) reconcileObject(machine client.ObjectKey) (ctrl.Result, error) {
 	ctx := klog.NewContext(context.Background(), m.world.log.logger())
 	return m.Reconcile(ctrl.LoggerInto(ctx, m.world.log.logger()), ctrl.Request{NamespacedName: machine})
 }
 
-// infra returns the LibvirtMachine, or nil when it is gone.
+// infra returns the LibvirtMachine, or nil if it is deleted.
 func (w *world) infra() *infrav1.LibvirtMachine {
 	infra := &infrav1.LibvirtMachine{}
 	err := w.api.Get(context.Background(), key, infra)
@@ -263,7 +263,7 @@ func (w *world) infra() *infrav1.LibvirtMachine {
 	return infra
 }
 
-// volumeName is the name of one of the machine's volumes.
+// volumeName returns the name of a volume of the machine.
 func (w *world) volumeName(what string) string {
 	return hypervisor.VolumePrefix(w.uuid(), key.Namespace, key.Name) + what
 }
@@ -272,7 +272,7 @@ func (w *world) uuid() string {
 	return strings.TrimPrefix(w.infra().Spec.ProviderID, infrav1.ProviderIDPrefix)
 }
 
-// giveAddresses is the IPAM provider, and the DHCP server of all hosts.
+// giveAddresses acts as the IPAM provider and as the DHCP server of all hosts.
 func (w *world) giveAddresses() {
 	w.ipam.run(w)
 	infra := w.infra()
@@ -286,13 +286,12 @@ func (w *world) giveAddresses() {
 	}
 }
 
-// until reconciles until something is so. A manager that was killed is followed by another one, which
-// isn't killed.
+// until reconciles until the condition is true. A killed manager is replaced by another one, which isn't killed.
 func (w *world) until(m *manager, is func() bool) *manager {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !is(); {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("it doesn't come to that: %+v\n%s", w.infra(), w.log)
+			w.t.Fatalf("the condition isn't met: %+v\n%s", w.infra(), w.log)
 		}
 		if w.everyReconcile != nil {
 			w.everyReconcile()
@@ -310,7 +309,7 @@ func (w *world) until(m *manager, is func() bool) *manager {
 		}
 		switch {
 		case result.RequeueAfter > 10*time.Second && w.everyReconcile == nil:
-			time.Sleep(5 * time.Millisecond) // something brings it here sooner, when it has happened
+			time.Sleep(5 * time.Millisecond) // events would trigger the reconcile sooner
 		case err != nil || result.RequeueAfter > 0:
 			time.Sleep(200 * time.Microsecond)
 		}
@@ -330,7 +329,7 @@ func (w *world) hasCondition(condition, reason string) func() bool {
 	}
 }
 
-// joinNode says that the Machine has a node, as Cluster API does.
+// joinNode sets the node of the Machine, as Cluster API does.
 func (w *world) joinNode() {
 	machine := &clusterv1.Machine{}
 	w.Expect(w.api.Get(context.Background(), key, machine)).To(Succeed())
@@ -342,7 +341,7 @@ func (w *world) delete() {
 	w.Expect(client.IgnoreNotFound(w.api.Delete(context.Background(), &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))).To(Succeed())
 }
 
-// deleteOwners deletes the Machine, the Cluster and the LibvirtCluster, as if nobody waited for anything.
+// deleteOwners deletes the Machine, the Cluster and the LibvirtCluster without waiting.
 func (w *world) deleteOwners() {
 	for _, object := range []client.Object{&clusterv1.Machine{}, &clusterv1.Cluster{}, &infrav1.LibvirtCluster{}} {
 		object.SetNamespace(key.Namespace)
@@ -354,15 +353,14 @@ func (w *world) deleteOwners() {
 	}
 }
 
-// isGone is also so when a manager that was killed has removed the finalizer.
-func (w *world) isGone() bool { return w.infra() == nil }
+// isDeleted reports whether the LibvirtMachine is deleted. A killed manager may have removed the finalizer.
+func (w *world) isDeleted() bool { return w.infra() == nil }
 
-// ofMachine is the part of volumes' names that says whose they are.
-var ofMachine = regexp.MustCompile(`^-[0-9a-f]{16}-`)
+// ownerHash matches the part of a volume's name that identifies its owner.
+var ownerHash = regexp.MustCompile(`^-[0-9a-f]{16}-`)
 
-// left lists what is on the hosts and which claims there are, without the parts of names that are different each time, and
-// without the image.
-func (w *world) left() []string {
+// inventory lists the objects on the hosts and the claims, without the random parts of names and without the image.
+func (w *world) inventory() []string {
 	var left []string
 	for name, host := range w.hosts {
 		volumes, domains := host.Left()
@@ -372,7 +370,7 @@ func (w *world) left() []string {
 			}
 			what := ref.Name
 			if len(what) > 37 && strings.Count(what[:36], "-") == 4 {
-				what = "uuid" + ofMachine.ReplaceAllString(what[36:], "-")
+				what = "uuid" + ownerHash.ReplaceAllString(what[36:], "-")
 			}
 			left = append(left, fmt.Sprintf("%s: volume %s", name, what))
 		}
@@ -387,20 +385,20 @@ func (w *world) left() []string {
 	return left
 }
 
-// said is everything that anybody can read: events, logs, the object, and the domains' XML.
-func (w *world) said() string {
-	var said strings.Builder
+// output returns all readable output: events, logs, the object, and the XML of domains.
+func (w *world) output() string {
+	var text strings.Builder
 	for len(w.events.Events) > 0 {
-		said.WriteString(<-w.events.Events + "\n")
+		text.WriteString(<-w.events.Events + "\n")
 	}
-	said.WriteString(w.log.String())
-	fmt.Fprintf(&said, "%+v\n", w.infra())
+	text.WriteString(w.log.String())
+	fmt.Fprintf(&text, "%+v\n", w.infra())
 	for _, host := range w.hosts {
 		_, domains := host.Left()
 		for _, uuid := range domains {
 			xml, _ := host.DomainXML(uuid)
-			said.WriteString(xml)
+			text.WriteString(xml)
 		}
 	}
-	return said.String()
+	return text.String()
 }

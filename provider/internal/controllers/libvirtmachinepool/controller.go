@@ -39,7 +39,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/watches"
 )
 
-// Machines are deleted by their Machines, so that Cluster API drains their nodes first.
+// LibvirtMachines are deleted through their Machines, so that Cluster API drains the nodes first.
 //
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
@@ -56,7 +56,7 @@ type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
 
-	// APIReader reads from the API server. Machines are created and deleted by what it returns.
+	// APIReader reads from the API server. Its results decide which machines are created and deleted.
 	APIReader client.Reader
 
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all objects.
@@ -64,7 +64,7 @@ type Reconciler struct {
 
 	recorder events.EventRecorder
 	pace     pace
-	// clock is the time in tests.
+	// clock returns the time in tests.
 	clock func() time.Time
 }
 
@@ -99,7 +99,7 @@ type scope struct {
 
 // Reconcile implements Cluster API's contract for InfraMachinePool, with "MachinePoolMachines support".
 //
-// The finalizer and the Paused condition are reconciles of their own: the change triggers the next one. The status,
+// A write of the finalizer or of the Paused condition ends the reconcile: the change triggers the next one. The status,
 // with all conditions, is one write, which fails if the object has changed since it was read.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, r.Client, req.NamespacedName)
@@ -110,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return again(err)
 	}
 	if annotations.IsExternallyManaged(s.infra) || r.WatchFilterValue != "" && !labels.HasWatchLabel(s.infra, r.WatchFilterValue) {
-		return ctrl.Result{}, nil // also when something else brought it here
+		return ctrl.Result{}, nil // watches of other objects don't filter
 	}
 	if s.infra.DeletionTimestamp.IsZero() && (s.owner == nil || s.cluster == nil) {
 		ctrl.LoggerFrom(ctx).Info("Waiting for the MachinePool controller to set the owner reference, and for the MachinePool and its Cluster")
@@ -159,7 +159,7 @@ func (s *scope) reconcileNormal(ctx context.Context) error {
 	}
 	var problem error
 	if !s.decide(seen).isEmpty() || len(seen.dangling) > 0 || s.desired(seen) != s.replicas() {
-		// The cache may not show yet what was made or deleted a moment ago.
+		// The cache may not have the latest creations and deletions yet.
 		if seen, err = s.readAgain(ctx); err != nil {
 			return err
 		}
@@ -207,10 +207,10 @@ func (r *Reconciler) read(ctx context.Context, reader client.Reader, key client.
 	return s, nil
 }
 
-// errLater says that a change by others must be processed first.
-var errLater = errors.New("something else comes first")
+// errLater reports that a change by another writer must be processed first.
+var errLater = errors.New("another change must be processed first")
 
-// again is outcome.Again, but missing objects and errLater aren't errors either.
+// again is outcome.Again, but ignores missing objects and errLater too.
 func again(err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) || errors.Is(err, errLater) {
 		return ctrl.Result{RequeueAfter: outcome.ConflictDelay}, nil
@@ -218,10 +218,10 @@ func again(err error) (ctrl.Result, error) {
 	return outcome.Again(err)
 }
 
-// reconcileDelete deletes the machines, and removes the finalizer when all are gone.
+// reconcileDelete deletes the machines, and removes the finalizer when all are deleted.
 //
-// It reads them from the API server only if the cache may lack a machine or its Machine: for each deleted machine of a
-// large pool that would be too much.
+// It reads the machines from the API server only if the cache may lack a machine or its Machine: in a large pool, a
+// read after each deletion would cost too much.
 func (s *scope) reconcileDelete(ctx context.Context) error {
 	seen, err := s.machines(ctx, s.Client)
 	if err == nil && (len(seen.all) == 0 || seen.count(func(m member) bool { return m.machine == nil && !m.isDeleting() }) > 0) {
@@ -303,14 +303,14 @@ func poolOfLibvirtMachine(_ context.Context, object client.Object) []ctrl.Reques
 	return nil
 }
 
-// poolOfMachine returns the LibvirtMachinePool of a Machine, even if its LibvirtMachine is gone.
+// poolOfMachine returns the LibvirtMachinePool of a Machine, even if its LibvirtMachine is deleted.
 func (r *Reconciler) poolOfMachine(ctx context.Context, machine client.Object) []ctrl.Request {
 	if machine.GetLabels()[clusterv1.MachinePoolNameLabel] == "" {
 		return nil
 	}
 	owner, err := util.GetMachinePoolByLabels(ctx, r.Client, machine.GetNamespace(), machine.GetLabels())
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Looking for the MachinePool of a Machine")
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the MachinePool of a Machine")
 	}
 	if owner == nil || owner.Spec.Template.Spec.InfrastructureRef.Kind != "LibvirtMachinePool" {
 		return nil

@@ -12,9 +12,9 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestWatchFilter: a manager with a watch filter leaves pools of other managers alone, whatever brings
-// them to it, and its pools' machines have the label too: Cluster API's manager with the same filter makes
-// Machines of those only, and so does the controller of LibvirtMachines.
+// TestWatchFilter: a manager with a watch filter doesn't change pools of other managers, whichever watch triggers the
+// reconcile. The machines of its pools have the label too: Cluster API's manager with the same filter, and the
+// controller of LibvirtMachines, ignore other ones.
 func TestWatchFilter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		label    string
@@ -36,7 +36,7 @@ func TestWatchFilter(t *testing.T) {
 			}
 			m.Expect(m.machines()).To(HaveLen(tt.machines))
 			if tt.machines == 0 {
-				m.Expect(p.calls).To(BeEmpty(), "something of a pool of another manager was written")
+				m.Expect(p.calls).To(BeEmpty(), "an object of another manager's pool was written")
 			}
 			for _, machine := range m.machines() {
 				m.Expect(machine.Labels).To(HaveKeyWithValue(clusterv1.WatchLabel, "blue"))

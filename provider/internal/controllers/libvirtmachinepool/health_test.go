@@ -19,8 +19,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// said puts what a MachineHealthCheck says into a Machine.
-func said(machine *clusterv1.Machine, healthy bool) {
+// setHealth sets the conditions of a MachineHealthCheck on a Machine.
+func setHealth(machine *clusterv1.Machine, healthy bool) {
 	status := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[healthy]
 	conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: status, Reason: "x"})
 	if healthy {
@@ -38,13 +38,14 @@ func (m *management) machine(name string) *clusterv1.Machine {
 	return machine
 }
 
-func (m *management) say(name string, healthy bool) {
+func (m *management) reportHealth(name string, healthy bool) {
 	machine := m.machine(name)
-	said(machine, healthy)
+	setHealth(machine, healthy)
 	m.Expect(m.api.Update(context.Background(), machine)).To(Succeed())
 }
 
-// withStatusOfMachines lets a process write the status of Machines, which the API server in memory keeps with the rest.
+// withStatusOfMachines lets a process write the status of Machines, which the API server in memory stores with the rest
+// of the object.
 func (p *process) withStatusOfMachines() *process {
 	p.Client = interceptor.NewClient(p.Client.(client.WithWatch), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
@@ -69,9 +70,9 @@ func (m *management) names() (names []string) {
 	return names
 }
 
-// TestRecoveredMachines: that a health check wanted a machine to be replaced while the pool was paused is
-// forgotten when it is healthy again. It would be replaced otherwise as soon as it is unhealthy once more,
-// although the health check may have a reason to wait.
+// TestRecoveredMachines: a health check marks a machine for replacement while the pool is paused. The mark is removed
+// when the machine is healthy again. Otherwise the pool would replace the machine as soon as it is unhealthy again,
+// although the health check may wait.
 func TestRecoveredMachines(t *testing.T) {
 	m := newManagement(t)
 	p := m.until(m.process(0).withStatusOfMachines(), 3, ready(3))
@@ -88,16 +89,16 @@ func TestRecoveredMachines(t *testing.T) {
 		for range 5 {
 			_, err := p.Reconcile(t.Context(), ctrl.Request{NamespacedName: poolKey})
 			m.Expect(err).ToNot(HaveOccurred())
-			m.others()
+			m.actAsOthers()
 		}
 	}
 	before := m.names()
 	pause(true)
-	m.say("workers-2", false)
+	m.reportHealth("workers-2", false)
 	look()
-	m.say("workers-2", true)
+	m.reportHealth("workers-2", true)
 	unhealthy := m.machine("workers-2")
-	m.Expect(conditions.IsFalse(unhealthy, clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue(), "a MachineHealthCheck doesn't take it back")
+	m.Expect(conditions.IsFalse(unhealthy, clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue(), "a MachineHealthCheck doesn't remove it")
 	look()
 	pause(false)
 	look()
@@ -106,28 +107,28 @@ func TestRecoveredMachines(t *testing.T) {
 	m.Expect(v1beta1conditions.Has(recovered, clusterv1.MachineOwnerRemediatedV1Beta1Condition)).To(BeFalse())
 	m.Expect(machineChanged().Update(event.UpdateEvent{ObjectOld: recovered, ObjectNew: unhealthy})).To(BeTrue())
 
-	// It is unhealthy once more, and the health check doesn't want it to be replaced so far.
+	// It is unhealthy again, and the health check hasn't marked it for replacement yet.
 	conditions.Set(recovered, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "x"})
 	m.Expect(m.api.Update(t.Context(), recovered)).To(Succeed())
 	look()
 	m.Expect(m.names()).To(Equal(before))
-	m.say("workers-2", false)
+	m.reportHealth("workers-2", false)
 	look()
 	m.Expect(m.names()).To(ConsistOf("workers-1", "workers-3", "workers-4"))
 }
 
-// TestUnhealthyInAPoolScaledBySomebodyElse: that a health check has machines replaced isn't scaling, also
-// when the controller is killed after any of its writes. What somebody deletes still is.
-func TestUnhealthyInAPoolScaledBySomebodyElse(t *testing.T) {
-	whole := func(t *testing.T, killAt int) []string {
+// TestUnhealthyInExternallyScaledPool: replacements for a health check aren't scaling, also if the controller is
+// killed after any of its writes. Deletions by a user are.
+func TestUnhealthyInExternallyScaledPool(t *testing.T) {
+	runAll := func(t *testing.T, killAt int) []string {
 		m := newManagement(t)
 		owner := &clusterv1.MachinePool{}
 		m.Expect(m.api.Get(t.Context(), poolKey, owner)).To(Succeed())
 		owner.Annotations = map[string]string{clusterv1.ReplicasManagedByAnnotation: "external-autoscaler"}
 		m.Expect(m.api.Update(t.Context(), owner)).To(Succeed())
 		m.until(m.process(0), 3, ready(3))
-		m.say("workers-1", false)
-		m.say("workers-3", false)
+		m.reportHealth("workers-1", false)
+		m.reportHealth("workers-3", false)
 		first := m.process(killAt)
 		p := m.until(first, 5, func(infra *infrav1.LibvirtMachinePool) bool {
 			return ready(3)(infra) && m.made == 5 && len(m.machines()) == 3
@@ -143,9 +144,9 @@ func TestUnhealthyInAPoolScaledBySomebodyElse(t *testing.T) {
 		m.Expect(m.made).To(Equal(5))
 		return first.calls
 	}
-	calls := whole(t, 0)
+	calls := runAll(t, 0)
 	t.Logf("%d writes: %v", len(calls), calls)
 	for killAt := 1; killAt <= len(calls); killAt++ {
-		whole(t, killAt)
+		runAll(t, killAt)
 	}
 }

@@ -17,45 +17,44 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Judge is told of everything that happens to the objects of one pool, in the order in which the API
-// server has it, and notes what mustn't happen.
+// Judge receives all events of the objects of one pool, in the order of the API server, and records violations.
 //
-// A reconcile goes by what it has read at its beginning. What others do after that is allowed for: the
-// replicas may be any that the MachinePool had since, and machines that others have taken since are no
-// fault of the pool's. It reckons by itself, not by the controller's functions.
+// A reconcile uses what it has read at its beginning. Later changes by others are allowed for: the replicas may be any
+// value of the MachinePool since then, and machines that others have deleted since then don't count against the pool.
+// Judge has its own implementation of the rules and doesn't use the controller's functions.
 type Judge struct {
-	// Problems is what was wrong.
+	// Problems has the violations.
 	Problems []string
-	// Events, Claims, Made and Taken count: all that happened, what the pool said of itself while it was
-	// as asked for, and the machines that it made and took. Tight counts those that it couldn't have made
-	// or taken if there had been one more, or one ready less.
+	// Events counts the events, Claims the statuses that report the desired state, Made the created machines, and
+	// Taken the deleted ones. Tight counts the creations and deletions at the limit: one more machine, or one ready
+	// machine less, would have been a violation.
 	Events, Claims, Made, Taken, Tight int
 
 	pool     *clusterv1.MachinePool
 	infra    *infrav1.LibvirtMachinePool
 	machines map[string]*clusterv1.Machine
 	infras   map[string]*infrav1.LibvirtMachine
-	// chosen are the names of those that have, or had, the annotation that makes them the first to go.
+	// chosen has the names of the machines that have, or had, the annotation to be deleted first.
 	chosen map[string]bool
-	// unhealthy are the names of those that a health check wants to be replaced.
+	// unhealthy has the names of the machines that a health check has marked for replacement.
 	unhealthy map[string]bool
 
-	// Since the beginning of the reconcile: the replicas that were asked for, how many machines others
-	// have taken or made unready, the names of Machines that have come and of machines that have become
-	// ready, and the most that was outdated.
+	// Since the beginning of the reconcile: the desired replicas, the number of machines that others have deleted or
+	// made unready, the names of the created Machines and of the machines that have become ready, and the maximum
+	// number of outdated machines.
 	replicas    []int
 	lost        int
 	came, risen map[string]bool
 	outdated    int
 }
 
-// Add adds the counts of another.
+// Add adds the counts of another Judge.
 func (j *Judge) Add(other *Judge) {
 	j.Events, j.Claims, j.Made = j.Events+other.Events, j.Claims+other.Claims, j.Made+other.Made
 	j.Taken, j.Tight = j.Taken+other.Taken, j.Tight+other.Tight
 }
 
-// Begin says that a reconcile begins.
+// Begin is called at the beginning of a reconcile.
 func (j *Judge) Begin() {
 	j.lost, j.came, j.risen, j.replicas, j.outdated = 0, map[string]bool{}, map[string]bool{}, nil, j.countOutdated()
 	if j.pool != nil {
@@ -63,8 +62,8 @@ func (j *Judge) Begin() {
 	}
 }
 
-// Happened tells of an object that was written or, if gone, deleted for good; byPool says whether it was
-// the pool's controller that did it. It doesn't keep others from changing the object.
+// Happened records a written object, or a deleted one if gone is true. byPool is true if the pool's controller did it.
+// It copies the object.
 func (j *Judge) Happened(object client.Object, gone, byPool bool) {
 	if j.machines == nil {
 		j.machines, j.infras = map[string]*clusterv1.Machine{}, map[string]*infrav1.LibvirtMachine{}
@@ -131,8 +130,8 @@ func (j *Judge) problem(format string, values ...any) {
 	j.Problems = append(j.Problems, fmt.Sprintf("event %d: ", j.Events)+fmt.Sprintf(format, values...))
 }
 
-// made looks at a machine that was made: maxSurge speaks of those that are there, and of the outdated
-// that are on their way out.
+// made checks the creation of a machine. maxSurge limits the existing machines, and the outdated ones that are being
+// deleted.
 func (j *Judge) made(name string) {
 	j.Made++
 	alive, leaving := len(j.alive()), 0
@@ -149,15 +148,15 @@ func (j *Judge) made(name string) {
 		j.Tight++
 	}
 	if alive+leaving > most {
-		j.problem("%s makes %d machines, and %d outdated ones leave: %d are allowed", name, alive, leaving, most)
+		j.problem("%s makes %d machines, and %d outdated ones are being deleted: %d are allowed", name, alive, leaving, most)
 	}
 	if j.outdated == 0 && alive > wanted {
-		j.problem("%s makes %d machines, %d are asked for, and there is nothing to roll", name, alive, wanted)
+		j.problem("%s makes %d machines, %d are desired, and there is no rollout", name, alive, wanted)
 	}
 }
 
-// taken looks at a machine that the pool has taken: of those that do their work, there must be enough.
-// One that isn't ready may go, and one that somebody has chosen, as long as there are enough machines.
+// taken checks the deletion of a machine by the pool: enough ready machines must remain. A machine that isn't ready, or
+// that a user has chosen, may be deleted if enough machines remain.
 func (j *Judge) taken(name string, aliveBefore, readyBefore []string) {
 	if !slices.Contains(aliveBefore, name) {
 		return
@@ -170,16 +169,16 @@ func (j *Judge) taken(name string, aliveBefore, readyBefore []string) {
 			least = enough
 		}
 	}
-	// How many a health check may take at once is its own business.
+	// The health check limits the number of its replacements.
 	if alive := len(j.alive()) + j.lost; alive < least && !j.unhealthy[name] {
-		j.problem("%s is taken, which leaves %d machines: at least %d are to be there", name, alive, least)
+		j.problem("%s is deleted, which leaves %d machines: the minimum is %d", name, alive, least)
 	}
 	if ready := len(j.ready()) + j.lost; slices.Contains(readyBefore, name) && !j.risen[name] && !j.chosen[name] {
 		if ready == least {
 			j.Tight++
 		}
 		if ready < least {
-			j.problem("%s is taken, which leaves %d that are ready: at least %d are to be", name, ready, least)
+			j.problem("%s is deleted, which leaves %d ready machines: the minimum is %d", name, ready, least)
 		}
 	}
 }
@@ -188,12 +187,12 @@ func (j *Judge) unavailable(replicas int) int {
 	strategy := j.infra.Spec.Strategy
 	unavailable := machinesIn(strategy.MaxUnavailable, 0, replicas, false)
 	if unavailable == 0 && machinesIn(strategy.MaxSurge, 1, replicas, true) == 0 {
-		return 1 // or nothing could ever roll
+		return 1 // otherwise no rollout could progress
 	}
 	return unavailable
 }
 
-// machinesIn is how many of some replicas a number or percentage is.
+// machinesIn returns a number or a percentage of some replicas.
 func machinesIn(value *intstr.IntOrString, otherwise, replicas int, up bool) int {
 	if value == nil {
 		return otherwise
@@ -202,7 +201,7 @@ func machinesIn(value *intstr.IntOrString, otherwise, replicas int, up bool) int
 	number, err := strconv.Atoi(percent)
 	switch {
 	case err != nil:
-		panic(err) // the tests' own
+		panic(err) // of the test itself
 	case !is:
 		return number
 	case up:
@@ -211,11 +210,11 @@ func machinesIn(value *intstr.IntOrString, otherwise, replicas int, up bool) int
 	return replicas * number / 100
 }
 
-// claim looks at what a pool says of itself while it says that it is as it was asked for.
+// claim checks the status of a pool that reports the desired state.
 func (j *Judge) claim() {
 	ids, status := j.infra.Spec.ProviderIDList, j.infra.Status
 	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
-		j.problem("providerIDList isn't sorted, or has something twice: %v", ids)
+		j.problem("providerIDList isn't sorted, or has duplicates: %v", ids)
 	}
 	ready := conditions.Get(j.infra, infrav1.ReadyCondition)
 	if ready == nil || ready.Status != "True" || ready.ObservedGeneration != j.infra.Generation {
@@ -223,11 +222,11 @@ func (j *Judge) claim() {
 	}
 	j.Claims++
 	if len(ids) != int(ptr.Deref(status.Replicas, -1)) || len(ids) != len(status.Instances) {
-		j.problem("it says that it is ready with %d provider IDs, %d replicas and %d instances", len(ids), ptr.Deref(status.Replicas, -1), len(status.Instances))
+		j.problem("it is ready with %d provider IDs, %d replicas and %d instances", len(ids), ptr.Deref(status.Replicas, -1), len(status.Instances))
 	}
 	for _, one := range status.Instances {
 		if !ptr.Deref(one.Ready, false) || !slices.Contains(ids, one.ProviderID) {
-			j.problem("it says that it is ready with %+v", one)
+			j.problem("it is ready with %+v", one)
 		}
 	}
 }
@@ -237,7 +236,7 @@ func (j *Judge) isLeaving(infra *infrav1.LibvirtMachine) bool {
 	return !infra.DeletionTimestamp.IsZero() || machine != nil && !machine.DeletionTimestamp.IsZero()
 }
 
-// isOutdated goes by what the tests change.
+// isOutdated compares the fields that the tests change.
 func (j *Judge) isOutdated(infra *infrav1.LibvirtMachine) bool {
 	return j.infra != nil && infra.Spec.CPUs != j.infra.Spec.Template.Spec.CPUs
 }
@@ -252,7 +251,7 @@ func (j *Judge) countOutdated() int {
 	return found
 }
 
-// alive are the machines that aren't on their way out.
+// alive returns the machines that aren't being deleted.
 func (j *Judge) alive() []string {
 	var found []string
 	for name, infra := range j.infras {
@@ -263,7 +262,7 @@ func (j *Judge) alive() []string {
 	return found
 }
 
-// ready are those of them that do their work.
+// ready returns those of them that are ready.
 func (j *Judge) ready() []string {
 	return slices.DeleteFunc(j.alive(), func(name string) bool {
 		machine := j.machines[name]

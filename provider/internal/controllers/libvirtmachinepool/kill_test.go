@@ -27,7 +27,7 @@ var (
 	poolKey   = client.ObjectKey{Namespace: "team", Name: "workers"}
 )
 
-// management is an API server in memory with a pool, and as much of Cluster API as a pool needs.
+// management is an API server in memory with a pool, and the parts of Cluster API that a pool needs.
 type management struct {
 	*WithT
 	api  client.WithWatch
@@ -57,8 +57,8 @@ func newManagement(t *testing.T) *management {
 	return m
 }
 
-// others do what Cluster API and the controller of LibvirtMachines do.
-func (m *management) others() {
+// actAsOthers acts as Cluster API and the controller of LibvirtMachines.
+func (m *management) actAsOthers() {
 	ctx := context.Background()
 	for _, infra := range m.machines() {
 		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: infra.Namespace, Name: infra.Name, UID: "m", Labels: infra.Labels, Finalizers: []string{"test/core"}},
@@ -86,8 +86,8 @@ func (m *management) machines() []infrav1.LibvirtMachine {
 	return list.Items
 }
 
-// process is a manager that may be killed after any of its writes: it is carried out, and neither its
-// answer arrives nor does anything come after it.
+// process is a manager that may be killed after any of its writes. The last write is executed, its answer is lost, and
+// no further call is made.
 type process struct {
 	*Reconciler
 	calls  []string
@@ -126,7 +126,7 @@ func (m *management) process(killAt int) *process {
 
 func (p *process) isDead() bool { return p.killAt > 0 && len(p.calls) >= p.killAt }
 
-// until reconciles until something is so; a process that was killed is followed by one that isn't.
+// until reconciles until the condition is true. A killed process is replaced by one that isn't killed.
 func (m *management) until(p *process, most int, is func(*infrav1.LibvirtMachinePool) bool) *process {
 	for range 200 {
 		infra := &infrav1.LibvirtMachinePool{}
@@ -142,21 +142,21 @@ func (m *management) until(p *process, most int, is func(*infrav1.LibvirtMachine
 			m.Expect(err).ToNot(HaveOccurred())
 		}
 		m.Expect(len(m.machines())).To(BeNumerically("<=", most))
-		m.others()
+		m.actAsOthers()
 	}
-	m.Expect("it doesn't come to that").To(BeEmpty())
+	m.Expect("the condition isn't met").To(BeEmpty())
 	return nil
 }
 
-// TestKilledAfterEachWrite kills the controller after each of its writes, one by one. Another one goes
-// on, the end is always the same, and no machine is made twice.
+// TestKilledAfterEachWrite kills the controller after each of its writes, one by one. Another controller continues, the
+// end is always the same, and no machine is created twice.
 func TestKilledAfterEachWrite(t *testing.T) {
 	ready := func(replicas int) func(*infrav1.LibvirtMachinePool) bool {
 		return func(infra *infrav1.LibvirtMachinePool) bool {
 			return conditions.IsTrue(infra, infrav1.ReadyCondition) && ptr.Deref(infra.Status.Replicas, -1) == int32(replicas) && len(infra.Spec.ProviderIDList) == replicas
 		}
 	}
-	whole := func(t *testing.T, killAt int) []string {
+	runAll := func(t *testing.T, killAt int) []string {
 		m, ctx := newManagement(t), context.Background()
 		first := m.process(killAt)
 		p := m.until(first, 3, ready(3))
@@ -165,7 +165,7 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		infra.Spec.Template.Spec.CPUs = 7
 		m.Expect(m.api.Update(ctx, infra)).To(Succeed())
 		p = m.until(p, 4, func(infra *infrav1.LibvirtMachinePool) bool {
-			// This API server counts no generations: what the status says may be of the spec before.
+			// This API server counts no generations: the status may be of the previous spec.
 			for _, machine := range m.machines() {
 				if machine.Spec.CPUs != 7 {
 					return false
@@ -182,12 +182,12 @@ func TestKilledAfterEachWrite(t *testing.T) {
 		m.Expect(m.api.Delete(ctx, infra)).To(Succeed())
 		m.until(p, 1, func(infra *infrav1.LibvirtMachinePool) bool { return infra.Name == "" })
 		m.Expect(m.machines()).To(BeEmpty())
-		m.Expect(m.made).To(Equal(6), "machines that were ever made")
+		m.Expect(m.made).To(Equal(6), "number of created machines")
 		return first.calls
 	}
-	calls := whole(t, 0)
+	calls := runAll(t, 0)
 	t.Logf("%d writes: %v", len(calls), calls)
 	for killAt := 1; killAt <= len(calls); killAt++ {
-		t.Run(fmt.Sprintf("%d %s", killAt, calls[killAt-1]), func(t *testing.T) { whole(t, killAt) })
+		t.Run(fmt.Sprintf("%d %s", killAt, calls[killAt-1]), func(t *testing.T) { runAll(t, killAt) })
 	}
 }

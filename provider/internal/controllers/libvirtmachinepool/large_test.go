@@ -17,7 +17,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// large is a pool of many machines, and the time.
+// large is a pool of many machines, with a clock.
 type large struct {
 	*management
 	*process
@@ -41,30 +41,30 @@ func newLarge(t *testing.T, replicas int32) *large {
 	return l
 }
 
-// look lets the controller look, and returns what it has written and when it wants to look again.
-func (l *large) look() (calls []string, after time.Duration) {
+// reconcile runs the controller once, and returns its writes and the delay before the next reconcile.
+func (l *large) reconcile() (calls []string, after time.Duration) {
 	l.calls = nil
 	result, err := l.Reconcile(context.Background(), ctrl.Request{NamespacedName: poolKey})
 	l.Expect(err).ToNot(HaveOccurred())
 	return l.calls, result.RequeueAfter
 }
 
-// TestLargePool: the machines of a large pool are made and deleted by and by, with names one after the
-// other, and the pool isn't looked at for each change of each machine.
+// TestLargePool: the machines of a large pool are created and deleted in steps, with consecutive names, and the pool
+// isn't reconciled for each change of each machine.
 func TestLargePool(t *testing.T) {
 	const size = 450
 	l := newLarge(t, size)
 	for range 2 { // the finalizer, the Paused condition
-		l.look()
+		l.reconcile()
 	}
-	l.look()
+	l.reconcile()
 	for _, made := range []int{200, 400, 450} {
 		l.Expect(l.machines()).To(HaveLen(made))
-		calls, after := l.look()
+		calls, after := l.reconcile()
 		l.Expect(calls).To(BeEmpty())
 		l.Expect(after).To(Equal(size * pauseForEach))
 		l.clock = l.clock.Add(after)
-		calls, _ = l.look()
+		calls, _ = l.reconcile()
 		l.Expect(len(calls)).To(BeNumerically("<=", changesAtOnce+3))
 	}
 	var names []string
@@ -75,14 +75,14 @@ func TestLargePool(t *testing.T) {
 	for _, machine := range l.machines() {
 		made = append(made, machine.Name)
 	}
-	l.Expect(made).To(ConsistOf(names), "no name is left out")
+	l.Expect(made).To(ConsistOf(names), "the names have no gap")
 
-	// All of them are provisioned: that is one write of the spec and one of the status.
-	l.others()
+	// When all machines are provisioned, the spec and the status are written once.
+	l.actAsOthers()
 	l.clock, l.lists = l.clock.Add(time.Minute), 0
-	calls, _ := l.look()
+	calls, _ := l.reconcile()
 	l.Expect(calls).To(Equal([]string{"patch", "patch status"}))
-	l.Expect(l.lists).To(BeZero(), "nothing is asked of the API server itself when nothing is to be made or deleted")
+	l.Expect(l.lists).To(BeZero(), "without changes to make, the API server isn't read")
 
 	infra := &infrav1.LibvirtMachinePool{}
 	l.Expect(l.api.Get(t.Context(), poolKey, infra)).To(Succeed())
@@ -91,21 +91,21 @@ func TestLargePool(t *testing.T) {
 	l.Expect(l.api.Delete(t.Context(), infra)).To(Succeed())
 	for _, left := range []int{250, 50, 0} {
 		l.clock = l.clock.Add(time.Minute)
-		l.look()
-		l.others()
+		l.reconcile()
+		l.actAsOthers()
 		l.Expect(l.machines()).To(HaveLen(left))
 	}
-	l.Expect(l.lists).To(BeZero(), "each of them and its Machine were to be seen without")
+	l.Expect(l.lists).To(BeZero(), "the cache has all machines and their Machines")
 	l.clock = l.clock.Add(time.Minute)
-	l.look()
+	l.reconcile()
 	l.Expect(client.IgnoreNotFound(l.api.Get(t.Context(), poolKey, infra))).To(Succeed())
-	l.Expect(l.lists).To(BeNumerically(">", 0), "before the pool goes, the API server itself is asked")
-	l.look()
+	l.Expect(l.lists).To(BeNumerically(">", 0), "before the pool is deleted, the API server is read")
+	l.reconcile()
 	_, remembered := l.pace.Load(poolKey)
 	l.Expect(remembered).To(BeFalse())
 }
 
-// TestPace: small pools are looked at each time.
+// TestPace: small pools are reconciled after each change.
 func TestPace(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for machines, want := range map[int]time.Duration{0: 0, smallPool: 0, smallPool + 1: 50500 * time.Microsecond, 4000: 2 * time.Second, 10000: 5 * time.Second} {

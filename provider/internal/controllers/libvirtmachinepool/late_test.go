@@ -16,8 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lateCache is a manager's cache: it has what the API server had some time ago, of each kind some other
-// time ago.
+// lateCache is a manager's cache that is older than the API server, by a different time for each kind.
 type lateCache struct {
 	objects map[reflect.Type]map[client.ObjectKey]client.Object
 	news    map[reflect.Type][]news
@@ -25,15 +24,15 @@ type lateCache struct {
 
 type news struct {
 	key    client.ObjectKey
-	object client.Object // nil when it is gone
+	object client.Object // nil when it is deleted
 }
 
 func newLateCache() *lateCache {
 	return &lateCache{objects: map[reflect.Type]map[client.ObjectKey]client.Object{}, news: map[reflect.Type][]news{}}
 }
 
-// happened tells the cache what it will have at some time.
-func (c *lateCache) happened(object client.Object, gone bool) {
+// record adds an event that the cache receives later.
+func (c *lateCache) record(object client.Object, gone bool) {
 	kind, one := reflect.TypeOf(object), news{key: client.ObjectKeyFromObject(object)}
 	if !gone {
 		one.object = object.DeepCopyObject().(client.Object)
@@ -41,9 +40,9 @@ func (c *lateCache) happened(object client.Object, gone bool) {
 	c.news[kind] = append(c.news[kind], one)
 }
 
-// hear lets the cache hear some of the news; all of them where random is nil.
-func (c *lateCache) hear(random *rand.Rand) {
-	// In some order, so that a seed always gives the same walk.
+// receive makes the cache receive some of the events, or all of them if random is nil.
+func (c *lateCache) receive(random *rand.Rand) {
+	// Sorted, so that a seed always gives the same walk.
 	kinds := slices.SortedFunc(maps.Keys(c.news), func(a, b reflect.Type) int { return strings.Compare(a.String(), b.String()) })
 	for _, kind := range kinds {
 		all := c.news[kind]
@@ -73,7 +72,7 @@ func (c *lateCache) Get(_ context.Context, _ client.WithWatch, key client.Object
 	return nil
 }
 
-// List gives the cache's own objects away, as the controller asks for: it mustn't change them.
+// List returns the cache's own objects, as the controller requests. The controller must not change them.
 func (c *lateCache) List(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 	chosen := (&client.ListOptions{}).ApplyOptions(options)
 	if chosen.LabelSelector == nil {

@@ -32,24 +32,24 @@ type member struct {
 	infra *infrav1.LibvirtMachine
 	// machine is the Machine that Cluster API has created for it, or nil.
 	machine *clusterv1.Machine
-	// outdated says that it has an older template.
+	// outdated is true if it has an older template.
 	outdated bool
 }
 
 // members are the machines of a pool, by name.
 type members struct {
 	all []member
-	// dangling are Machines whose LibvirtMachine is gone.
+	// dangling are Machines whose LibvirtMachine is deleted.
 	dangling []*clusterv1.Machine
 }
 
-// isReady reports whether a machine is Ready and its node is healthy, which the Machine says.
+// isReady reports whether a machine is Ready, and its node is healthy according to the Machine.
 func (m member) isReady() bool {
 	return !m.isDeleting() && conditions.IsTrue(m.infra, infrav1.ReadyCondition) &&
 		m.machine != nil && conditions.IsTrue(m.machine, clusterv1.MachineAvailableCondition)
 }
 
-// object returns the object to delete: Cluster API then deletes the other one.
+// object returns the object to delete. Cluster API then deletes the other one.
 func (m member) object() client.Object {
 	if m.machine != nil {
 		return m.machine
@@ -69,7 +69,7 @@ func (m member) isChosen() bool {
 	return chosen
 }
 
-// isUnhealthy reports whether a MachineHealthCheck asks the owner to replace a Machine. Cluster API's controller of
+// isUnhealthy reports whether a MachineHealthCheck requests the owner to replace a Machine. Cluster API's controller of
 // MachinePools leaves that to the provider.
 func (m member) isUnhealthy() bool { return collections.IsUnhealthyAndOwnerRemediated(m.machine) }
 
@@ -117,8 +117,8 @@ func (s *scope) machines(ctx context.Context, reader client.Reader) (*members, e
 }
 
 // owns reports whether a LibvirtMachine with the pool's label belongs to the pool. The owner's name counts, because its
-// UID changes with a move. Without such an owner reference, which somebody may have removed, a Machine of the pool must
-// refer to it, or it must have no owner.
+// UID changes with a move. If a user has removed the owner reference, a Machine of the pool must refer to it, or it
+// must have no owner.
 func (s *scope) owns(infra *infrav1.LibvirtMachine, machine *clusterv1.Machine) bool {
 	for _, owner := range infra.OwnerReferences {
 		if isKind(owner.APIVersion, owner.Kind, infrav1.GroupVersion.Group, "LibvirtMachinePool") {
@@ -172,7 +172,7 @@ func (s *scope) forgetRecovered(ctx context.Context, seen *members) error {
 		}
 		err := s.Client.Status().Patch(ctx, after, outcome.Over(m.machine))
 		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("taking the condition %s from Machine %s, which is healthy again: %w", clusterv1.MachineOwnerRemediatedCondition, after.Name, err))
+			errs = append(errs, fmt.Errorf("removing the condition %s from Machine %s, which is healthy again: %w", clusterv1.MachineOwnerRemediatedCondition, after.Name, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -203,8 +203,8 @@ func (s *scope) desiredMachine(name, failureDomain string) *infrav1.LibvirtMachi
 	return infra
 }
 
-// setMetadata sets the pool's labels, annotations and owner reference, and keeps others. The owner isn't the
-// controller: that is the Machine, which Cluster API creates later.
+// setMetadata sets the pool's labels, annotations and owner reference, and keeps others. The owner reference isn't the
+// one of the controller, which is the Machine that Cluster API creates later.
 func (s *scope) setMetadata(infra *infrav1.LibvirtMachine) {
 	template := s.infra.Spec.Template.ObjectMeta
 	infra.Labels, infra.Annotations = merged(infra.Labels, template.Labels), merged(infra.Annotations, template.Annotations)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// TestMachineNames: a pool with any name that the API server takes gives its machines names that nodes and
-// hosts can have, and those of two pools differ.
+// TestMachineNames: for each valid name of a pool, the names of its machines are valid names of nodes and hosts. The
+// names of two pools' machines differ.
 func TestMachineNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, length := range []int{1, 43, 44, 45, 53, 54, 63, 100, 253} {

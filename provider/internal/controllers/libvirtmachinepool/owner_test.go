@@ -10,9 +10,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestOwnersComeBack: machines of a pool whose owner references somebody removes get them again, and no other machine
-// takes their place.
-func TestOwnersComeBack(t *testing.T) {
+// TestOwnerReferencesAreRestored: removed owner references of a pool's machines are restored, and no machine is
+// replaced.
+func TestOwnerReferencesAreRestored(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "a", "b")
 	cluster := s.Cluster("blue")

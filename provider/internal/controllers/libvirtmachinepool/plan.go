@@ -26,7 +26,7 @@ func boundsOf(strategy infrav1.MachinePoolStrategy, desired int) bounds {
 		}
 		machines, err := intstr.GetScaledValueFromIntOrPercent(value, desired, roundUp)
 		if err != nil {
-			return otherwise // the schema and the webhook let nothing else pass
+			return otherwise // the schema and the webhook reject other values
 		}
 		return max(machines, 0)
 	}
@@ -41,15 +41,15 @@ func boundsOf(strategy infrav1.MachinePoolStrategy, desired int) bounds {
 type planned struct {
 	name    string
 	created time.Time
-	// outdated says that the machine has an older template.
+	// outdated is true if the machine has an older template.
 	outdated bool
-	// ready says that the machine has a healthy node.
+	// ready is true if the machine has a healthy node.
 	ready bool
-	// chosen says that a user wants this machine to be deleted first.
+	// chosen is true if a user wants this machine to be deleted first.
 	chosen bool
-	// unhealthy says that a health check wants a replacement.
+	// unhealthy is true if a health check requests a replacement.
 	unhealthy bool
-	// deleting says that the machine is being deleted.
+	// deleting is true if the machine is being deleted.
 	deleting bool
 }
 
@@ -65,14 +65,14 @@ func (p plan) isEmpty() bool { return p.creates == 0 && len(p.deletes) == 0 }
 // makePlan returns the next changes of the machines of a pool.
 //
 // Machines that are being deleted don't count, so that a machine on a lost host is replaced before it is given up.
-// Outdated ones count for maxSurge until they are gone.
+// Outdated ones count for maxSurge until they are deleted.
 //
-// All unhealthy machines are deleted first: the health check limits their number, and none of them is ready.
+// All unhealthy machines are deleted first: the health check limits their number, and they aren't ready.
 //
 // After the plan is carried out:
-//   - there are at most desired+surge machines, unless there were more and none is added;
-//   - of those that are ready, a rollout takes none below desired-unavailable. Neither does scaling
-//     down, but for those that somebody has chosen.
+//   - there are at most desired+surge machines, unless there were more before, and then no machine is created;
+//   - at least desired-unavailable machines are ready, unless fewer were ready before or scaling down deletes
+//     machines that a user has chosen.
 func makePlan(desired int, b bounds, machines []planned) plan {
 	alive, leaving := []planned{}, 0
 	for _, m := range machines {
@@ -83,27 +83,27 @@ func makePlan(desired int, b bounds, machines []planned) plan {
 			leaving++
 		}
 	}
-	slices.SortFunc(alive, firstToGo)
+	slices.SortFunc(alive, compareForDeletion)
 	if unhealthy := slices.DeleteFunc(slices.Clone(alive), func(m planned) bool { return !m.unhealthy }); len(unhealthy) > 0 {
 		return plan{deletes: names(unhealthy)}
 	}
 	outdated := count(alive, func(m planned) bool { return m.outdated })
 
-	// More may be there than is asked for only while there is something to roll.
+	// The surge is allowed only during a rollout.
 	limit := desired + min(b.surge, outdated)
 	if excess := len(alive) - limit; excess > 0 {
 		return plan{deletes: names(alive[:excess])}
 	}
 	p := plan{deletes: names(replaceable(desired, b, alive))}
 	if len(p.deletes) == 0 {
-		// Replacing what is missing comes first, and what is to come in place of the outdated then.
+		// Missing machines are created first, and then replacements of outdated ones.
 		p.creates = max(0, min(limit-len(alive), desired+b.surge-len(alive)-leaving))
 	}
 	return p
 }
 
-// replaceable returns the outdated machines that can be deleted now. Machines that aren't ready only need enough
-// machines to remain, and ready ones enough ready machines.
+// replaceable returns the outdated machines that can be deleted now. A machine that isn't ready can be deleted if
+// enough machines remain, and a ready one if enough ready machines remain.
 func replaceable(desired int, b bounds, alive []planned) []planned {
 	least := max(0, desired-b.unavailable)
 	spare := len(alive) - least
@@ -124,8 +124,8 @@ func replaceable(desired int, b bounds, alive []planned) []planned {
 	return going
 }
 
-// firstToGo orders machines for deletion: chosen ones, those that aren't ready, outdated ones, the oldest.
-func firstToGo(a, b planned) int {
+// compareForDeletion orders machines for deletion: chosen ones, those that aren't ready, outdated ones, the oldest.
+func compareForDeletion(a, b planned) int {
 	return cmp.Or(
 		-compareBool(a.chosen, b.chosen),
 		compareBool(a.ready, b.ready),

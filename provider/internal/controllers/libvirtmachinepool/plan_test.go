@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// pool makes machines from letters: o outdated, r ready, c chosen, u unhealthy, d deleting. The first is the oldest,
-// and the names count from 0.
+// pool returns machines for letters: o outdated, r ready, c chosen, u unhealthy, d deleting. The first one is the
+// oldest, and the names count from 0.
 func pool(letters string) []planned {
 	var machines []planned
 	for i, word := range strings.Fields(letters) {
@@ -35,30 +35,30 @@ func TestMakePlan(t *testing.T) {
 	}{
 		{name: "nothing to do", desired: 2, bounds: bounds{surge: 1}, machines: "r r"},
 		{name: "from zero, all at once", desired: 30, bounds: bounds{surge: 1}, want: plan{creates: 30}},
-		{name: "unready ones are waited for", desired: 2, bounds: bounds{surge: 1}, machines: "r -"},
-		{name: "one that somebody deletes is replaced", desired: 2, bounds: bounds{surge: 1}, machines: "r rd", want: plan{creates: 1}},
+		{name: "waits for machines that aren't ready", desired: 2, bounds: bounds{surge: 1}, machines: "r -"},
+		{name: "a deleted one is replaced", desired: 2, bounds: bounds{surge: 1}, machines: "r rd", want: plan{creates: 1}},
 		{name: "those on a lost host are replaced", desired: 3, bounds: bounds{surge: 1}, machines: "r d d", want: plan{creates: 2}},
 		{name: "to zero", desired: 0, bounds: bounds{surge: 1}, machines: "r -", want: plan{deletes: []string{"1", "0"}}},
 		{name: "chosen, then unready, then outdated, then oldest", desired: 1, bounds: bounds{unavailable: 1}, machines: "r ro - rc r",
 			want: plan{deletes: []string{"3", "2", "1", "0"}}},
-		{name: "chosen is nothing without scaling down", desired: 2, bounds: bounds{surge: 1}, machines: "rc r"},
-		{name: "what a health check wants goes, all of it", desired: 3, bounds: bounds{surge: 1}, machines: "u r u", want: plan{deletes: []string{"0", "2"}}},
-		{name: "and goes once", desired: 3, bounds: bounds{surge: 1}, machines: "ud r ud", want: plan{creates: 2}},
-		{name: "before a rollout goes on", desired: 2, bounds: bounds{surge: 1}, machines: "ro uo", want: plan{deletes: []string{"1"}}},
+		{name: "chosen has no effect without scaling down", desired: 2, bounds: bounds{surge: 1}, machines: "rc r"},
+		{name: "all unhealthy ones are deleted", desired: 3, bounds: bounds{surge: 1}, machines: "u r u", want: plan{deletes: []string{"0", "2"}}},
+		{name: "unhealthy ones are deleted once", desired: 3, bounds: bounds{surge: 1}, machines: "ud r ud", want: plan{creates: 2}},
+		{name: "unhealthy ones before a rollout", desired: 2, bounds: bounds{surge: 1}, machines: "ro uo", want: plan{deletes: []string{"1"}}},
 
 		{name: "surge: first one more", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro", want: plan{creates: 1}},
-		{name: "surge: it is waited for", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro -"},
-		{name: "surge: the oldest goes", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro r", want: plan{deletes: []string{"0"}}},
-		{name: "surge: it has to be gone", desired: 2, bounds: bounds{surge: 1}, machines: "rod ro r"},
+		{name: "surge: waits for it", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro -"},
+		{name: "surge: the oldest is deleted", desired: 2, bounds: bounds{surge: 1}, machines: "ro ro r", want: plan{deletes: []string{"0"}}},
+		{name: "surge: waits for the deletion", desired: 2, bounds: bounds{surge: 1}, machines: "rod ro r"},
 		{name: "surge: and the next", desired: 2, bounds: bounds{surge: 1}, machines: "ro r", want: plan{creates: 1}},
-		{name: "surge: no more than there is to replace", desired: 3, bounds: bounds{surge: 3}, machines: "ro r r", want: plan{creates: 1}},
+		{name: "surge: not more than outdated ones", desired: 3, bounds: bounds{surge: 3}, machines: "ro r r", want: plan{creates: 1}},
 		{name: "unavailable: first one less", desired: 2, bounds: bounds{unavailable: 1}, machines: "ro ro", want: plan{deletes: []string{"0"}}},
-		{name: "unavailable: it has to be gone", desired: 2, bounds: bounds{unavailable: 1}, machines: "rod ro"},
+		{name: "unavailable: waits for the deletion", desired: 2, bounds: bounds{unavailable: 1}, machines: "rod ro"},
 		{name: "unavailable: then one more", desired: 2, bounds: bounds{unavailable: 1}, machines: "ro", want: plan{creates: 1}},
-		{name: "unavailable: it is waited for", desired: 2, bounds: bounds{unavailable: 1}, machines: "ro -"},
+		{name: "unavailable: waits for it", desired: 2, bounds: bounds{unavailable: 1}, machines: "ro -"},
 		{name: "both", desired: 4, bounds: bounds{surge: 1, unavailable: 1}, machines: "ro ro ro ro", want: plan{deletes: []string{"0"}}},
-		{name: "an outdated one that isn't ready goes first", desired: 2, bounds: bounds{surge: 1}, machines: "ro o -", want: plan{deletes: []string{"1"}}},
-		{name: "none of the few that are ready goes", desired: 3, bounds: bounds{unavailable: 1}, machines: "ro ro -"},
+		{name: "an outdated one that isn't ready is deleted first", desired: 2, bounds: bounds{surge: 1}, machines: "ro o -", want: plan{deletes: []string{"1"}}},
+		{name: "too few ready ones: waits", desired: 3, bounds: bounds{unavailable: 1}, machines: "ro ro -"},
 		{name: "a chosen one is replaced first", desired: 2, bounds: bounds{surge: 1}, machines: "ro roc r", want: plan{deletes: []string{"1"}}},
 		{name: "scaling down in a rollout", desired: 1, bounds: bounds{surge: 1}, machines: "ro ro r r", want: plan{deletes: []string{"0", "1"}}},
 		{name: "scaling up in a rollout", desired: 5, bounds: bounds{surge: 1}, machines: "ro ro r", want: plan{creates: 3}},
@@ -82,7 +82,7 @@ func TestBoundsOf(t *testing.T) {
 		{name: "numbers", strategy: infrav1.MachinePoolStrategy{MaxSurge: number(0), MaxUnavailable: number(2)}, desired: 3, want: bounds{unavailable: 2}},
 		{name: "percentages: up and down", strategy: infrav1.MachinePoolStrategy{MaxSurge: percent("10%"), MaxUnavailable: percent("25%")}, desired: 7,
 			want: bounds{surge: 1, unavailable: 1}},
-		{name: "percentages that come to nothing", strategy: infrav1.MachinePoolStrategy{MaxSurge: percent("0%"), MaxUnavailable: percent("25%")}, desired: 3,
+		{name: "percentages that round to 0", strategy: infrav1.MachinePoolStrategy{MaxSurge: percent("0%"), MaxUnavailable: percent("25%")}, desired: 3,
 			want: bounds{unavailable: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,9 +98,9 @@ func TestShare(t *testing.T) {
 	g.Expect(share([]string{"b", "a", "c"}, map[string]int{"b": 2, "a": 1, "c": 1})).To(Equal("a"))
 }
 
-// FuzzRollout plays a pool from a seed: machines are made, become ready, break, are deleted by others,
-// and finish their deletion; templates and replicas change. The bounds hold after each plan, and once the world
-// is quiet the pool comes to what is asked for.
+// FuzzRollout simulates a pool from a seed: machines are created, become ready, fail, are deleted by others, and finish
+// their deletion; templates and replicas change. The bounds hold after each plan, and without further changes the pool
+// reaches the desired state.
 func FuzzRollout(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -121,11 +121,11 @@ func FuzzRollout(f *testing.F) {
 				return
 			}
 		}
-		t.Fatalf("it doesn't come to %d machines: %+v", p.desired, p.machines)
+		t.Fatalf("it doesn't reach %d machines: %+v", p.desired, p.machines)
 	})
 }
 
-// play is a pool without a world.
+// play is a simulated pool.
 type play struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -164,7 +164,7 @@ func (p *play) disturb() {
 	p.drop()
 }
 
-// finish lets what was begun come to its end.
+// finish completes all running creations and deletions.
 func (p *play) finish() {
 	for i := range p.machines {
 		p.machines[i].ready = true
@@ -191,7 +191,7 @@ func (p *play) isDone() bool {
 
 func alive(m planned) bool { return !m.deleting }
 
-// step plans, looks whether the bounds hold, and does what was planned.
+// step makes a plan, executes it, and checks the bounds.
 func (p *play) step() plan {
 	todo := makePlan(p.desired, p.bounds, p.machines)
 	before := count(p.machines, alive)
@@ -205,7 +205,7 @@ func (p *play) step() plan {
 				}
 				m.deleting = true
 				if m.chosen && m.ready {
-					readyBefore-- // somebody asked for it
+					readyBefore-- // a user has chosen it
 				}
 			}
 		}

@@ -25,11 +25,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// replicas is what the MachinePool asks for.
+// replicas returns the replicas of the MachinePool.
 func (s *scope) replicas() int { return int(ptr.Deref(s.owner.Spec.Replicas, 1)) }
 
-// isManagedElsewhere reports whether an external autoscaler sets the number of machines. The first machines follow
-// the MachinePool: the autoscaler needs something to scale.
+// isManagedElsewhere reports whether an external autoscaler sets the number of machines. The number of first
+// machines is that of the MachinePool: the autoscaler needs machines to scale.
 func (s *scope) isManagedElsewhere() bool {
 	return annotations.ReplicasManagedByExternalAutoscaler(s.owner) && ptr.Deref(s.infra.Status.Initialization.Provisioned, false)
 }
@@ -64,7 +64,7 @@ func (s *scope) decide(seen *members) plan {
 	desired := s.desired(seen)
 	b := boundsOf(s.infra.Spec.Strategy, desired)
 	if s.isManagedElsewhere() {
-		// A machine that a rollout has taken couldn't be told from one that somebody else has.
+		// A deletion by a rollout would look like a deletion by the autoscaler.
 		b = bounds{surge: max(1, b.surge)}
 	}
 	p := makePlan(desired, b, seen.planned())
@@ -77,9 +77,9 @@ func (s *scope) decide(seen *members) plan {
 	return p
 }
 
-// inPlaceOfUnhealthy returns the number of machines to create before unhealthy ones are deleted. This is needed with
-// an external autoscaler only: spec.replicas follows scaling and not health checks ("Externally Managed Autoscaler"
-// of Cluster API's page about MachinePools), and a deleted unhealthy machine would look like scaling. Otherwise
+// inPlaceOfUnhealthy returns the number of machines to create before unhealthy ones are deleted. This is needed with an
+// external autoscaler only: spec.replicas follows scaling and not health checks ("Externally Managed Autoscaler" of
+// Cluster API's page about MachinePools), and a deleted unhealthy machine would look like scaling. Otherwise
 // spec.replicas shows how many are missing.
 func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
 	if !s.isManagedElsewhere() {
@@ -90,7 +90,7 @@ func (s *scope) inPlaceOfUnhealthy(seen *members, desired int) int {
 	return min(unhealthy, desired-healthy)
 }
 
-// waitsFor returns why no machine can be created now, if so.
+// waitsFor returns the reason if no machine can be created now.
 func (s *scope) waitsFor() (reason, message string) {
 	switch {
 	case !ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false):
@@ -102,7 +102,7 @@ func (s *scope) waitsFor() (reason, message string) {
 	return "", ""
 }
 
-// readAgain reads everything from the API server.
+// readAgain reads the pool and its machines from the API server.
 func (s *scope) readAgain(ctx context.Context) (*members, error) {
 	now, err := s.read(ctx, s.APIReader, client.ObjectKeyFromObject(s.infra))
 	switch {
@@ -125,7 +125,7 @@ func (s *scope) scale(ctx context.Context, seen *members) error {
 		}
 	}
 	todo := s.decide(seen)
-	// What is left is planned anew, when these show.
+	// The remaining changes are planned when the cache has these.
 	todo.creates = min(todo.creates, changesAtOnce)
 	todo.deletes = todo.deletes[:min(len(todo.deletes), changesAtOnce)]
 	if len(todo.deletes) > 0 {
@@ -142,8 +142,8 @@ func (s *scope) scale(ctx context.Context, seen *members) error {
 	return nil
 }
 
-// deleteMember deletes a machine: its Machine, so that Cluster API drains the node first, or the
-// LibvirtMachine where there is no Machine.
+// deleteMember deletes the Machine of a machine, so that Cluster API drains the node first, or the LibvirtMachine if
+// there is no Machine.
 func (s *scope) deleteMember(ctx context.Context, m member) error {
 	object := m.object()
 	if !object.GetDeletionTimestamp().IsZero() {
@@ -157,13 +157,13 @@ func (s *scope) deleteMember(ctx context.Context, m member) error {
 	return nil
 }
 
-// deleteDangling deletes a Machine of the pool whose LibvirtMachine was deleted by somebody: Cluster API
-// leaves that to the provider.
+// deleteDangling deletes a Machine of the pool whose LibvirtMachine a user has deleted: Cluster API leaves that to the
+// provider.
 func (s *scope) deleteDangling(ctx context.Context, machine *clusterv1.Machine) error {
 	if s.owner == nil || !machine.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(machine, s.owner) {
 		return nil
 	}
-	// It may be there, without the labels that it needs to be found.
+	// It may exist without the labels by which it is listed.
 	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 	if err := s.APIReader.Get(ctx, key, &infrav1.LibvirtMachine{}); !apierrors.IsNotFound(err) {
 		return outcome.Wrap(err, "reading the LibvirtMachine of Machine "+machine.Name)
@@ -178,7 +178,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 	before := s.infra.DeepCopy()
 	s.infra.Annotations = merged(s.infra.Annotations, map[string]string{infrav1.MachinesMadeAnnotation: strconv.Itoa(last + machines)})
 	if err := s.Client.Patch(ctx, s.infra, outcome.Over(before)); err != nil {
-		return fmt.Errorf("taking names for machines: %w", err)
+		return fmt.Errorf("reserving names for machines: %w", err)
 	}
 	domains := map[string]int{}
 	for _, m := range seen.all {
@@ -198,7 +198,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 			if err != nil {
 				return fmt.Errorf("reading Machine %s: %w", name, err)
 			}
-			return errLater // somebody else's: the next number is free, perhaps
+			return errLater // a Machine of another owner: the next number may be free
 		}
 		domain := share(s.owner.Spec.FailureDomains, domains)
 		domains[domain]++
@@ -217,7 +217,7 @@ func (s *scope) create(ctx context.Context, seen *members, machines int) error {
 
 // lastNumber returns the highest number in the name of a current or former machine of the pool.
 func (s *scope) lastNumber(seen *members) int {
-	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.MachinesMadeAnnotation]) // 0 when somebody has broken it
+	last, _ := strconv.Atoi(s.infra.Annotations[infrav1.MachinesMadeAnnotation]) // 0 if the annotation is invalid
 	for _, m := range seen.all {
 		digits, is := strings.CutPrefix(m.infra.Name, namePrefix(s.infra.Name))
 		if number, err := strconv.Atoi(digits); is && err == nil {
@@ -245,8 +245,8 @@ func namePrefix(pool string) string {
 const (
 	// smallPool is the maximum size of a pool that is reconciled after each change.
 	smallPool = 100
-	// pauseForEach is the pause between two reconciles of a larger pool, per machine: 2 s for 4000 machines. A reconcile
-	// reads all machines, so the cost of a pool would otherwise grow with the square of its size.
+	// pauseForEach is the pause between two reconciles of a larger pool, per machine: 2 s for 4000 machines. A
+	// reconcile reads all machines, so the cost of a pool would otherwise grow with the square of its size.
 	pauseForEach = 500 * time.Microsecond
 	// changesAtOnce limits the created or deleted machines of a reconcile, so that it ends in time.
 	changesAtOnce = 200

@@ -19,8 +19,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-// summedUp has the conditions that Ready summarizes.
-var summedUp = conditions.ForConditionTypes{infrav1.ReplicasReadyCondition, infrav1.UpToDateCondition}
+// summarized has the conditions that Ready summarizes.
+var summarized = conditions.ForConditionTypes{infrav1.ReplicasReadyCondition, infrav1.UpToDateCondition}
 
 // maxInstances is the maximum number of machines in the status: an object in etcd has at most 1.5 MiB.
 const maxInstances = 1000
@@ -29,7 +29,7 @@ const maxInstances = 1000
 func (s *scope) observe(seen *members, problem error) {
 	status := &s.infra.Status
 	status.InfrastructureMachineKind = "LibvirtMachine"
-	status.Replicas = ptr.To(int32(len(seen.all))) //nolint:gosec // at most 10000 and what a rollout adds
+	status.Replicas = ptr.To(int32(len(seen.all))) //nolint:gosec // at most 10000, and the surge of a rollout
 	status.Instances = nil
 	provisioned := 0
 	for i, m := range seen.all {
@@ -46,7 +46,7 @@ func (s *scope) observe(seen *members, problem error) {
 	status.Ready = ptr.To(ptr.Deref(status.Initialization.Provisioned, false))
 	conditions.Set(s.infra, s.replicasReady(seen, problem))
 	conditions.Set(s.infra, upToDate(seen))
-	outcome.SetReady(s.infra, summedUp)
+	outcome.SetReady(s.infra, summarized)
 }
 
 func instance(m member) infrav1.LibvirtMachinePoolInstanceStatus {
@@ -67,7 +67,7 @@ func (s *scope) replicasReady(seen *members, problem error) metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string, values ...any) metav1.Condition {
 		message = fmt.Sprintf(message, values...)
 		if problem != nil && !apierrors.IsConflict(problem) {
-			message += ": " + problem.Error() // after the format: it may have a percent sign in it
+			message += ": " + problem.Error() // not part of the format: it may contain a percent sign
 		}
 		return metav1.Condition{Type: infrav1.ReplicasReadyCondition, Status: status, Reason: reason, Message: message}
 	}
@@ -142,8 +142,8 @@ func (s *scope) keepMetadata(ctx context.Context, seen *members) error {
 // writeSpec writes the provider IDs if they have changed. The status is written afterwards over the result, so that it
 // is written in a busy pool too.
 //
-// A machine that is being deleted stays in the list, because Cluster API deletes the nodes of others before they are
-// drained.
+// A machine that is being deleted stays in the list, because Cluster API deletes nodes that aren't in the list without
+// draining them.
 func (s *scope) writeSpec(ctx context.Context, seen *members) error {
 	before := s.infra.DeepCopy()
 	if s.infra.Spec.ProviderID == "" {

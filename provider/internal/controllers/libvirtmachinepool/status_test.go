@@ -12,7 +12,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestProblemIsNoFormat: what an error says is shown as it is, also where it has percent signs.
+// TestProblemIsNoFormat: the text of an error is shown unchanged, also if it contains percent signs.
 func TestProblemIsNoFormat(t *testing.T) {
 	problem := errors.New("reading https://host/a%20b: 100% full")
 	for name, tc := range map[string]struct {

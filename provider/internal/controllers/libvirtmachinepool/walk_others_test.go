@@ -17,12 +17,12 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-const walkFinalizer = "test/somebody"
+const walkFinalizer = "test/user"
 
-// others take a step: Cluster API, the controller of LibvirtMachines, a kubelet, or a user. Without
-// trouble, they take all that there are and none of a user.
-func (w *walk) others() {
-	machines := slices.Sorted(maps.Keys(w.judge.infras)) // which is what there is
+// actAsOthers takes steps of Cluster API, the controller of LibvirtMachines, a kubelet, or a user. With faults
+// disabled, it takes all outstanding steps and none of a user.
+func (w *walk) actAsOthers() {
+	machines := slices.Sorted(maps.Keys(w.judge.infras)) // all LibvirtMachines
 	switch {
 	case !w.troubled:
 		for _, name := range machines {
@@ -38,7 +38,7 @@ func (w *walk) others() {
 	}
 }
 
-// machineOf returns the Machine of a name, or nil.
+// machineOf returns the Machine with a name, or nil.
 func (w *walk) machineOf(name string) *clusterv1.Machine {
 	return w.judge.machines[name].DeepCopy()
 }
@@ -51,8 +51,7 @@ func (w *walk) remove(object client.Object) {
 	w.Expect(w.write(object, false, func() error { return w.api.Delete(context.Background(), object) })).To(Succeed())
 }
 
-// next takes the next step with a LibvirtMachine and its Machine: from nothing to a node that is
-// healthy, and back.
+// next takes the next step for a LibvirtMachine and its Machine: from creation to a healthy node, and back.
 func (w *walk) next(infra *infrav1.LibvirtMachine) {
 	machine := w.machineOf(infra.Name)
 	switch {
@@ -77,18 +76,18 @@ func (w *walk) next(infra *infrav1.LibvirtMachine) {
 		conditions.Set(infra, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "x"})
 		w.update(infra)
 	case conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition):
-		// It stays as it is until it is replaced.
+		// An unhealthy machine stays unhealthy until it is replaced.
 	case !conditions.IsTrue(machine, clusterv1.MachineAvailableCondition):
 		conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "x"})
 		w.update(machine)
-	case w.troubled && w.random.IntN(40) == 0: // a node has a bad time
+	case w.troubled && w.random.IntN(40) == 0: // a node becomes unhealthy
 		conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionFalse, Reason: "x"})
 		w.update(machine)
 	}
 }
 
-// user deletes a machine, one way or the other, chooses it to be the first to go, or has a health check
-// that wants it to be replaced.
+// user deletes a machine through one of its objects, chooses it for deletion, or marks it for replacement as a health
+// check does.
 func (w *walk) user(infra *infrav1.LibvirtMachine) {
 	machine := w.machineOf(infra.Name)
 	what := w.random.IntN(4)
@@ -110,7 +109,7 @@ func (w *walk) user(infra *infrav1.LibvirtMachine) {
 	}
 }
 
-// dangling lets Machines go that are deleted and whose LibvirtMachines are gone.
+// dangling removes deleted Machines whose LibvirtMachines are deleted.
 func (w *walk) dangling() {
 	for _, name := range slices.Sorted(maps.Keys(w.judge.machines)) {
 		if machine := w.machineOf(name); w.judge.infras[name] == nil && !machine.DeletionTimestamp.IsZero() {

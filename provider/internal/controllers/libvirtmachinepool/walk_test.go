@@ -29,20 +29,19 @@ import (
 )
 
 var (
-	walkSeeds = flag.Uint64("walk.seeds", 20, "how many walks of a pool there are")
-	walkSeed  = flag.Uint64("walk.seed", 0, "the seed of the only walk, if it isn't 0")
+	walkSeeds = flag.Uint64("walk.seeds", 20, "number of walks")
+	walkSeed  = flag.Uint64("walk.seed", 0, "seed of the only walk, if it isn't 0")
 )
 
-// walk is a pool that is scaled and rolled while everything goes wrong that can: writes are refused or
-// their answers lost, the controller is killed, its cache is late, machines fail and are deleted, and all
-// of that also in the middle of a reconcile.
+// walk scales and rolls out a pool with faults: writes are refused or their answers lost, the controller is killed, its
+// cache is old, and machines fail and are deleted. All of these also happen during a reconcile.
 type walk struct {
 	*management
 	random *rand.Rand
 	cache  *lateCache
 	judge  *Judge
-	// process is the controller that runs until it is killed. troubled is unset to see whether it comes
-	// to rest.
+	// process is the controller that runs until it is killed. Without troubled there are no more faults, and the pool
+	// must settle.
 	process          *Reconciler
 	troubled, killed bool
 	faults           map[string]int
@@ -74,7 +73,7 @@ func (w *walk) owner() *clusterv1.MachinePool {
 	return owner
 }
 
-// restart starts a controller, with a cache that has everything as it is now.
+// restart starts a controller with an up-to-date cache.
 func (w *walk) restart() {
 	w.cache, w.killed = newLateCache(), false
 	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachinePoolList{}, &clusterv1.MachineList{},
@@ -82,10 +81,10 @@ func (w *walk) restart() {
 		w.Expect(w.api.List(context.Background(), list)).To(Succeed())
 		items := reflect.ValueOf(list).Elem().FieldByName("Items")
 		for i := range items.Len() {
-			w.cache.happened(items.Index(i).Addr().Interface().(client.Object), false)
+			w.cache.record(items.Index(i).Addr().Interface().(client.Object), false)
 		}
 	}
-	w.cache.hear(nil)
+	w.cache.receive(nil)
 	writes := interceptor.Funcs{
 		Get: w.cache.Get, List: w.cache.List,
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -114,15 +113,14 @@ func (w *walk) restart() {
 	w.process = &Reconciler{Client: interceptor.NewClient(w.api, writes), APIReader: interceptor.NewClient(w.api, reads), recorder: events.NewFakeRecorder(100000)}
 }
 
-// attempt does something that the controller asks the API server for, or lets it fail. Others go on
-// meanwhile.
+// attempt executes a request of the controller to the API server, or makes it fail. Others act in between.
 func (w *walk) attempt(what string, do func() error) error {
 	if w.killed {
 		return errKilled
 	}
 	resource := schema.GroupResource{Resource: "pretended"}
 	if w.troubled && w.random.IntN(3) == 0 {
-		w.others()
+		w.actAsOthers()
 	}
 	fault := "none"
 	if w.troubled && w.random.IntN(8) == 0 {
@@ -154,7 +152,7 @@ func (w *walk) attempt(what string, do func() error) error {
 	return err
 }
 
-// write writes an object as an API server does, with UIDs and generations, and tells everybody.
+// write writes an object with UIDs and generations as an API server does, and sends the event to all watchers.
 func (w *walk) write(object client.Object, byPool bool, do func() error) error {
 	ctx, before := context.Background(), object.DeepCopyObject().(client.Object)
 	isNew := w.api.Get(ctx, client.ObjectKeyFromObject(object), before) != nil
@@ -173,11 +171,11 @@ func (w *walk) write(object client.Object, byPool bool, do func() error) error {
 		pool.DeepCopyInto(object.(*infrav1.LibvirtMachinePool))
 	}
 	w.judge.Happened(after, gone, byPool)
-	w.cache.happened(after, gone)
+	w.cache.record(after, gone)
 	return nil
 }
 
-// reconcile lets the controller work once.
+// reconcile runs the controller once.
 func (w *walk) reconcile() {
 	w.judge.Begin()
 	_, err := w.process.Reconcile(ctrl.LoggerInto(context.Background(), logr.Discard()), ctrl.Request{NamespacedName: poolKey})
@@ -189,32 +187,32 @@ func (w *walk) reconcile() {
 	}
 }
 
-// until goes on with trouble for a while, and then without until the pool is as it should be.
+// until continues with faults for a while, and then without faults until the pool is in the desired state.
 func (w *walk) until(replicas int, meanwhile func(step int)) {
 	w.troubled = true
 	for step := range 120 {
 		meanwhile(step)
-		w.others()
-		w.cache.hear(w.random)
+		w.actAsOthers()
+		w.cache.receive(w.random)
 		if w.random.IntN(2) == 0 {
 			w.reconcile()
 		}
 	}
 	w.troubled = false
 	for range 100 * (replicas + 6) {
-		w.others()
-		w.cache.hear(nil)
+		w.actAsOthers()
+		w.cache.receive(nil)
 		w.reconcile()
-		w.cache.hear(nil)
+		w.cache.receive(nil)
 		if w.isSettled(replicas) {
 			return
 		}
 	}
 	infra := w.infra()
-	w.Expect(infra.Status).To(BeZero(), "it doesn't come to %d replicas: %d machines, %v", replicas, len(w.machines()), w.judge.Problems)
+	w.Expect(infra.Status).To(BeZero(), "it doesn't reach %d replicas: %d machines, %v", replicas, len(w.machines()), w.judge.Problems)
 }
 
-// isSettled says whether everything agrees: what is asked for, the pool's lists, and what is there.
+// isSettled reports whether the desired state, the pool's lists and the existing objects agree.
 func (w *walk) isSettled(replicas int) bool {
 	if len(w.judge.ready()) != replicas || len(w.judge.machines) != replicas {
 		return false
@@ -247,8 +245,8 @@ func (w *walk) roll(cpus int32) {
 	w.Expect(w.write(infra, false, func() error { return w.api.Update(context.Background(), infra) })).To(Succeed())
 }
 
-// whole is the walk.
-func (w *walk) whole() {
+// runAll runs the walk.
+func (w *walk) runAll() {
 	nothing := func(int) {}
 	scaleAt := func(at int, replicas int32) func(int) {
 		return func(step int) {
@@ -272,9 +270,9 @@ func (w *walk) whole() {
 	w.Expect(w.judge.Problems).To(BeEmpty())
 }
 
-// TestWalks walks pools from 0 to 6, 2 and 6 machines, with rollouts in between and in the middle of
-// scaling, and machines that are deleted at random. At every event there are never more than maxSurge
-// allows, and none is taken that maxUnavailable speaks of.
+// TestWalks walks pools from 0 to 6, 2 and 6 machines, with rollouts in between and during scaling, and random
+// deletions of machines. At each event, the number of machines is within maxSurge, and the number of ready ones within
+// maxUnavailable.
 func TestWalks(t *testing.T) {
 	percent, number := intstr.FromString, func(n int) intstr.IntOrString { return intstr.FromInt32(int32(n)) }
 	strategies := [][2]intstr.IntOrString{{number(1), number(0)}, {number(0), number(1)}, {number(2), number(1)}, {percent("50%"), percent("34%")}, {number(0), percent("10%")}}
@@ -289,7 +287,7 @@ func TestWalks(t *testing.T) {
 			t.Run(fmt.Sprintf("%d, maxSurge %s, maxUnavailable %s", seed, strategy[0].String(), strategy[1].String()), func(t *testing.T) {
 				t.Parallel() // Cluster API's patch helper sleeps between attempts
 				w := newWalk(t, seed, infrav1.MachinePoolStrategy{MaxSurge: &strategy[0], MaxUnavailable: &strategy[1]})
-				w.whole()
+				w.runAll()
 				lock.Lock()
 				defer lock.Unlock()
 				for fault, times := range w.faults {
@@ -299,7 +297,7 @@ func TestWalks(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d events, %d claims, %d machines made, %d taken, %d of them at a limit; %v", sum.Events, sum.Claims, sum.Made, sum.Taken, sum.Tight, faults)
+	t.Logf("%d events, %d claims, %d machines created, %d deleted, %d of them at a limit; %v", sum.Events, sum.Claims, sum.Made, sum.Taken, sum.Tight, faults)
 	if *walkSeed == 0 && *walkSeeds >= 20 {
 		for _, fault := range []string{"real conflict", "create lost", "create refused", "create killed after", "delete lost", "patch conflict", "patch lost", "patch killed after", "read refused"} {
 			NewWithT(t).Expect(faults[fault]).To(BeNumerically(">", 0), fault)

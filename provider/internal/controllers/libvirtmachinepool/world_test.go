@@ -27,7 +27,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// late holds back what the provider's manager hears.
+// late delays the watch events of the provider's manager.
 var late world.LateWatches
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m))
 }
 
-// hearLate lets the provider's manager hear late of some of a pool's objects, again and again until the test ends.
-func hearLate(t *testing.T, random *rand.Rand) {
+// delayEvents delays the watch events of some of a pool's objects for the provider's manager, repeatedly until the test
+// ends.
+func delayEvents(t *testing.T, random *rand.Rand) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -61,15 +62,15 @@ func hearLate(t *testing.T, random *rand.Rand) {
 	})
 }
 
-// watched is everything that the API server tells of a pool, from before it is made.
+// watched has all watch events of a pool, from before its creation.
 type watched struct {
 	s     *world.Scene
 	infra client.ObjectKey
 	lock  sync.Mutex
 	all   []event
-	// deleted are the names of machines that the test deletes, and not the pool.
+	// deleted has the names of machines that the test deletes, and not the pool.
 	deleted map[string]bool
-	// stopped says that the test has ended: a watch that is stopped tells of an error.
+	// stopped is true when the test has ended: a stopped watch sends an error event.
 	stopped bool
 }
 
@@ -79,8 +80,8 @@ type event struct {
 	gone    bool
 }
 
-// observe watches everything that is of a pool. At the end of the test it puts what it has seen in the
-// order in which the API server has it, and has it judged, event by event.
+// observe watches all objects of a pool. At the end of the test it sorts the events in the order of the API server, and
+// passes each to the Judge.
 func observe(t *testing.T, s *world.Scene, infra client.ObjectKey) *watched {
 	w := &watched{s: s, infra: infra, deleted: map[string]bool{}}
 	c, err := client.NewWithWatch(s.Config, client.Options{Scheme: s.Client.Scheme()})
@@ -93,7 +94,7 @@ func observe(t *testing.T, s *world.Scene, infra client.ObjectKey) *watched {
 		watches = append(watches, one)
 		ended.Go(func() {
 			for e := range one.ResultChan() {
-				w.happened(e)
+				w.record(e)
 			}
 		})
 	}
@@ -110,7 +111,7 @@ func observe(t *testing.T, s *world.Scene, infra client.ObjectKey) *watched {
 	return w
 }
 
-func (w *watched) happened(e watch.Event) {
+func (w *watched) record(e watch.Event) {
 	object, is := e.Object.(client.Object)
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -124,7 +125,7 @@ func (w *watched) happened(e watch.Event) {
 	w.all = append(w.all, event{version, object, e.Type == watch.Deleted})
 }
 
-// isOurs says whether an object is of the pool: a scene has a Machine of the control plane too.
+// isOurs reports whether an object belongs to the pool: a scene has a Machine of the control plane too.
 func (w *watched) isOurs(object client.Object) bool {
 	return client.ObjectKeyFromObject(object) == w.infra || object.GetLabels()[clusterv1.MachinePoolNameLabel] == w.infra.Name
 }
@@ -135,15 +136,15 @@ func (w *watched) judge(t *testing.T) {
 	slices.SortStableFunc(w.all, func(a, b event) int { return cmp.Compare(a.version, b.version) })
 	judge, before := &libvirtmachinepool.Judge{}, &infrav1.LibvirtMachinePool{}
 	for _, e := range w.all {
-		w.s.Expect(e.version).ToNot(BeZero(), "a watch broke: %v", e.object)
+		w.s.Expect(e.version).ToNot(BeZero(), "a watch failed: %v", e.object)
 		if !w.isOurs(e.object) {
 			continue
 		}
 		if _, is := e.object.(*clusterv1.MachinePool); is && !e.object.GetDeletionTimestamp().IsZero() {
-			break // all of it is to go
+			break // the pool is being deleted
 		}
 		judge.Happened(e.object, e.gone, !w.deleted[e.object.GetName()])
-		// A reconcile that has made or deleted something writes what it has seen in the end.
+		// A reconcile with creations or deletions ends with a write of the status.
 		if infra, is := e.object.(*infrav1.LibvirtMachinePool); is {
 			if !reflect.DeepEqual(infra.Status, before.Status) || !slices.Equal(infra.Spec.ProviderIDList, before.Spec.ProviderIDList) {
 				judge.Begin()
@@ -154,7 +155,7 @@ func (w *watched) judge(t *testing.T) {
 	w.s.Expect(judge.Problems).To(BeEmpty())
 	w.s.Expect(judge.Claims).To(BeNumerically(">", 0))
 	w.s.Expect(judge.Tight).To(BeNumerically(">", 0))
-	t.Logf("%d events; %d claims to be as asked for, %d machines made, %d taken, %d of them at a limit",
+	t.Logf("%d events; %d claims, %d machines created, %d deleted, %d of them at a limit",
 		judge.Events, judge.Claims, judge.Made, judge.Taken, judge.Tight)
 }
 
@@ -166,7 +167,7 @@ func machinesOf(s *world.Scene) []clusterv1.Machine {
 	return slices.DeleteFunc(s.Machines(), func(m clusterv1.Machine) bool { return m.Labels[clusterv1.MachinePoolNameLabel] == "" })
 }
 
-// agree looks whether the hosts have the domains that the pool speaks of, and no other.
+// agree checks that the hosts have exactly the domains in the pool's status.
 func agree(s *world.Scene, infra *infrav1.LibvirtMachinePool) {
 	s.Eventually(func(g Gomega) {
 		s.Get(infra)
@@ -192,7 +193,7 @@ func scale(s *world.Scene, pool *clusterv1.MachinePool, replicas int32) {
 	world.Change(s, pool, func(p *clusterv1.MachinePool) { p.Spec.Replicas = ptr.To(replicas) })
 }
 
-// deleteSome deletes some machines at random, by their Machines or as they are.
+// deleteSome deletes random machines, either their Machines or their LibvirtMachines.
 func (w *watched) deleteSome(s *world.Scene, random *rand.Rand, many int) {
 	machines := libvirtMachines(s)
 	random.Shuffle(len(machines), func(i, j int) { machines[i], machines[j] = machines[j], machines[i] })
@@ -211,15 +212,15 @@ func (w *watched) deleteSome(s *world.Scene, random *rand.Rand, many int) {
 	}
 }
 
-// TestPoolFromZeroAndBack: 0, 30, 10, 30 machines with a rollout in between, and machines deleted at
-// random, with Cluster API's own controllers and a manager whose cache is old.
+// TestPoolFromZeroAndBack: 0, 30, 10 and 30 machines with a rollout in between and random deletions, with Cluster API's
+// own controllers and a manager with an old cache.
 func TestPoolFromZeroAndBack(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "a", "b", "c", "a", "b", "c")
 	cluster := s.Cluster("blue")
 	s.ControlPlane(cluster)
 	random := rand.New(rand.NewPCG(1, 2))
-	hearLate(t, rand.New(rand.NewPCG(1, 3)))
+	delayEvents(t, rand.New(rand.NewPCG(1, 3)))
 	o := observe(t, s, client.ObjectKey{Namespace: s.Namespace, Name: "workers"})
 	pool, infra := s.MachinePool(cluster, "workers", 0, func(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool) {
 		pool.Spec.FailureDomains = []string{"a", "b"}
@@ -245,7 +246,7 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 	}
 	s.Expect(domains).To(Equal(map[string]int{"a": 15, "b": 15}))
 
-	// The oldest and those that were chosen go.
+	// The oldest and the chosen ones are deleted.
 	var chosen []string
 	for _, machine := range machinesOf(s)[25:28] {
 		chosen = append(chosen, machine.Name)
@@ -255,8 +256,8 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 	scale(s, pool, 10)
 	s.PoolSettled(pool, infra, 10)
 	agree(s, infra)
-	// Of the 27 others, which are all ready, the 10 youngest stay. They were made within a few seconds, and
-	// those of one second go by their names.
+	// Of the 27 others, which are all ready, the 10 youngest stay. They were created within a few seconds: those of the
+	// same second are ordered by name.
 	var stay []string
 	for _, machine := range libvirtMachines(s) {
 		stay = append(stay, machine.Name)

@@ -1,4 +1,4 @@
-// Package libvirtmachinetemplate reconciles LibvirtMachineTemplates: what autoscalers read in templates of machines.
+// Package libvirtmachinetemplate reconciles LibvirtMachineTemplates: it writes the capacity of nodes for autoscalers.
 package libvirtmachinetemplate
 
 import (
@@ -31,7 +31,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=libvirtmachinetemplates/status,verbs=patch
 
-// operatingSystem of nodes: Cluster API's bootstrap providers know no other for virtual machines.
+// operatingSystem is the operating system of nodes, the only one that Cluster API's bootstrap providers support for
+// virtual machines.
 const operatingSystem = "linux"
 
 // Reconciler reconciles LibvirtMachineTemplates.
@@ -61,16 +62,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// clusterToTemplates returns the templates that a Cluster owns. Cluster API gives them no label to
-// select them by.
+// clusterToTemplates returns the templates that a Cluster owns. They have no label by which they could be selected.
 func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
 	return watches.Requests(ctx, r.Client, &infrav1.LibvirtMachineTemplateList{}, func(template *infrav1.LibvirtMachineTemplate) bool {
 		return util.IsOwnedByObject(template, cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind())
 	}, client.InNamespace(cluster.GetNamespace()))
 }
 
-// Reconcile writes into the status of a template what a node made from it will have (contract of
-// InfraMachine, "InfraMachineTemplate: support cluster autoscaling from zero").
+// Reconcile writes the capacity of a node from a template into the template's status (contract of InfraMachine,
+// "InfraMachineTemplate: support cluster autoscaling from zero").
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	template := &infrav1.LibvirtMachineTemplate{}
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
@@ -79,8 +79,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(template, r.WatchFilterValue) || !template.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	// Templates have no conditions to show that they are paused. One that no cluster uses has no owner;
-	// one whose owner isn't there (in the cache, so far) may be paused, and waits for it.
+	// Templates have no conditions to show that they are paused. An unused template has no owner. If the owner is
+	// missing in the cache, the template may be paused, and waits for it.
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil
@@ -102,8 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return outcome.Again(outcome.Wrap(client.IgnoreNotFound(err), "writing the status"))
 }
 
-// capacity returns what a node has. Devices aren't in it: under which name a node offers them is
-// up to its device plugin.
+// capacity returns the capacity of a node. It doesn't include devices: their names depend on the device plugin of the
+// node.
 func capacity(spec *infrav1.LibvirtMachineSpec) corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(int64(spec.CPUs), resource.DecimalSI),

@@ -37,7 +37,7 @@ type visit struct {
 	self string
 	// pools are the active storage pools.
 	pools []string
-	// kept has the age of each orphan, and why it still exists.
+	// kept has the age of each orphan, and the reason why it still exists.
 	kept map[string]keptOrphan
 }
 
@@ -105,8 +105,8 @@ func (v *visit) machines(ctx context.Context) ([]infrav1.LibvirtMachine, error) 
 	}
 }
 
-// cluster reads the Cluster of a domain from the API server, and returns nil if it doesn't exist. Whoever has written
-// the domain may have written invalid names.
+// cluster reads the Cluster of a domain from the API server, and returns nil if it doesn't exist. The names in the
+// metadata of a domain may be invalid.
 func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv1.Cluster, error) {
 	if len(validation.IsDNS1123Label(owner.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(owner.Cluster)) > 0 {
 		return nil, nil
@@ -119,9 +119,9 @@ func (v *visit) cluster(ctx context.Context, owner *hypervisor.Owner) (*clusterv
 	return cluster, outcome.Wrap(err, fmt.Sprintf("reading Cluster %s/%s from the API server", owner.Namespace, owner.Cluster))
 }
 
-// findForCertain returns the orphans by the host and then by the API server: a machine exists before its domain and
-// volumes, and longer. A paused Cluster has no orphans, because its machines may be moving.
-func (v *visit) findForCertain(ctx context.Context) ([]orphan, error) {
+// confirmOrphans finds the orphans with the lists of the host and then of the API server: a machine exists before its
+// domain and volumes, and longer. A paused Cluster has no orphans, because its machines may be moving.
+func (v *visit) confirmOrphans(ctx context.Context) ([]orphan, error) {
 	on, err := v.read(ctx)
 	if err != nil {
 		return nil, err
@@ -153,12 +153,12 @@ func (v *visit) collect(ctx context.Context, orphans []orphan) ([]orphan, error)
 	for _, before := range v.host.Status.Orphans {
 		since[before.UUID] = before.Since
 	}
-	var left []orphan
+	var remaining []orphan
 	var errs []error
 	for _, o := range orphans {
 		kept := keptOrphan{since: since[o.uuid]}
 		if kept.since.IsZero() {
-			kept.since = metav1.NewTime(v.time().Truncate(1e9)) // as the API server keeps it
+			kept.since = metav1.NewTime(v.time().Truncate(1e9)) // with the precision of the API server
 		}
 		kept.because = v.tooSoon(kept.since)
 		if kept.because == "" {
@@ -173,12 +173,12 @@ func (v *visit) collect(ctx context.Context, orphans []orphan) ([]orphan, error)
 			continue
 		}
 		v.kept[o.uuid] = kept
-		left = append(left, o)
+		remaining = append(remaining, o)
 	}
-	return left, errors.Join(errs...)
+	return remaining, errors.Join(errs...)
 }
 
-// tooSoon returns why an orphan of that age isn't deleted, if so.
+// tooSoon returns the reason if an orphan of that age isn't deleted.
 func (v *visit) tooSoon(since metav1.Time) string {
 	if !v.Options.Collect {
 		return "the manager runs without --collect-orphans"
@@ -189,8 +189,8 @@ func (v *visit) tooSoon(since metav1.Time) string {
 	return ""
 }
 
-// remove stops the domain, deletes the volumes, and undefines the domain last, because it lists what is left. Before
-// each step it checks again whether it may, and returns the reason if not.
+// remove stops the domain, deletes the volumes, and undefines the domain last, because it lists the remaining disks.
+// Before each step it checks again whether it may, and returns the reason if not.
 func (v *visit) remove(ctx context.Context, uuid string) (because string, err error) {
 	done := map[string]bool{}
 	for {
@@ -212,21 +212,21 @@ func (v *visit) remove(ctx context.Context, uuid string) (because string, err er
 			step, do = "undefining the domain "+o.domain.Name, func() error { return v.undefine(ctx, o.domain) }
 		}
 		if done[step] {
-			return "", fmt.Errorf("%s has changed nothing", step)
+			return "", fmt.Errorf("%s had no effect", step)
 		}
 		done[step] = true
-		ctrl.LoggerFrom(ctx).Info("Deleting what a LibvirtMachine has left that doesn't exist", "LibvirtHost", v.host.Name, "uuid", uuid, "step", step)
+		ctrl.LoggerFrom(ctx).Info("Deleting an orphan", "LibvirtHost", v.host.Name, "uuid", uuid, "step", step)
 		if err := do(); hypervisor.IgnoreNotFound(err) != nil {
 			return "", err
 		}
 	}
 	if err := v.Hosts.Refresh(ctx, v.host.Name, uuid); err != nil {
-		ctrl.LoggerFrom(ctx).Info("What is known of the domain may be old for a while", "err", err)
+		ctrl.LoggerFrom(ctx).Info("Reading the changed domain failed: its snapshot may be old", "err", err)
 	}
 	return "", nil
 }
 
-// undefine removes a domain with its console log. If the host refuses to delete the log, it stays.
+// undefine deletes a domain with its console log. If the host refuses to delete the log, the log stays.
 func (v *visit) undefine(ctx context.Context, domain *hypervisor.Domain) error {
 	if domain.ConsoleLog != "" {
 		err := v.connection.RemoveConsoleLog(ctx, domain.UUID)
@@ -240,10 +240,10 @@ func (v *visit) undefine(ctx context.Context, domain *hypervisor.Domain) error {
 	return v.connection.UndefineDomain(ctx, domain.UUID)
 }
 
-// mayDelete reads an orphan from the host, and asks the API server whether it may be deleted. It returns the reason if
-// not, and nil if nothing is left.
+// mayDelete reads an orphan from the host, and checks with the API server whether it may be deleted. It returns the
+// reason if not, and nil if the orphan doesn't exist any more.
 func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, error) {
-	host := &infrav1.LibvirtHost{} // stays empty when it is gone
+	host := &infrav1.LibvirtHost{} // stays empty if it is deleted
 	if err := v.APIReader.Get(ctx, client.ObjectKeyFromObject(v.host), host); client.IgnoreNotFound(err) != nil {
 		return nil, "", fmt.Errorf("reading the LibvirtHost from the API server: %w", err)
 	}
@@ -280,7 +280,7 @@ func (v *visit) mayDelete(ctx context.Context, uuid string) (*orphan, string, er
 	return o, because, err
 }
 
-// belongsElsewhere returns why a domain may belong to somebody, if so.
+// belongsElsewhere returns the reason if a domain may belong to an existing machine.
 func (v *visit) belongsElsewhere(ctx context.Context, o *orphan, machines []infrav1.LibvirtMachine) (string, error) {
 	if o.domain == nil {
 		return "", nil
@@ -300,7 +300,7 @@ func (v *visit) belongsElsewhere(ctx context.Context, o *orphan, machines []infr
 	case annotations.IsPaused(cluster, cluster):
 		return fmt.Sprintf("its Cluster %s/%s is paused", owner.Namespace, owner.Cluster), nil
 	}
-	// Disks in pools that the host's spec no longer has can't be seen, and must not be forgotten.
+	// Disks in pools that aren't in the host's spec any more can't be listed, and must not be left behind.
 	var elsewhere []string
 	for _, disk := range o.domain.Disks {
 		if strings.HasPrefix(disk.Name, o.uuid+"-") && !slices.Contains(v.pools, disk.Pool) {

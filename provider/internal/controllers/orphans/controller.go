@@ -64,7 +64,7 @@ const (
 
 // Options has the intervals, and whether orphans are deleted. A zero value means the default.
 type Options struct {
-	// Collect lets orphans be deleted.
+	// Collect enables the deletion of orphans.
 	Collect bool
 	// MinAge is the minimum age of a deleted orphan. The default is a day.
 	MinAge time.Duration
@@ -90,10 +90,10 @@ type Reconciler struct {
 	// APIReader reads from the API server.
 	APIReader client.Reader
 
-	// Hosts are the hosts.
+	// Hosts gives access to hosts.
 	Hosts Hosts
 
-	// Options say how often to look and what to do.
+	// Options has the intervals, and enables the deletion.
 	Options Options
 
 	// WatchFilterValue is the required value of the label cluster.x-k8s.io/watch-filter, or empty for all
@@ -125,7 +125,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// Reconcile looks for orphans on one host, at intervals.
+// Reconcile finds the orphans on one host, at intervals.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	host := &infrav1.LibvirtHost{}
 	if err := r.Client.Get(ctx, req.NamespacedName, host); err != nil {
@@ -139,8 +139,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	before := host.DeepCopy()
-	err := r.look(ctx, host)
-	return outcome.End(ctx, r.Client, "writing what was found", before, host, ctrl.Result{RequeueAfter: cmp.Or(r.Options.Interval, time.Minute)}, err, r.announce)
+	err := r.findOrphans(ctx, host)
+	return outcome.End(ctx, r.Client, "writing the status", before, host, ctrl.Result{RequeueAfter: cmp.Or(r.Options.Interval, time.Minute)}, err, r.announce)
 }
 
 func (r *Reconciler) time() time.Time {
@@ -150,11 +150,11 @@ func (r *Reconciler) time() time.Time {
 	return time.Now()
 }
 
-// look finds orphans on a host, sets the status, and deletes what may be deleted.
-func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error {
+// findOrphans finds the orphans on a host, sets the status, and deletes the orphans that may be deleted.
+func (r *Reconciler) findOrphans(ctx context.Context, host *infrav1.LibvirtHost) error {
 	snapshot, _ := r.Hosts.Snapshot(host.Name)
 	if !snapshot.Reachable && snapshot.Err == nil {
-		return nil // connecting for the first time: what was written holds until it is known better
+		return nil // connecting for the first time: the earlier status stays
 	}
 	connection, err := r.Hosts.Hypervisor(host.Name)
 	if err == nil && !snapshot.Reachable {
@@ -179,9 +179,9 @@ func (r *Reconciler) look(ctx context.Context, host *infrav1.LibvirtHost) error 
 		return errors.Join(r.failed(host, err), marked)
 	}
 	var orphans []orphan
-	// Most of the time there is nothing, and so nothing that is to be asked once more.
+	// Without suspects, which is usual, nothing has to be confirmed.
 	if unknown {
-		if orphans, err = v.findForCertain(ctx); err != nil {
+		if orphans, err = v.confirmOrphans(ctx); err != nil {
 			return errors.Join(r.failed(host, err), marked)
 		}
 	}
@@ -217,7 +217,7 @@ func (r *Reconciler) identify(ctx context.Context) (string, error) {
 	}
 	namespace := &corev1.Namespace{}
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
-		return "", fmt.Errorf("reading the namespace %s, whose UID tells management clusters apart: %w", metav1.NamespaceSystem, err)
+		return "", fmt.Errorf("reading the namespace %s, whose UID identifies the management cluster: %w", metav1.NamespaceSystem, err)
 	}
 	if namespace.UID == "" {
 		return "", fmt.Errorf("the namespace %s has no UID", metav1.NamespaceSystem)
@@ -235,7 +235,7 @@ func (r *Reconciler) listed(ctx context.Context, which client.ListOption) ([]inf
 	return list.Items, nil
 }
 
-// unknown reports whether an orphan belongs to no machine in the cache, on whatever host.
+// unknown reports whether an orphan belongs to no machine in the cache, on any host.
 func (r *Reconciler) unknown(ctx context.Context, found []orphan) (bool, error) {
 	for _, o := range found {
 		machines, err := r.listed(ctx, client.MatchingFields{index.MachineProviderID: infrav1.ProviderIDPrefix + o.uuid})

@@ -21,7 +21,7 @@ type contents struct {
 	volumes map[hypervisor.VolumeRef]hypervisor.Volume
 }
 
-// orphan has what a missing LibvirtMachine has left on a host.
+// orphan has the objects of a missing LibvirtMachine on a host.
 type orphan struct {
 	uuid string
 	// domain is nil if only volumes are left.
@@ -47,7 +47,7 @@ func knownOf(machines []infrav1.LibvirtMachine) known {
 // volumeName matches the volumes of LibvirtMachines: UUID, hash of the name (hypervisor.VolumePrefix), and purpose.
 var volumeName = regexp.MustCompile(`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-(?:[0-9a-f]{16}-)?(?:seed|root|root\.[0-9a-f]{12}|disk-.+)$`)
 
-// find returns the orphans by UUID. A domain is of this provider by the owner in its metadata, and a volume by its
+// find returns the orphans by UUID. A domain belongs to this provider if its metadata has an owner, and a volume by its
 // name, unless a foreign domain has its UUID.
 func find(on contents, machines known) []orphan {
 	byUUID := map[string]*orphan{}
@@ -91,7 +91,8 @@ func rank(ref hypervisor.VolumeRef) int {
 	return 2
 }
 
-// usedBy returns what else on the host uses a volume of an orphan, if anything: a domain with the disk, or an overlay.
+// usedBy returns the other object on the host that uses a volume of an orphan, if any: a domain with the disk, or an
+// overlay.
 func (o *orphan) usedBy(on contents) string {
 	own, paths := map[hypervisor.VolumeRef]bool{}, map[string]hypervisor.VolumeRef{}
 	for _, ref := range o.volumes {
@@ -115,7 +116,7 @@ func (o *orphan) usedBy(on contents) string {
 	return ""
 }
 
-// String names an orphan for people.
+// String describes an orphan in messages.
 func (o *orphan) String() string {
 	if o.domain == nil {
 		return fmt.Sprintf("%d volumes of %s", len(o.volumes), o.uuid)
@@ -129,8 +130,8 @@ const markerPrefix = "caplv-manager-"
 
 const markerBytes = 4096
 
-// keepMarker puts this management cluster's marker into all pools, or removes it from all. The marker is needed if the
-// cluster has machines on the host or may delete something.
+// keepMarker creates this management cluster's marker in all pools, or deletes it from all. The marker is needed if the
+// cluster has machines on the host or may delete orphans.
 //
 // A new marker is in the snapshot after the next complete read. Until then it isn't created again.
 func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hypervisor, host, self string, pools []string, on contents, taken time.Time, wanted bool) error {
@@ -147,7 +148,7 @@ func (r *Reconciler) keepMarker(ctx context.Context, connection hypervisor.Hyper
 			now := r.time()
 			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref, Format: hypervisor.FormatRaw, CapacityBytes: markerBytes})
 			if errors.Is(err, hypervisor.ErrAlreadyExists) {
-				err = nil // what was seen is older
+				err = nil // the snapshot is older
 			}
 			if err == nil {
 				r.marked.Store(markerPool{host, pool}, now)

@@ -34,12 +34,12 @@ import (
 const (
 	lost  = "11111111-1111-4111-8111-111111111111"
 	alive = "22222222-2222-4222-8222-222222222222"
-	disks = "33333333-3333-4333-8333-333333333333" // of a machine of which only volumes are left
+	disks = "33333333-3333-4333-8333-333333333333" // of a machine with volumes only
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// hostOf is a host to which one connection is kept. Its snapshots are always new, or as old as a test wants.
+// hostOf is a host with one connection. Its snapshots are always new, or as old as a test sets.
 type hostOf struct {
 	host       *fake.Host
 	connection hypervisor.Hypervisor
@@ -84,8 +84,8 @@ func snapshotOf(connection hypervisor.Hypervisor) fleet.Snapshot {
 	return snapshot
 }
 
-// world is an API server with a Cluster, a host, and on the host a machine that exists and what two that
-// don't have left.
+// world is an API server with a Cluster and a host. The host has the objects of an existing machine and of two missing
+// ones.
 type world struct {
 	*WithT
 	t      *testing.T
@@ -121,9 +121,9 @@ func newWorld(t *testing.T, options Options) *world {
 	}
 	w.Expect(by.StartDomain(t.Context(), lost)).To(Succeed())
 	for _, name := range []string{"image.qcow2", "caplv-image-sha256-0", "44444444-4444-4444-8444-444444444444", "55555555-5555-4555-8555-555555555555-notes"} {
-		w.volume(by, name, "") // not by our naming
+		w.volume(by, name, "") // other names than the provider's
 	}
-	// A domain of somebody's, with a volume that looks like ours.
+	// A foreign domain, with a volume whose name looks like the provider's.
 	const theirs = "66666666-6666-4666-8666-666666666666"
 	w.Expect(by.DefineDomain(t.Context(), hypervisor.Definition{UUID: theirs, Name: "theirs",
 		XML: "<domain><name>theirs</name><uuid>" + theirs + "</uuid><memory>1</memory></domain>"})).To(Succeed())
@@ -170,7 +170,7 @@ func (w *world) volume(by hypervisor.Hypervisor, name, backing string) {
 	w.Expect(err).ToNot(HaveOccurred())
 }
 
-// restart is the begin of another manager.
+// restart starts another manager.
 func (w *world) restart(options Options) {
 	w.t.Helper()
 	w.hosts = &hostOf{host: w.host, connection: w.connect()}
@@ -181,8 +181,8 @@ func (w *world) reconcile() (ctrl.Result, error) {
 	return w.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "host"}})
 }
 
-// look lets the controller look, and returns the LibvirtHost.
-func (w *world) look() *infrav1.LibvirtHost {
+// findOrphans lets the controller look, and returns the LibvirtHost.
+func (w *world) findOrphans() *infrav1.LibvirtHost {
 	w.t.Helper()
 	_, err := w.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
@@ -196,26 +196,26 @@ func (w *world) object() *infrav1.LibvirtHost {
 	return host
 }
 
-// left says what is left on the host of a machine.
-func (w *world) left(uuid string) []string {
+// remaining lists the remaining objects of a machine on the host.
+func (w *world) remaining(uuid string) []string {
 	volumes, domains := w.host.Left()
-	var left []string
+	var remaining []string
 	for _, ref := range volumes {
 		if what, is := strings.CutPrefix(ref.Name, uuid+"-"); is {
-			left = append(left, what)
+			remaining = append(remaining, what)
 		}
 	}
 	for _, file := range w.host.ConsoleLogs() {
 		if uuid == lost && path.Base(file) == "team.lost-console.log" {
-			left = append(left, "console log")
+			remaining = append(remaining, "console log")
 		}
 	}
 	for _, domain := range domains {
 		if domain == uuid {
-			left = append(left, "domain "+string(w.host.State(domain)))
+			remaining = append(remaining, "domain "+string(w.host.State(domain)))
 		}
 	}
-	return left
+	return remaining
 }
 
 var (
@@ -223,14 +223,13 @@ var (
 	allOfLost   = append(all[:3:3], "console log", "domain Running")
 	allOfAlive  = append(all[:3:3], "domain ShutOff")
 	collecting  = Options{Collect: true, MinAge: time.Hour}
-	someoneElse = hypervisor.VolumeRef{Pool: "default", Name: markerPrefix + "there"}
+	otherMarker = hypervisor.VolumeRef{Pool: "default", Name: markerPrefix + "there"}
 )
 
-// TestReported: what has no machine is said in the status, a condition and an event, and nothing is
-// deleted, however old it is.
+// TestReported: orphans are reported in the status, a condition and an event, and aren't deleted, whatever their age.
 func TestReported(t *testing.T) {
 	w := newWorld(t, Options{})
-	host := w.look()
+	host := w.findOrphans()
 	condition := conditions.Get(host, infrav1.OrphansFoundCondition)
 	w.Expect(condition.Status).To(Equal(metav1.ConditionTrue))
 	w.Expect(condition.Message).To(Equal("2 missing LibvirtMachines have left domains or volumes: " +
@@ -241,23 +240,23 @@ func TestReported(t *testing.T) {
 	}))
 	w.Expect(<-w.events.Events).To(HavePrefix("Warning OrphansFound 2 missing LibvirtMachines"))
 
-	// Later, and by another manager: since when doesn't change, and nothing is said twice.
+	// Later, and by another manager: the time since when doesn't change, and no event is repeated.
 	w.clock = start.Add(1000 * time.Hour)
 	w.restart(Options{})
-	w.Expect(w.look()).To(Equal(host))
+	w.Expect(w.findOrphans()).To(Equal(host))
 	w.Expect(w.events.Events).To(BeEmpty())
-	w.Expect(w.left(lost)).To(ConsistOf(allOfLost))
-	w.Expect(w.left(disks)).To(ConsistOf(all))
+	w.Expect(w.remaining(lost)).To(ConsistOf(allOfLost))
+	w.Expect(w.remaining(disks)).To(ConsistOf(all))
 
-	// The machines exist after all.
+	// The machines exist again.
 	w.Expect(w.api.Create(t.Context(), machine("lost", lost))).To(Succeed())
 	w.Expect(w.api.Create(t.Context(), machine("disks", disks))).To(Succeed())
-	host = w.look()
+	host = w.findOrphans()
 	w.Expect(host.Status.Orphans).To(BeEmpty())
 	w.Expect(conditions.GetReason(host, infrav1.OrphansFoundCondition)).To(Equal(infrav1.NoOrphansReason))
 }
 
-// TestLongTexts: what is cut in the status ends between two characters.
+// TestLongTexts: texts are cut between two characters.
 func TestLongTexts(t *testing.T) {
 	g := NewWithT(t)
 	host := &infrav1.LibvirtHost{}
@@ -271,8 +270,8 @@ func TestLongTexts(t *testing.T) {
 	g.Expect(is.KeptBecause).To(Equal("äx" + strings.Repeat("ä", (maxKept-3)/2)))
 }
 
-// TestOldSnapshot: a machine that has just been removed is none, though the snapshot still has it; and
-// neither is one that the cache doesn't know so far.
+// TestOldSnapshot: a machine that has just been deleted isn't an orphan, although the snapshot still has it. A machine
+// that the cache doesn't have yet isn't one either.
 func TestOldSnapshot(t *testing.T) {
 	w := newWorld(t, Options{})
 	before, _ := w.hosts.Snapshot("host")
@@ -287,11 +286,12 @@ func TestOldSnapshot(t *testing.T) {
 	w.Expect(by.UndefineDomain(t.Context(), lost)).To(Succeed())
 	w.r.Client = interceptor.NewClient(w.api, interceptor.Funcs{ // an empty cache
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil }})
-	w.Expect(conditions.GetReason(w.look(), infrav1.OrphansFoundCondition)).To(Equal(infrav1.NoOrphansReason))
+	w.Expect(conditions.GetReason(w.findOrphans(), infrav1.OrphansFoundCondition)).To(Equal(infrav1.NoOrphansReason))
 }
 
-// TestMarkerIsMadeOnce: until all of the host is read again, a marker that was made doesn't show, and the host is
-// looked at each time that something of it changes. One that somebody deletes is made again.
+// TestMarkerIsMadeOnce: a new marker isn't in the snapshot until the host is read completely, and the host is
+// reconciled after each of its changes. The marker isn't created again in the meantime. A deleted marker is created
+// again.
 func TestMarkerIsMadeOnce(t *testing.T) {
 	w := newWorld(t, Options{})
 	made := func() int {
@@ -312,17 +312,17 @@ func TestMarkerIsMadeOnce(t *testing.T) {
 	_, err := w.reconcile()
 	w.Expect(err).To(HaveOccurred())
 	made()
-	w.look()
-	w.Expect(made()).To(Equal(1), "one that couldn't be made is tried again")
-	w.look()
-	w.look()
+	w.findOrphans()
+	w.Expect(made()).To(Equal(1), "a failed creation is retried")
+	w.findOrphans()
+	w.findOrphans()
 	w.Expect(made()).To(BeZero())
 
 	w.clock = start.Add(time.Minute)
 	read, _ := (&hostOf{host: w.host}).Snapshot("host")
 	read.Taken = w.clock
 	w.hosts.old = &read
-	w.look()
+	w.findOrphans()
 	w.Expect(made()).To(BeZero())
 	volumes, _ := w.host.Left()
 	for _, ref := range volumes {
@@ -334,33 +334,33 @@ func TestMarkerIsMadeOnce(t *testing.T) {
 	read, _ = (&hostOf{host: w.host}).Snapshot("host")
 	read.Taken = w.clock
 	w.hosts.old = &read
-	w.look()
+	w.findOrphans()
 	w.Expect(made()).To(Equal(1))
 }
 
-// TestHostThatIsConnectedTo: before the first try to connect has ended nothing is known, and nothing is written.
+// TestHostThatIsConnectedTo: before the end of the first attempt to connect, nothing is written.
 func TestHostThatIsConnectedTo(t *testing.T) {
 	w := newWorld(t, Options{})
 	before := w.object()
 	w.hosts.old = &fleet.Snapshot{}
-	w.Expect(w.look()).To(Equal(before))
+	w.Expect(w.findOrphans()).To(Equal(before))
 }
 
-// TestCollected: past its age everything of an orphan is deleted, the seed first and the domain last, and
-// nothing else is.
+// TestCollected: all objects of an orphan are deleted after its age, the seed first and the domain last, and no other
+// objects are.
 func TestCollected(t *testing.T) {
 	w := newWorld(t, collecting)
-	w.Expect(w.look().Status.Orphans).To(HaveEach(HaveField("KeptBecause", "it isn't deleted before 2026-11-21T13:00:00Z")))
+	w.Expect(w.findOrphans().Status.Orphans).To(HaveEach(HaveField("KeptBecause", "it isn't deleted before 2026-11-21T13:00:00Z")))
 	w.clock = start.Add(time.Hour - time.Second)
-	w.look()
-	w.Expect(w.left(lost)).To(ConsistOf(allOfLost))
+	w.findOrphans()
+	w.Expect(w.remaining(lost)).To(ConsistOf(allOfLost))
 
 	w.clock = start.Add(time.Hour)
 	w.host.ForgetCalls()
-	host := w.look()
+	host := w.findOrphans()
 	w.Expect(host.Status.Orphans).To(BeEmpty())
-	w.Expect(w.left(lost)).To(BeEmpty())
-	w.Expect(w.left(disks)).To(BeEmpty())
+	w.Expect(w.remaining(lost)).To(BeEmpty())
+	w.Expect(w.remaining(disks)).To(BeEmpty())
 	var changes []string
 	for _, call := range w.host.Calls() {
 		switch call.Operation {
@@ -372,21 +372,21 @@ func TestCollected(t *testing.T) {
 		"StopDomain " + lost, "DeleteVolume default/" + lost + "-seed", "DeleteVolume default/" + lost + "-root", "DeleteVolume default/" + lost + "-disk-data", "UndefineDomain " + lost,
 		"DeleteVolume default/" + disks + "-seed", "DeleteVolume default/" + disks + "-root", "DeleteVolume default/" + disks + "-disk-data",
 	}))
-	w.Expect(w.left(alive)).To(ConsistOf(allOfAlive))
+	w.Expect(w.remaining(alive)).To(ConsistOf(allOfAlive))
 	volumes, domains := w.host.Left()
 	w.Expect(domains).To(HaveLen(2))
-	w.Expect(volumes).To(HaveLen(3 + 4 + 1 + 1)) // of the machine, of nobody, of somebody, the marker
+	w.Expect(volumes).To(HaveLen(3 + 4 + 1 + 1)) // the machine's, unnamed ones, a foreign one, the marker
 }
 
-// TestNotDeleted: each of these is reason enough to leave an orphan alone, however old it is.
+// TestNotDeleted: in each of these cases an orphan isn't deleted, whatever its age.
 func TestNotDeleted(t *testing.T) {
 	paused := func(cluster *clusterv1.Cluster) { cluster.Spec.Paused = ptr.To(true) }
 	for _, tc := range []struct {
 		name   string
 		change func(w *world)
-		// because is why it is kept; when it is empty, it isn't an orphan or nobody looks.
+		// because is the reason why it is kept. If it is empty, it isn't an orphan, or the host isn't reconciled.
 		because string
-		// volumes says that those without a domain are kept too.
+		// volumes is true if volumes without a domain are kept too.
 		volumes bool
 	}{
 		{name: "its Cluster was moved", because: "its Cluster team/blue isn't in this management cluster",
@@ -396,7 +396,7 @@ func TestNotDeleted(t *testing.T) {
 			w.changeCluster(func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		}},
 		{name: "another management cluster has machines there", because: "another management cluster has or had machines on the host", volumes: true,
-			change: func(w *world) { w.volume(w.connect(), someoneElse.Name, "") }},
+			change: func(w *world) { w.volume(w.connect(), otherMarker.Name, "") }},
 		{name: "the host is paused", volumes: true, change: func(w *world) {
 			w.changeHost(func(h *infrav1.LibvirtHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 		}},
@@ -409,28 +409,28 @@ func TestNotDeleted(t *testing.T) {
 			restored.UID = "new"
 			w.Expect(w.api.Create(w.t.Context(), restored)).To(Succeed())
 		}},
-		{name: "somebody uses its disk", because: "the domain team.alive uses its volume default/" + lost + "-root", change: func(w *world) {
+		{name: "another domain uses its disk", because: "the domain team.alive uses its volume default/" + lost + "-root", change: func(w *world) {
 			w.host.RemoveDomain(alive)
 			metadata, _ := hypervisor.Owner{Cluster: "blue", Namespace: "team", Name: "alive"}.Metadata()
 			w.Expect(w.connect().DefineDomain(w.t.Context(), hypervisor.Definition{UUID: alive, Name: "team.alive",
 				XML: fmt.Sprintf(`<domain><name>team.alive</name><uuid>%s</uuid><memory>1</memory><metadata>%s</metadata><devices><disk><source pool="default" volume="%s-root"/></disk></devices></domain>`,
 					alive, metadata, lost)})).To(Succeed())
 		}},
-		{name: "something is an overlay of its disk", because: "the volume default/somebodys is an overlay of its volume default/" + lost + "-root",
-			change: func(w *world) { w.volume(w.connect(), "somebodys", lost+"-root") }},
+		{name: "another volume is an overlay of its disk", because: "the volume default/overlay is an overlay of its volume default/" + lost + "-root",
+			change: func(w *world) { w.volume(w.connect(), "overlay", lost+"-root") }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, collecting)
-			w.look()
+			w.findOrphans()
 			tc.change(w)
 			w.clock = start.Add(1000 * time.Hour)
-			w.look()
-			host := w.look()
-			w.Expect(w.left(lost)).To(ConsistOf(allOfLost))
+			w.findOrphans()
+			host := w.findOrphans()
+			w.Expect(w.remaining(lost)).To(ConsistOf(allOfLost))
 			if tc.volumes {
-				w.Expect(w.left(disks)).To(ConsistOf(all))
+				w.Expect(w.remaining(disks)).To(ConsistOf(all))
 			} else {
-				w.Expect(w.left(disks)).To(BeEmpty(), "they don't say whose they are")
+				w.Expect(w.remaining(disks)).To(BeEmpty(), "volumes have no owner in metadata")
 			}
 			if tc.because != "" {
 				w.Expect(host.Status.Orphans).To(ContainElement(And(HaveField("UUID", lost), HaveField("KeptBecause", ContainSubstring(tc.because)))))
@@ -458,36 +458,35 @@ func (w *world) changeHost(change func(*infrav1.LibvirtHost)) {
 	w.Expect(w.api.Update(w.t.Context(), host)).To(Succeed())
 }
 
-// TestMove: a management cluster whose machines were moved away has the LibvirtHosts still, and may even
-// be told to delete orphans. Nothing happens to any machine, in the middle of the move or afterwards, and
-// whether the new management cluster reaches the host or not.
+// TestMove: after a move the old management cluster still has the LibvirtHosts, and may even delete orphans. No moved
+// machine is changed, during or after the move, whether the new management cluster reaches the host or not.
 func TestMove(t *testing.T) {
 	for _, reached := range []bool{true, false} {
 		t.Run(fmt.Sprintf("reached %t", reached), func(t *testing.T) {
 			w := newWorld(t, collecting)
-			w.look()
+			w.findOrphans()
 			w.changeCluster(func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 			w.Expect(w.api.Delete(t.Context(), machine("alive", alive))).To(Succeed())
 			for hour := range 5 {
 				w.clock = w.clock.Add(time.Duration(hour) * time.Hour)
-				w.look()
+				w.findOrphans()
 			}
-			w.Expect(w.left(alive)).To(ConsistOf(allOfAlive))
+			w.Expect(w.remaining(alive)).To(ConsistOf(allOfAlive))
 			if reached {
-				w.volume(w.connect(), someoneElse.Name, "")
+				w.volume(w.connect(), otherMarker.Name, "")
 			}
 			w.Expect(w.api.Delete(t.Context(), blue())).To(Succeed())
 			for range 5 {
 				w.clock = w.clock.Add(24 * time.Hour)
-				w.look()
+				w.findOrphans()
 			}
-			w.Expect(w.left(alive)).To(ContainElement("domain ShutOff"))
-			w.Expect(w.left(alive)).To(ConsistOf(allOfAlive))
+			w.Expect(w.remaining(alive)).To(ContainElement("domain ShutOff"))
+			w.Expect(w.remaining(alive)).To(ConsistOf(allOfAlive))
 		})
 	}
 }
 
-// TestMarker is where this management cluster has machines, and goes with them.
+// TestMarker: the marker exists where this management cluster has machines, and is deleted with them.
 func TestMarker(t *testing.T) {
 	w := newWorld(t, Options{})
 	marked := func() bool {
@@ -499,20 +498,20 @@ func TestMarker(t *testing.T) {
 		}
 		return false
 	}
-	w.look()
+	w.findOrphans()
 	w.Expect(marked()).To(BeTrue())
 	w.Expect(w.api.Delete(t.Context(), machine("alive", alive))).To(Succeed())
-	w.look()
+	w.findOrphans()
 	w.Expect(marked()).To(BeFalse())
 	w.restart(collecting)
-	w.look()
-	w.Expect(marked()).To(BeTrue(), "who deletes says so")
+	w.findOrphans()
+	w.Expect(marked()).To(BeTrue(), "a manager that deletes orphans has a marker")
 }
 
-// TestAppearsWhileDeleting: a machine that comes back between two deletions stops them.
+// TestAppearsWhileDeleting: a machine that is restored between two deletions stops them.
 func TestAppearsWhileDeleting(t *testing.T) {
 	w := newWorld(t, collecting)
-	w.look()
+	w.findOrphans()
 	w.clock = start.Add(time.Hour)
 	lists := 0
 	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{
@@ -522,23 +521,23 @@ func TestAppearsWhileDeleting(t *testing.T) {
 			}
 			return c.List(ctx, list, options...)
 		}})
-	host := w.look()
-	w.Expect(w.left(lost)).To(ConsistOf("root", "disk-data", "console log", "domain ShutOff"))
+	host := w.findOrphans()
+	w.Expect(w.remaining(lost)).To(ConsistOf("root", "disk-data", "console log", "domain ShutOff"))
 	w.Expect(host.Status.Orphans).To(ContainElement(HaveField("KeptBecause", "its LibvirtMachine exists again")))
-	w.Expect(w.look().Status.Orphans).To(BeEmpty())
+	w.Expect(w.findOrphans().Status.Orphans).To(BeEmpty())
 }
 
-// TestKilled: the manager is killed after each of its calls to the host, also in the middle of deleting.
-// The next one goes on, and neither deletes anything that isn't to be deleted.
+// TestKilled: the manager is killed after each of its calls to the host, also during deletions. The next manager
+// continues, and neither deletes other objects.
 func TestKilled(t *testing.T) {
 	calls := func() int {
 		w := newWorld(t, collecting)
-		w.look()
+		w.findOrphans()
 		w.clock = start.Add(time.Hour)
 		w.host.ForgetCalls()
 		w.hosts.old = ptr.To(snapshotOf(w.connect()))
 		w.host.ForgetCalls()
-		w.look()
+		w.findOrphans()
 		return len(w.host.Calls())
 	}()
 	if calls < 20 {
@@ -546,27 +545,27 @@ func TestKilled(t *testing.T) {
 	}
 	for at := range calls {
 		w := newWorld(t, collecting)
-		w.look()
+		w.findOrphans()
 		w.clock = start.Add(time.Hour)
 		w.hosts.old = ptr.To(snapshotOf(w.connect()))
 		w.host.Inject(fake.Fault{Skip: at, Effect: fake.Disconnect, AfterDone: true})
 		_, err := w.reconcile()
-		w.Expect(err).ToNot(HaveOccurred(), "a host that is lost is no error")
+		w.Expect(err).ToNot(HaveOccurred(), "an unreachable host isn't an error")
 		w.host.ClearFaults()
-		// What the first had found is in the status or is found anew, and is as old then.
+		// The orphans of the first manager are in the status, or are found again and start at age 0.
 		w.restart(collecting)
-		w.look()
+		w.findOrphans()
 		w.clock = w.clock.Add(2 * time.Hour)
-		w.look()
-		w.Expect(w.look().Status.Orphans).To(BeEmpty(), "killed after call %d", at)
-		w.Expect(w.left(lost)).To(BeEmpty(), "killed after call %d", at)
-		w.Expect(w.left(disks)).To(BeEmpty())
-		w.Expect(w.left(alive)).To(ConsistOf(allOfAlive))
+		w.findOrphans()
+		w.Expect(w.findOrphans().Status.Orphans).To(BeEmpty(), "killed after call %d", at)
+		w.Expect(w.remaining(lost)).To(BeEmpty(), "killed after call %d", at)
+		w.Expect(w.remaining(disks)).To(BeEmpty())
+		w.Expect(w.remaining(alive)).To(ConsistOf(allOfAlive))
 	}
 }
 
-// TestStrangeOwners: what stands in a domain's metadata may be anything, and neither fails the rest nor is
-// asked for.
+// TestStrangeOwners: the metadata of a domain may have any content, which neither causes failures nor requests to the
+// API server.
 func TestStrangeOwners(t *testing.T) {
 	w := newWorld(t, collecting)
 	const strange = "77777777-7777-4777-8777-777777777777"
@@ -574,45 +573,46 @@ func TestStrangeOwners(t *testing.T) {
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(w.connect().DefineDomain(t.Context(), hypervisor.Definition{UUID: strange, Name: "strange",
 		XML: fmt.Sprintf("<domain><name>strange</name><uuid>%s</uuid><memory>1</memory><metadata>%s</metadata></domain>", strange, metadata)})).To(Succeed())
-	w.look()
+	w.findOrphans()
 	w.clock = start.Add(time.Hour)
-	orphans := w.look().Status.Orphans
+	orphans := w.findOrphans().Status.Orphans
 	w.Expect(orphans).To(HaveLen(1))
 	w.Expect(orphans[0].Machine).To(HaveLen(maxMachine))
 	w.Expect(orphans[0].KeptBecause).To(ContainSubstring("isn't in this management cluster"))
-	w.Expect(w.left(lost)).To(BeEmpty())
+	w.Expect(w.remaining(lost)).To(BeEmpty())
 }
 
-// TestNothingChanges: a host that says that it has deleted something and still has it isn't asked for ever.
+// TestNothingChanges: a host that reports a deletion and still has the object causes an error, and not endless
+// requests.
 func TestNothingChanges(t *testing.T) {
 	w := newWorld(t, collecting)
-	w.look()
+	w.findOrphans()
 	w.clock = start.Add(time.Hour)
 	w.host.Inject(fake.Fault{Operation: fake.DeleteVolume, Times: -1, Effect: fake.Fail, Reason: hypervisor.ErrNotFound})
 	_, err := w.reconcile()
-	w.Expect(err).To(MatchError(ContainSubstring("deleting the volume default/" + lost + "-seed has changed nothing")))
+	w.Expect(err).To(MatchError(ContainSubstring("deleting the volume default/" + lost + "-seed had no effect")))
 	w.Expect(w.object().Status.Orphans).To(ContainElement(And(HaveField("UUID", lost), HaveField("KeptBecause", ContainSubstring("deleting it failed")))))
 	w.host.ClearFaults()
-	w.Expect(w.look().Status.Orphans).To(BeEmpty())
+	w.Expect(w.findOrphans().Status.Orphans).To(BeEmpty())
 }
 
-// TestTroubleIsSaid: when it isn't known what there is, nothing is claimed and nothing deleted.
-func TestTroubleIsSaid(t *testing.T) {
+// TestReadErrors: if the API server or the host can't be read, no orphan is reported or deleted.
+func TestReadErrors(t *testing.T) {
 	errAPI := fmt.Errorf("the API server is away")
 	w := newWorld(t, collecting)
-	w.look()
+	w.findOrphans()
 	w.clock = start.Add(time.Hour)
 	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errAPI }})
 	_, err := w.reconcile()
 	w.Expect(err).To(MatchError(errAPI))
 	w.Expect(conditions.Get(w.object(), infrav1.OrphansFoundCondition).Status).To(Equal(metav1.ConditionUnknown))
-	w.Expect(w.object().Status.Orphans).To(HaveLen(2), "what was found holds until it is known better")
+	w.Expect(w.object().Status.Orphans).To(HaveLen(2), "the earlier status stays")
 
 	w.r.APIReader = w.api
 	w.host.SetReachable(false)
 	_, err = w.reconcile()
 	w.Expect(err).ToNot(HaveOccurred())
 	w.Expect(conditions.GetReason(w.object(), infrav1.OrphansFoundCondition)).To(Equal(infrav1.HostUnreachableReason))
-	w.Expect(w.left(lost)).To(ConsistOf(allOfLost))
+	w.Expect(w.remaining(lost)).To(ConsistOf(allOfLost))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// TestOnARealHost finds and deletes what is left of a machine on a real libvirt, while its domain runs,
-// and leaves the machine beside it running.
+// TestOnARealHost finds and deletes the objects of a missing machine on a real libvirt, while its domain runs. Another
+// machine on the host continues to run.
 func TestOnARealHost(t *testing.T) {
 	libvirtd.Need(t)
 	daemon, err := libvirtd.New()
@@ -24,7 +24,7 @@ func TestOnARealHost(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		daemon.Stop()
-		NewWithT(t).Eventually(daemon.Guests).WithTimeout(time.Minute).Should(BeEmpty(), "no guest runs on without its daemon")
+		NewWithT(t).Eventually(daemon.Guests).WithTimeout(time.Minute).Should(BeEmpty(), "guests end with their daemon")
 	})
 	w := newWorld(t, collecting)
 	connection, err := libvirt.Connect(t.Context(), daemon.URI(), libvirt.Credentials{})
@@ -45,16 +45,16 @@ func TestOnARealHost(t *testing.T) {
 		w.Expect(connection.StartDomain(t.Context(), uuid)).To(Succeed())
 	}
 	w.hosts.connection = connection
-	look := func() int {
+	findOrphans := func() int {
 		snapshot := snapshotOf(connection)
 		w.Expect(snapshot.Err).ToNot(HaveOccurred())
 		w.hosts.old = &snapshot
-		return len(w.look().Status.Orphans)
+		return len(w.findOrphans().Status.Orphans)
 	}
-	w.Expect(look()).To(Equal(1))
+	w.Expect(findOrphans()).To(Equal(1))
 	w.clock = start.Add(2 * time.Hour)
-	w.Expect(look()).To(Equal(0))
-	w.Expect(look()).To(Equal(0))
+	w.Expect(findOrphans()).To(Equal(0))
+	w.Expect(findOrphans()).To(Equal(0))
 
 	domains, err := connection.ListDomains(t.Context())
 	w.Expect(err).ToNot(HaveOccurred())

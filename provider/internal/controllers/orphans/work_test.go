@@ -15,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/indextest"
 )
 
-// steady are hosts on which nothing happens.
+// steady are hosts without changes.
 type steady struct {
 	Hosts
 	snapshot   fleet.Snapshot
@@ -25,8 +25,8 @@ type steady struct {
 func (s steady) Snapshot(string) (fleet.Snapshot, bool)           { return s.snapshot, true }
 func (s steady) Hypervisor(string) (hypervisor.Hypervisor, error) { return s.connection, nil }
 
-// lookedAt returns a reconciler with machines of which 50 are on one host, one of them on its way there from another
-// one as far as the cache shows, and that host.
+// lookedAt returns a reconciler, its cache with machines, and a host with 50 of them. One of these is being bound to it
+// from another host in the cache.
 func lookedAt(tb testing.TB, machines int) (*Reconciler, *indextest.Cache, *infrav1.LibvirtHost) {
 	tb.Helper()
 	const here = 50
@@ -54,11 +54,12 @@ func lookedAt(tb testing.TB, machines int) (*Reconciler, *indextest.Cache, *infr
 		&infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: "host-0"}}
 }
 
-// TestWorkOfALook: what is read for a host are the machines there, however many there are elsewhere.
+// TestWorkOfALook: a reconcile of a host reads only the machines of this host, independent of the number of other
+// machines.
 func TestWorkOfALook(t *testing.T) {
 	read := func(machines int) int {
 		r, cache, host := lookedAt(t, machines)
-		NewWithT(t).Expect(r.look(t.Context(), host)).To(Succeed())
+		NewWithT(t).Expect(r.findOrphans(t.Context(), host)).To(Succeed())
 		NewWithT(t).Expect(host.Status.Orphans).To(BeEmpty())
 		return cache.Read
 	}
@@ -70,7 +71,7 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(fmt.Sprintf("machines=%d", machines), func(b *testing.B) {
 			r, _, host := lookedAt(b, machines)
 			for b.Loop() {
-				if err := r.look(b.Context(), host); err != nil {
+				if err := r.findOrphans(b.Context(), host); err != nil {
 					b.Fatal(err)
 				}
 			}
