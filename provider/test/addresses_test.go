@@ -13,15 +13,15 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// The host whose network has the addresses of pools, and its failure domain, which has no other host
-// that is ready: guests are bound to the network of their host.
+// The host whose network has the addresses of pools, and its failure domain, which has no other Ready host: guests are
+// bound to the network of their host.
 const (
 	poolHost   = "host-b1"
 	poolDomain = "b"
 )
 
-// poolAddress is an address of the guests' network on poolHost that DHCP doesn't give, counted from 0.
-// Each cluster has its own.
+// poolAddress returns an address of the guests' network on poolHost that DHCP doesn't allocate, counted from 0. Each
+// cluster has its own.
 func (w *world) poolAddress(index int) string {
 	address, _ := w.hosts[poolHost].Static()
 	for range index {
@@ -30,16 +30,16 @@ func (w *world) poolAddress(index int) string {
 	return address.String()
 }
 
-// addressesLife: the machines of a cluster and its endpoint have the addresses that the in-cluster IPAM
-// provider gives, of both families. The pool of IPv4 has no more than two, so that the machine that takes
-// another's place waits for that one's address.
+// addressesLife: the machines of a cluster and its endpoint have addresses from the in-cluster IPAM provider, of both
+// families. The IPv4 pool has only two addresses, so that a replacement waits for the address of the machine that it
+// replaces.
 func addressesLife(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "addresses")
 	released := c.watchReleases(ctx, g)
 	endpoint := c.endpointPool(ctx, g)
 	pools := []ipamv1.IPPoolReference{
-		c.makePool(ctx, g, "nodes-v4", w.hosts[poolHost].Gateway().String(), 24, w.poolAddress(0), w.poolAddress(1)),
-		c.makePool(ctx, g, "nodes-v6", "", 64, "fd00:90:2::10-fd00:90:2::1f"),
+		c.createPool(ctx, g, "nodes-v4", w.hosts[poolHost].Gateway().String(), 24, w.poolAddress(0), w.poolAddress(1)),
+		c.createPool(ctx, g, "nodes-v6", "", 64, "fd00:90:2::10-fd00:90:2::1f"),
 	}
 	c.apply(ctx, g, changed(g, c.generate(ctx, g, 1), map[string]func(map[string]any){
 		"LibvirtCluster": func(spec map[string]any) {
@@ -82,47 +82,47 @@ func addressesLife(ctx context.Context, g *WithT, w *world) {
 	released.stop(g, names...)
 }
 
-// hasEndpointOf: the cluster's endpoint is the address that it has claimed.
+// hasEndpointOf checks that the cluster's endpoint is the address that it has claimed.
 func (c *cluster) hasEndpointOf(ctx context.Context, g *WithT, pool ipamv1.IPPoolReference) {
 	var infra infrav1.LibvirtCluster
 	g.Expect(c.client.Get(ctx, c.key, &infra)).To(Succeed())
-	given := c.given(ctx, g, c.key.Name+"-control-plane-endpoint", &infra, pool)
-	g.Expect(given.Address).To(Equal(c.endpoint.String()))
-	g.Expect(infra.Spec.ControlPlaneEndpoint.Host).To(Equal(given.Address))
+	allocated := c.allocated(ctx, g, c.key.Name+"-control-plane-endpoint", &infra, pool)
+	g.Expect(allocated.Address).To(Equal(c.endpoint.String()))
+	g.Expect(infra.Spec.ControlPlaneEndpoint.Host).To(Equal(allocated.Address))
 	c.inUse(ctx, g, pool, 1, 1)
 }
 
 // claimed is the name of a machine of the demo cluster, and of the pool of its address.
 const claimed = "claimed"
 
-// demoAddress counts after those of addressesLife.
+// demoAddress follows the addresses of addressesLife.
 const demoAddress = 8
 
-// makeDemo makes the cluster of the scenes that are played alone. Its endpoint comes from a pool, as does the
-// address of one machine, which belongs to nobody but the cluster.
-func (w *world) makeDemo(ctx context.Context, g *WithT) {
+// createDemo creates the cluster of the sequential scenes. Its endpoint is from a pool, and so is the address of one
+// machine, which has no owner except the cluster.
+func (w *world) createDemo(ctx context.Context, g *WithT) {
 	w.demo = w.newCluster(ctx, g, "demo")
 	endpoint := w.demo.endpointPool(ctx, g)
 	w.demo.apply(ctx, g, changed(g, w.demo.generate(ctx, g, 3), map[string]func(map[string]any){
 		"LibvirtCluster": endpointFromPool(g, endpoint),
 	}), "a", "b")
 	w.demo.hasEndpointOf(ctx, g, endpoint)
-	pool := w.demo.makePool(ctx, g, claimed, w.hosts[poolHost].Gateway().String(), 24, w.poolAddress(demoAddress))
-	w.demo.makeMachineIn(ctx, g, claimed, poolDomain, func(spec *infrav1.LibvirtMachineSpec) {
+	pool := w.demo.createPool(ctx, g, claimed, w.hosts[poolHost].Gateway().String(), 24, w.poolAddress(demoAddress))
+	w.demo.createMachineIn(ctx, g, claimed, poolDomain, func(spec *infrav1.LibvirtMachineSpec) {
 		spec.Interfaces[0].AddressesFromPools = []ipamv1.IPPoolReference{pool}
 	})
 }
 
-// demoClaimed: the demo cluster has its addresses of pools, wherever it was moved to.
+// demoClaimed checks that the demo cluster has its addresses from pools, in whichever management cluster it is.
 func (w *world) demoClaimed(ctx context.Context, g Gomega) {
 	var object clusterv1.Machine
 	g.Expect(w.demo.client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: claimed}, &object)).To(Succeed())
 	pool := ipamv1.IPPoolReference{APIGroup: poolKind.Group, Kind: poolKind.Kind, Name: claimed}
-	g.Expect(w.demo.hasClaimed(ctx, g, w.demo.whole(ctx, g, object), pool)).To(Equal([]string{w.poolAddress(demoAddress)}))
+	g.Expect(w.demo.hasClaimed(ctx, g, w.demo.complete(ctx, g, object), pool)).To(Equal([]string{w.poolAddress(demoAddress)}))
 	g.Expect(netip.ParseAddr(w.demo.claims(ctx, g)[w.demo.key.Name+"-control-plane-endpoint"][0])).To(Equal(w.demo.endpoint))
 }
 
-// demoDeleted: the demo cluster leaves nothing, neither on hosts nor in pools.
+// demoDeleted: the deleted demo cluster leaves no objects on hosts and no addresses in pools.
 func demoDeleted(ctx context.Context, g *WithT, w *world) {
 	w.demo.delete(ctx, g)
 	for _, name := range []string{claimed, "endpoint"} {

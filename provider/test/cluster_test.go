@@ -23,40 +23,39 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// cluster is a workload cluster in a namespace of the same name, which has nothing else.
+// cluster is a workload cluster in a namespace of the same name, which has no other cluster.
 type cluster struct {
 	*world
-	// client is for the management cluster that the cluster is in.
+	// client is a client of the cluster's management cluster.
 	client client.Client
 	key    client.ObjectKey
 	// endpoint is the address of its API server.
 	endpoint netip.Addr
-	// failureDomains are those of the hosts that the cluster may use.
+	// failureDomains are the failure domains of the hosts that the cluster may use.
 	failureDomains []string
-	// variables are more of clusterctl's, each as NAME=value.
+	// variables are additional variables of clusterctl, each as NAME=value.
 	variables []string
-	// guests are all that were seen whole, by UUID.
-	guests map[string]goneGuest
+	// guests has all guests that were seen complete, by UUID.
+	guests map[string]deletedGuest
 }
 
-// newCluster makes the namespace of a cluster.
+// newCluster creates the namespace of a cluster.
 func (w *world) newCluster(ctx context.Context, g *WithT, name string) *cluster {
 	w.mutex.Lock()
 	w.clusters++
 	endpoint := testbed.EndpointIP(10 + w.clusters)
 	w.mutex.Unlock()
 	g.Expect(w.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	return &cluster{world: w, client: w.Client, key: client.ObjectKey{Namespace: name, Name: name}, endpoint: endpoint, failureDomains: []string{"a", "b"}, guests: map[string]goneGuest{}}
+	return &cluster{world: w, client: w.Client, key: client.ObjectKey{Namespace: name, Name: name}, endpoint: endpoint, failureDomains: []string{"a", "b"}, guests: map[string]deletedGuest{}}
 }
 
-// make makes the cluster from one of the provider's templates, with one control plane machine, and waits
-// until that is whole.
+// make creates the cluster from one of the provider's templates, with one control plane machine, and waits until that
+// machine is complete.
 func (c *cluster) make(ctx context.Context, g *WithT, workers int, flags ...string) {
 	c.apply(ctx, g, c.generate(ctx, g, workers, flags...), c.failureDomains...)
 }
 
-// generate is the manifest of the cluster from one of the provider's templates, with one control plane
-// machine.
+// generate returns the manifest of the cluster from one of the provider's templates, with one control plane machine.
 func (c *cluster) generate(ctx context.Context, g *WithT, workers int, flags ...string) string {
 	args := append([]string{
 		"generate", "cluster", c.key.Name, "--infrastructure=libvirt", "--target-namespace=" + c.key.Namespace,
@@ -67,8 +66,8 @@ func (c *cluster) generate(ctx context.Context, g *WithT, workers int, flags ...
 	return manifest
 }
 
-// apply makes the cluster from such a manifest, and waits until it has some failure domains and a control
-// plane machine that is whole.
+// apply creates the cluster from a manifest, and waits until it has some failure domains and a complete control plane
+// machine.
 func (c *cluster) apply(ctx context.Context, g *WithT, manifest string, failureDomains ...string) {
 	g.Expect(c.Apply(ctx, manifest)).To(Succeed())
 	eventually(g, func(g Gomega) {
@@ -87,7 +86,7 @@ func (c *cluster) apply(ctx context.Context, g *WithT, manifest string, failureD
 	})
 }
 
-// machine is a machine with all that it is made of.
+// machine is a machine with its objects.
 type machine struct {
 	machine clusterv1.Machine
 	infra   infrav1.LibvirtMachine
@@ -96,13 +95,13 @@ type machine struct {
 
 func (m machine) uuid() string { return uuidOf(m.infra.Spec.ProviderID) }
 
-// volume is the name of one of the machine's volumes.
+// volume returns the name of a volume of the machine.
 func (m machine) volume(what string) string {
 	return hypervisor.VolumePrefix(m.uuid(), m.infra.Namespace, m.infra.Name) + what
 }
 
-// machines are those of the cluster that aren't being deleted, by their names. It fails as long as one
-// of them isn't as the contract and the template want it.
+// machines returns the machines of the cluster that aren't being deleted, by their names. It fails as long as one of
+// them doesn't match the contract and the template.
 func (c *cluster) machines(ctx context.Context, g Gomega, labels client.MatchingLabels) []machine {
 	selected := client.MatchingLabels{clusterv1.ClusterNameLabel: c.key.Name}
 	for key, value := range labels {
@@ -113,14 +112,14 @@ func (c *cluster) machines(ctx context.Context, g Gomega, labels client.Matching
 	var found []machine
 	for _, item := range list.Items {
 		if item.DeletionTimestamp.IsZero() {
-			found = append(found, c.whole(ctx, g, item))
+			found = append(found, c.complete(ctx, g, item))
 		}
 	}
 	return found
 }
 
-// whole reads all of a machine and holds it against what Cluster API and the guest say of it.
-func (c *cluster) whole(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
+// complete reads the objects of a machine and compares them with the reports of Cluster API and the guest.
+func (c *cluster) complete(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
 	m := c.provisioned(ctx, g, object)
 	g.Expect(m.machine.Status.NodeRef.Name).To(Equal(object.Name))
 	workload, is := c.player.Client(c.key)
@@ -128,13 +127,13 @@ func (c *cluster) whole(ctx context.Context, g Gomega, object clusterv1.Machine)
 	var node corev1.Node
 	g.Expect(workload.Get(ctx, client.ObjectKey{Name: object.Name}, &node)).To(Succeed())
 	g.Expect(node.Spec.ProviderID).To(Equal(m.infra.Spec.ProviderID))
-	// The guest has read its seed, whose secrets stay nowhere then.
+	// The guest has read its seed, so that the secrets have been deleted.
 	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.SeedRemovedCondition, "True")), object.Name)
 	g.Expect(c.hosts[m.infra.Spec.HostName].Volumes()).To(And(ContainElement(m.volume("root")), Not(ContainElement(m.volume("seed")))))
 	return m
 }
 
-// provisioned reads all of a machine that may have no node.
+// provisioned reads the objects of a machine that may have no node.
 func (c *cluster) provisioned(ctx context.Context, g Gomega, object clusterv1.Machine) machine {
 	m := machine{machine: object}
 	key := client.ObjectKey{Namespace: object.Namespace, Name: object.Spec.InfrastructureRef.Name}
@@ -155,8 +154,8 @@ func (c *cluster) provisioned(ctx context.Context, g Gomega, object clusterv1.Ma
 
 	var bootstrap corev1.Secret
 	g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: c.bootstrapSecret(ctx, g, object)}, &bootstrap)).To(Succeed())
-	g.Expect(m.report.UserDataSHA256).To(Equal(sha256Of(bootstrap.Data["value"])), "the user-data that the guest of %s has", object.Name)
-	c.guests[m.uuid()] = goneGuest{host: m.infra.Spec.HostName, mac: m.report.MACAddress}
+	g.Expect(m.report.UserDataSHA256).To(Equal(sha256Of(bootstrap.Data["value"])), "the user-data of the guest of %s", object.Name)
+	c.guests[m.uuid()] = deletedGuest{host: m.infra.Spec.HostName, mac: m.report.MACAddress}
 	return m
 }
 
@@ -170,7 +169,7 @@ func (c *cluster) started(ctx context.Context, g *WithT, name string) (m machine
 	return m
 }
 
-// bootstrapSecret is the name of the Secret with a machine's user-data. Those of a pool share one.
+// bootstrapSecret returns the name of the Secret with a machine's user-data. The machines of a pool share one Secret.
 func (c *cluster) bootstrapSecret(ctx context.Context, g Gomega, object clusterv1.Machine) string {
 	name := object.Spec.Bootstrap.DataSecretName
 	if pool := object.Labels[clusterv1.MachinePoolNameLabel]; pool != "" {
@@ -182,8 +181,7 @@ func (c *cluster) bootstrapSecret(ctx context.Context, g Gomega, object clusterv
 	return *name
 }
 
-// reportOf is what the guest of a machine has told on the host that the machine is bound to, and on
-// no other.
+// reportOf returns the report of a machine's guest on its host, and checks that no other host has one.
 func (c *cluster) reportOf(g Gomega, m machine) report.Report {
 	var found []report.Report
 	for name, host := range c.hosts {
@@ -200,7 +198,7 @@ func (c *cluster) reportOf(g Gomega, m machine) report.Report {
 	return found[0]
 }
 
-// exactly: hosts have the domains of the machines that are in the namespace, and no others, each once.
+// exactly checks that hosts have the domains of the machines in the namespace, each once, and no others.
 func (c *cluster) exactly(ctx context.Context, g Gomega) {
 	var list infrav1.LibvirtMachineList
 	g.Expect(c.client.List(ctx, &list, client.InNamespace(c.key.Namespace))).To(Succeed())
@@ -221,14 +219,14 @@ func (c *cluster) exactly(ctx context.Context, g Gomega) {
 	g.Expect(got).To(Equal(want))
 }
 
-// domains are those of the cluster on a host. Their names begin with the namespace.
+// domains returns the domains of the cluster on a host. Their names begin with the namespace.
 func (c *cluster) domains(g Gomega, host string) []libvirthost.Domain {
 	domains, err := c.hosts[host].Domains()
 	g.Expect(err).ToNot(HaveOccurred())
 	return slices.DeleteFunc(domains, func(d libvirthost.Domain) bool { return !strings.HasPrefix(d.Name, c.key.Namespace+".") })
 }
 
-// domainsOf are the provider IDs of the domains of a machine, on all hosts.
+// domainsOf returns the provider IDs of the domains of a machine, on all hosts.
 func (c *cluster) domainsOf(g Gomega, m machine) []string {
 	var found []string
 	for name := range c.hosts {
@@ -241,8 +239,8 @@ func (c *cluster) domainsOf(g Gomega, m machine) []string {
 	return found
 }
 
-// delete: a deleted Cluster takes everything along, and hosts have nothing left of it. Addresses of
-// guests aren't given back by anybody; they end in their time.
+// delete deletes the Cluster, and checks that its objects are deleted, also on hosts. Leases of guests aren't released:
+// they expire.
 func (c *cluster) delete(ctx context.Context, g *WithT) {
 	g.Expect(c.client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}})).To(Succeed())
 	eventually(g, func(g Gomega) {
@@ -263,7 +261,7 @@ func (c *cluster) delete(ctx context.Context, g *WithT) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, guest := range c.guests {
-		c.gone = append(c.gone, goneGuest{host: guest.host, mac: guest.mac, at: now})
+		c.gone = append(c.gone, deletedGuest{host: guest.host, mac: guest.mac, at: now})
 	}
 }
 

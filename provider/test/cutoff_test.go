@@ -15,35 +15,35 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// cutOffHosts are of the scene alone whose host others would miss.
+// cutOffHosts are for this scene only, because other scenes would need the host.
 var cutOffHosts = []testbed.HostSpec{{Name: "host-c1", FailureDomain: "c", Namespace: "cutoff"}}
 
-// cutOffFor is how long packets of the host are dropped at least.
+// cutOffFor is the minimum time for which the packets of the host are dropped.
 const cutOffFor = 3 * time.Minute
 
 // cutOff is a cluster that may use one host that is cut off and one that isn't.
 type cutOff struct{ *cluster }
 
-// hostCutOff: packets from and to a host are dropped for minutes. What it has stays as it is, a machine
-// that is asked for there and one that is deleted there wait, one that fits elsewhere is made there
-// meanwhile, and all of it goes on once packets are let through.
+// hostCutOff: packets from and to a host are dropped for minutes. Its objects stay unchanged, the creation and the
+// deletion of machines there wait, a machine that fits on another host is created there, and the waiting machines
+// continue when packets pass again.
 func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	c := cutOff{w.newCluster(ctx, g, "cutoff")}
-	c.makeBare(ctx, g, "b", "c")
-	c.makeIn(ctx, g, "stays", "c")
-	c.makeIn(ctx, g, "doomed", "c")
+	c.createBare(ctx, g, "b", "c")
+	c.createIn(ctx, g, "stays", "c")
+	c.createIn(ctx, g, "doomed", "c")
 	stays, doomed := c.startedOn(ctx, g, "stays", "host-c1"), c.startedOn(ctx, g, "doomed", "host-c1")
 
 	host := c.hosts["host-c1"].Namespace
 	g.Expect(host.Cut()).To(Succeed())
 	since := time.Now()
-	// Nobody knows yet.
+	// The host isn't known to be unreachable yet.
 	g.Expect(c.client.Delete(ctx, &doomed.machine)).To(Succeed())
-	c.makeIn(ctx, g, "asked", "c")
+	c.createIn(ctx, g, "requested", "c")
 	eventually(g, func(g Gomega) {
 		g.Expect(c.reachable(ctx, g, "host-c1")).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", infrav1.ConnectionFailedReason)))
 	})
-	c.makeIn(ctx, g, "elsewhere", "")
+	c.createIn(ctx, g, "elsewhere", "")
 	elsewhere := c.startedOn(ctx, g, "elsewhere", "host-b1")
 	for time.Since(since) < cutOffFor {
 		c.waits(ctx, g, stays, doomed)
@@ -53,7 +53,7 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.reachable(ctx, g, "host-c1")).To(HaveField("Status", metav1.ConditionFalse))
 	g.Expect(host.Fix()).To(Succeed())
 
-	asked := c.startedOn(ctx, g, "asked", "host-c1")
+	requested := c.startedOn(ctx, g, "requested", "host-c1")
 	eventually(g, func(g Gomega) {
 		g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(&doomed.infra), &infrav1.LibvirtMachine{})).To(MatchError(apierrors.IsNotFound, "not found"))
 		g.Expect(c.client.Get(ctx, client.ObjectKeyFromObject(&doomed.machine), &clusterv1.Machine{})).To(MatchError(apierrors.IsNotFound, "not found"))
@@ -64,21 +64,21 @@ func hostCutOff(ctx context.Context, g *WithT, w *world) {
 		c.exactly(ctx, g)
 	})
 	// Each guest has started once.
-	for _, m := range []machine{stays, asked, elsewhere} {
+	for _, m := range []machine{stays, requested, elsewhere} {
 		c.reportOf(g, m)
 	}
 	volumes, err := c.hosts["host-c1"].Volumes()
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(volumes).To(And(ContainElement(stays.volume("root")), ContainElement(asked.volume("root")), Not(ContainElement(ContainSubstring(doomed.uuid())))))
+	g.Expect(volumes).To(And(ContainElement(stays.volume("root")), ContainElement(requested.volume("root")), Not(ContainElement(ContainSubstring(doomed.uuid())))))
 	c.delete(ctx, g)
 }
 
-// makeIn makes a machine in a failure domain, or in any.
-func (c cutOff) makeIn(ctx context.Context, g *WithT, name, failureDomain string) {
-	c.makeMachineIn(ctx, g, name, failureDomain, func(*infrav1.LibvirtMachineSpec) {})
+// createIn creates a machine in a failure domain, or in any if it is empty.
+func (c cutOff) createIn(ctx context.Context, g *WithT, name, failureDomain string) {
+	c.createMachineIn(ctx, g, name, failureDomain, func(*infrav1.LibvirtMachineSpec) {})
 }
 
-// reachable is the condition Reachable of a host.
+// reachable returns the condition Reachable of a host.
 func (c cutOff) reachable(ctx context.Context, g Gomega, name string) metav1.Condition {
 	var host infrav1.LibvirtHost
 	g.Expect(c.client.Get(ctx, client.ObjectKey{Name: name}, &host)).To(Succeed())
@@ -90,8 +90,8 @@ func (c cutOff) reachable(ctx context.Context, g Gomega, name string) metav1.Con
 	return metav1.Condition{}
 }
 
-// waits: while its host is cut off a machine is neither given up nor made again elsewhere, one that is
-// asked for isn't made, and one that is deleted stays, with its domain. The other hosts are reached.
+// waits checks that while its host is cut off a machine is neither given up nor created on another host, a requested
+// one isn't created, and a deleted one stays, with its domain. The other hosts stay reachable.
 func (c cutOff) waits(ctx context.Context, g *WithT, stays, doomed machine) {
 	read := func(name string) (infra infrav1.LibvirtMachine) {
 		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &infra)).To(Succeed())
@@ -104,7 +104,7 @@ func (c cutOff) waits(ctx context.Context, g *WithT, stays, doomed machine) {
 	now = read("doomed")
 	g.Expect(now.DeletionTimestamp.IsZero()).To(BeFalse())
 	g.Expect(now.Finalizers).To(ContainElement(infrav1.MachineFinalizer))
-	now = read("asked")
+	now = read("requested")
 	g.Expect(ptr.Deref(now.Status.Initialization.Provisioned, false)).To(BeFalse())
 	g.Expect(now.Spec.HostName).To(BeElementOf("", "host-c1"))
 	for _, m := range []machine{stays, doomed} {

@@ -9,8 +9,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// daemonKilled: libvirtd of each host is killed with signal 9 and started again, which the guests
-// don't notice, and the provider finds its way back.
+// daemonKilled: libvirtd of each host is killed with signal 9 and started again. The guests continue to run, and the
+// provider connects again.
 func daemonKilled(ctx context.Context, g *WithT, w *world) {
 	d := &deployment{cluster: w.demo, key: client.ObjectKey{Namespace: w.demo.key.Namespace, Name: w.demo.key.Name + "-md-0"}}
 	before := d.available(ctx, g, 2)

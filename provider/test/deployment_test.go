@@ -14,10 +14,9 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// deploymentLife: workers by a MachineDeployment are spread, scaled, paused and rolled out. The cluster
-// stays.
+// deploymentLife: the workers of a MachineDeployment are spread, scaled, paused and rolled out. The cluster stays.
 func deploymentLife(ctx context.Context, g *WithT, w *world) {
-	w.makeDemo(ctx, g)
+	w.createDemo(ctx, g)
 	d := &deployment{cluster: w.demo, key: client.ObjectKey{Namespace: "demo", Name: "demo-md-0"}}
 	d.isSpread(ctx, g)
 	d.scale(ctx, g, 4)
@@ -43,13 +42,14 @@ func (d *deployment) isSpread(ctx context.Context, g *WithT) {
 		hosts = append(hosts, m.infra.Spec.HostName)
 		domains = append(domains, m.machine.Status.FailureDomain)
 	}
-	// One of each, also while other clusters share the hosts: siblings count before room.
+	// One machine on each host, also while other clusters share the hosts: spreading takes precedence over free
+	// resources.
 	g.Expect(hosts).To(ConsistOf("host-a1", "host-a2", "host-b1"))
 	g.Expect(domains).To(ConsistOf("a", "a", "b"))
 	eventually(g, func(g Gomega) { d.exactly(ctx, g) })
 }
 
-// available waits until the MachineDeployment has its machines, each of them whole and available.
+// available waits until the MachineDeployment has its machines, each of them complete and available.
 func (d *deployment) available(ctx context.Context, g *WithT, count int) (machines []machine) {
 	eventually(g, func(g Gomega) { machines = d.availableNow(ctx, g, count) })
 	return machines
@@ -73,8 +73,8 @@ func (d *deployment) scale(ctx context.Context, g *WithT, count int32) {
 	eventually(g, func(g Gomega) { d.exactly(ctx, g) })
 }
 
-// isPaused: with the Cluster paused no domain is made for a LibvirtMachine and none is destroyed, and
-// all of it goes on when it is resumed.
+// isPaused: while the Cluster is paused no domain is created for a LibvirtMachine and none is deleted, and this
+// continues when it is resumed.
 func (d *deployment) isPaused(ctx context.Context, g *WithT) {
 	setPaused := func(is bool) {
 		patch(ctx, g, d.client, d.cluster.key, &clusterv1.Cluster{}, func(c *clusterv1.Cluster) { c.Spec.Paused = &is })
@@ -99,12 +99,12 @@ func (d *deployment) isPaused(ctx context.Context, g *WithT) {
 		g.Expect(d.client.Get(ctx, client.ObjectKeyFromObject(&doomed.infra), &infrav1.LibvirtMachine{})).To(MatchError(apierrors.IsNotFound, "not found"))
 		g.Expect(d.domainsOf(g, doomed)).To(BeEmpty())
 	})
-	// Its Machine stays without infrastructure: replacing it is the owner's decision, and here the user's.
+	// Its Machine stays without infrastructure: the owner decides about the replacement, which is the user here.
 	g.Expect(client.IgnoreNotFound(d.client.Delete(ctx, &doomed.machine))).To(Succeed())
 	d.available(ctx, g, 2)
 }
 
-// isRolledOut: a MachineDeployment with another template replaces its machines by such as that wants.
+// isRolledOut: a MachineDeployment with another template replaces its machines.
 func (d *deployment) isRolledOut(ctx context.Context, g *WithT) {
 	old := d.available(ctx, g, 2)
 	var template infrav1.LibvirtMachineTemplate
@@ -118,7 +118,7 @@ func (d *deployment) isRolledOut(ctx context.Context, g *WithT) {
 	d.replaced(ctx, g, old, "288Mi")
 }
 
-// replaced waits until as many machines as there were have taken the place of those, with other memory.
+// replaced waits until the old machines are replaced by as many with other memory.
 func (d *deployment) replaced(ctx context.Context, g *WithT, old []machine, memory string) {
 	eventually(g, func(g Gomega) {
 		for _, m := range d.availableNow(ctx, g, len(old)) {

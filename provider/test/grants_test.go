@@ -11,14 +11,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/audit"
 )
 
-// unusedGrants are verbs that the manager may need and that it doesn't need in every run of all scenes, with the reason.
+// unusedGrants has the granted verbs that the manager doesn't use in every run of all scenes, with the reason.
 var unusedGrants = map[string]string{
-	"create tokenreviews.authentication.k8s.io":                             "it asks who scrapes its metrics, and nobody does in a scene",
-	"create subjectaccessreviews.authorization.k8s.io":                      "it asks whether they may, and nobody scrapes its metrics in a scene",
-	"patch ipaddressclaims.ipam.cluster.x-k8s.io":                           "the owner reference of a claim comes back when somebody has removed it, which no scene does",
-	"patch events.events.k8s.io":                                            "an event that happens again minutes later is counted",
-	"patch events in caplv-system":                                          "an event of elections that happens again is counted",
-	"patch machines.cluster.x-k8s.io/status":                                "a machine of a pool that is healthy again before it is replaced loses a condition, which no scene waits for",
+	"create tokenreviews.authentication.k8s.io":                             "it authenticates clients of its metrics, which no scene has",
+	"create subjectaccessreviews.authorization.k8s.io":                      "it authorizes clients of its metrics, which no scene has",
+	"patch ipaddressclaims.ipam.cluster.x-k8s.io":                           "it restores a removed owner reference of a claim, which no scene removes",
+	"patch events.events.k8s.io":                                            "it counts repeated events, which need minutes",
+	"patch events in caplv-system":                                          "it counts repeated events of elections",
+	"patch machines.cluster.x-k8s.io/status":                                "it removes a condition from a machine that is healthy again before its replacement, which no scene waits for",
 	"update libvirtclusters.infrastructure.cluster.x-k8s.io/finalizers":     blocking,
 	"update libvirtmachinepools.infrastructure.cluster.x-k8s.io/finalizers": blocking,
 	"update libvirtmachines.infrastructure.cluster.x-k8s.io/finalizers":     blocking,
@@ -26,9 +26,8 @@ var unusedGrants = map[string]string{
 
 const blocking = "with the admission plugin OwnerReferencesPermissionEnforcement, which is off here, it is needed to set blockOwnerDeletion"
 
-// grantsUsed compares what the roles of the release grant the provider's manager with what it asked the API servers for:
-// nothing that it asked for was refused, and it asked for everything that it is granted, but for unusedGrants. The second is
-// only so after all scenes.
+// grantsUsed compares the grants of the release's roles with the requests of the provider's manager: no request was
+// refused, and all grants were used, except unusedGrants. The latter is true only after all scenes.
 func (w *world) grantsUsed(ctx context.Context, t *testing.T, g *WithT) {
 	t.Helper()
 	grants, err := audit.Grants(ctx, w.Client, testbed.ManagerNamespace, testbed.ManagerAccount)
@@ -51,10 +50,10 @@ func (w *world) grantsUsed(ctx context.Context, t *testing.T, g *WithT) {
 		granted[grant.String()] = true
 	}
 	for grant, reason := range unusedGrants {
-		g.Expect(granted).To(HaveKey(grant), "unusedGrants has a reason for what isn't granted: %s", reason)
+		g.Expect(granted).To(HaveKey(grant), "unusedGrants has a reason for a verb that isn't granted: %s", reason)
 	}
-	if played, all := int(w.played.Load()), len(beside)+len(alone); played < all || t.Failed() {
-		t.Logf("%d of %d scenes were played to their end: what the manager is granted and doesn't use shows only after all of them", played, all)
+	if played, all := int(w.played.Load()), len(parallel)+len(sequential); played < all || t.Failed() {
+		t.Logf("%d of %d scenes were completed: unused grants are checked only after all of them", played, all)
 		return
 	}
 	var useless []string
@@ -63,5 +62,5 @@ func (w *world) grantsUsed(ctx context.Context, t *testing.T, g *WithT) {
 			useless = append(useless, fmt.Sprint(grant))
 		}
 	}
-	g.Expect(useless).To(BeEmpty(), "the manager is granted what it has used in no scene: take it away, or give a reason in unusedGrants")
+	g.Expect(useless).To(BeEmpty(), "no scene has used these grants of the manager: remove them, or add a reason to unusedGrants")
 }

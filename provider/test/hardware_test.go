@@ -16,31 +16,31 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// hardware: machines of a cluster without a control plane have the hardware that they ask for, as the
-// hypervisor says and the guest too.
+// hardware: machines of a cluster without a control plane have the hardware of their specs, according to the hypervisor
+// and to the guest.
 func hardware(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "hardware")
-	c.makeBare(ctx, g)
-	c.makeMachine(ctx, g, "full", func(spec *infrav1.LibvirtMachineSpec) {
+	c.createBare(ctx, g)
+	c.createMachine(ctx, g, "full", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.TPM = &infrav1.TPMSpec{}
 		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi")}}
 		spec.RootDisk.Clone = infrav1.CloneFull
 		spec.CPU.Mode = infrav1.CPUModeMaximum
 		spec.Hugepages = &infrav1.HugepagesSpec{}
 	})
-	// The guest's boot loader has no signature that firmware would know, and so never starts.
-	c.makeMachine(ctx, g, "secure", func(spec *infrav1.LibvirtMachineSpec) {
+	// The guest's boot loader isn't signed, so that the firmware never starts it.
+	c.createMachine(ctx, g, "secure", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.Firmware.SecureBoot = ptr.To(true)
 	})
-	c.makeMachine(ctx, g, "signed", func(spec *infrav1.LibvirtMachineSpec) {
+	c.createMachine(ctx, g, "signed", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.Firmware.SecureBoot = ptr.To(true)
 		variables, err := testbed.GuestVariables()
 		g.Expect(err).ToNot(HaveOccurred())
 		spec.Image.URL, spec.Image.Checksum = variables[testbed.SignedImageURL], variables[testbed.SignedImageChecksum]
-		spec.Memory = resource.MustParse("384Mi") // with 256Mi it is reset after GRUB has begun; 320Mi were enough
+		spec.Memory = resource.MustParse("384Mi") // with 256Mi it is reset during GRUB, and 320Mi are enough
 	})
 	const ignition = `{"ignition":{"version":"3.4.0"}}`
-	c.makeMachineOf(ctx, g, "ignited", map[string][]byte{"format": []byte("ignition"), "value": []byte(ignition)}, "", func(spec *infrav1.LibvirtMachineSpec) {
+	c.createMachineOf(ctx, g, "ignited", map[string][]byte{"format": []byte("ignition"), "value": []byte(ignition)}, "", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.BootstrapFormat = infrav1.BootstrapFormatIgnition
 	})
 
@@ -53,7 +53,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 		ContainSubstring("<cpu mode='maximum'")))
 	memory := full.infra.Spec.Memory.Value()
 	g.Expect(c.hosts[full.infra.Spec.HostName].HugepageKiB(c.domainName(g, full))).To(BeEquivalentTo(memory >> 10))
-	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("/caplv-image-"), "a full clone has a copy of the image to itself")
+	g.Expect(c.rootDiskXML(g, full.infra)).ToNot(ContainSubstring("/caplv-image-"), "a full clone has its own copy of the image")
 
 	var ignited infrav1.LibvirtMachine
 	eventually(g, func(g Gomega) {
@@ -64,8 +64,8 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 			HaveField("SystemUUID", uuidOf(ignited.Spec.ProviderID)), HaveField("IgnitionSHA256", sha256Of([]byte(ignition))),
 			HaveField("MetaData", BeZero()))))
 	})
-	g.Expect(c.rootDiskXML(g, ignited)).To(ContainSubstring("/caplv-image-"), "an overlay holds what differs from its image")
-	c.guests[uuidOf(ignited.Spec.ProviderID)] = goneGuest{host: ignited.Spec.HostName, mac: ignited.Spec.Interfaces[0].MACAddress}
+	g.Expect(c.rootDiskXML(g, ignited)).To(ContainSubstring("/caplv-image-"), "an overlay has its image as backing file")
+	c.guests[uuidOf(ignited.Spec.ProviderID)] = deletedGuest{host: ignited.Spec.HostName, mac: ignited.Spec.Interfaces[0].MACAddress}
 
 	var secure infrav1.LibvirtMachine
 	eventually(g, func(g Gomega) {
@@ -78,7 +78,7 @@ func hardware(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.started(ctx, g, "signed").report.SecureBoot).To(BeTrue())
 	reports, _ := c.hosts[secure.Spec.HostName].Reports()
 	g.Expect(reports).ToNot(ContainElement(HaveField("SystemUUID", uuidOf(secure.Spec.ProviderID))))
-	c.guests[uuidOf(secure.Spec.ProviderID)] = goneGuest{host: secure.Spec.HostName}
+	c.guests[uuidOf(secure.Spec.ProviderID)] = deletedGuest{host: secure.Spec.HostName}
 	c.delete(ctx, g)
 }
 
@@ -94,8 +94,8 @@ func (c *cluster) rootDiskXML(g *WithT, infra infrav1.LibvirtMachine) string {
 	return text
 }
 
-// makeBare makes a cluster that has infrastructure and nothing else, on all hosts or on some failure domains'.
-func (c *cluster) makeBare(ctx context.Context, g *WithT, failureDomains ...string) {
+// createBare creates a cluster that has infrastructure only, on all hosts or in some failure domains.
+func (c *cluster) createBare(ctx context.Context, g *WithT, failureDomains ...string) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}
 	infra := &infrav1.LibvirtCluster{ObjectMeta: meta}
 	infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.endpoint.String(), Port: 6443}
@@ -109,19 +109,19 @@ func (c *cluster) makeBare(ctx context.Context, g *WithT, failureDomains ...stri
 	g.Expect(c.client.Create(ctx, object)).To(Succeed())
 }
 
-// makeMachine makes a machine that starts from the guest's image, has user-data that nobody reads and
-// belongs to nothing but the cluster.
-func (c *cluster) makeMachine(ctx context.Context, g *WithT, name string, change func(*infrav1.LibvirtMachineSpec)) {
-	c.makeMachineIn(ctx, g, name, "", change)
+// createMachine creates a machine that starts from the guest's image, has unused user-data, and has no owner except the
+// cluster.
+func (c *cluster) createMachine(ctx context.Context, g *WithT, name string, change func(*infrav1.LibvirtMachineSpec)) {
+	c.createMachineIn(ctx, g, name, "", change)
 }
 
-// makeMachineIn is makeMachine in a failure domain, or in any when that is empty.
-func (c *cluster) makeMachineIn(ctx context.Context, g *WithT, name, failureDomain string, change func(*infrav1.LibvirtMachineSpec)) {
-	c.makeMachineOf(ctx, g, name, map[string][]byte{"value": []byte("#cloud-config\n")}, failureDomain, change)
+// createMachineIn is createMachine in a failure domain, or in any if it is empty.
+func (c *cluster) createMachineIn(ctx context.Context, g *WithT, name, failureDomain string, change func(*infrav1.LibvirtMachineSpec)) {
+	c.createMachineOf(ctx, g, name, map[string][]byte{"value": []byte("#cloud-config\n")}, failureDomain, change)
 }
 
-// makeMachineOf is makeMachineIn with a Secret of a bootstrap provider.
-func (c *cluster) makeMachineOf(
+// createMachineOf is createMachineIn with a Secret of a bootstrap provider.
+func (c *cluster) createMachineOf(
 	ctx context.Context, g *WithT, name string, bootstrap map[string][]byte, failureDomain string, change func(*infrav1.LibvirtMachineSpec),
 ) {
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: c.key.Name}}
@@ -135,12 +135,12 @@ func (c *cluster) makeMachineOf(
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtMachine", Name: name},
 	}}
 	g.Expect(c.client.Create(ctx, object)).To(Succeed())
-	// As a bootstrap provider's: clusterctl moves what belongs to something that it moves.
+	// Bootstrap providers set an owner: clusterctl moves the objects that moved objects own.
 	g.Expect(controllerutil.SetOwnerReference(object, secret, c.client.Scheme())).To(Succeed())
 	g.Expect(c.client.Update(ctx, secret)).To(Succeed())
 }
 
-// guestSpec is that of a machine of the provider's templates with the testbed's variables.
+// guestSpec returns the spec of a machine of the provider's templates with the testbed's variables.
 func (c *cluster) guestSpec(g *WithT) infrav1.LibvirtMachineSpec {
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())

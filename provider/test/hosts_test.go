@@ -18,7 +18,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// hostKeyPinned: one host is reached by SSH; with another key in known_hosts it isn't, and that is said.
+// hostKeyPinned: one host is reached by SSH. With another key in known_hosts it can't be reached, and the condition has
+// the reason.
 func hostKeyPinned(ctx context.Context, g *WithT, w *world) {
 	var host infrav1.LibvirtHost
 	g.Expect(w.Client.Get(ctx, client.ObjectKey{Name: "host-b1"}, &host)).To(Succeed())

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// imagesCollected: once nothing uses images for as long as the manager is told to keep them, hosts have none of them.
+// imagesCollected: images are deleted from hosts after they were unused for the time in the manager's flag.
 func imagesCollected(ctx context.Context, g *WithT, w *world) {
 	images := func(g Gomega) (found []string) {
 		for name := range w.hosts {
@@ -18,7 +18,7 @@ func imagesCollected(ctx context.Context, g *WithT, w *world) {
 		}
 		return found
 	}
-	g.Expect(images(g)).ToNot(BeEmpty(), "they stay for a day when nobody says otherwise")
+	g.Expect(images(g)).ToNot(BeEmpty(), "they stay for a day by default")
 	manager := client.ObjectKey{Namespace: "caplv-system", Name: "caplv-controller-manager"}
 	patch(ctx, g, w.Client, manager, &appsv1.Deployment{}, func(o *appsv1.Deployment) {
 		container := &o.Spec.Template.Spec.Containers[0]

@@ -19,8 +19,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// updatedInPlace: with the update extension a machine of a MachineDeployment gets more CPUs, memory and
-// disk and stays the machine that it is: its guest shuts down when it is asked to, and is started once.
+// updatedInPlace: with the update extension a machine of a MachineDeployment gets more CPUs, memory and disk and stays
+// the same machine. Its guest shuts down on request and is started once.
 func updatedInPlace(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "inplace")
 	extension := c.extend(ctx, g)
@@ -39,12 +39,12 @@ func updatedInPlace(ctx context.Context, g *WithT, w *world) {
 	})
 	d.isUpdated(ctx, g, before, 2<<30)
 	starts := c.starts(before)
-	g.Expect(starts).To(HaveLen(2), "it was started again once")
+	g.Expect(starts).To(HaveLen(2), "it was restarted once")
 	g.Expect(starts[1].Size).To(And(HaveField("CPUs", 2), HaveField("RootDiskBytes", BeEquivalentTo(2<<30)),
 		HaveField("MemoryBytes", And(BeNumerically(">", 256<<20), BeNumerically("<", 384<<20)))))
 	g.Expect(starts[1].MetaData).To(BeZero(), "it has no seed any more")
 	g.Expect(starts[1].MACAddress).To(Equal(before.report.MACAddress))
-	g.Expect(c.hosts[before.infra.Spec.HostName].Ends(c.domainName(g, before))).To(Equal([]string{"shutdown"}), "it shuts down by itself, and the power isn't taken from it")
+	g.Expect(c.hosts[before.infra.Spec.HostName].Ends(c.domainName(g, before))).To(Equal([]string{"shutdown"}), "it shuts down by itself and isn't powered off")
 
 	d.change(ctx, g, "larger-disk", func(spec *infrav1.LibvirtMachineSpec) { spec.RootDisk.Size = resource.MustParse("3Gi") })
 	d.isUpdated(ctx, g, before, 3<<30)
@@ -55,7 +55,7 @@ func updatedInPlace(ctx context.Context, g *WithT, w *world) {
 	g.Expect(c.client.Delete(ctx, extension)).To(Succeed())
 }
 
-// change gives the deployment another template, which differs from the one that it has.
+// change gives the deployment another template with a changed spec.
 func (d *deployment) change(ctx context.Context, g *WithT, name string, how func(*infrav1.LibvirtMachineSpec)) {
 	patch(ctx, g, d.client, d.key, &clusterv1.MachineDeployment{}, func(o *clusterv1.MachineDeployment) {
 		ref := &o.Spec.Template.Spec.InfrastructureRef
@@ -68,8 +68,8 @@ func (d *deployment) change(ctx context.Context, g *WithT, name string, how func
 	})
 }
 
-// isUpdated waits until the deployment's only machine has a root disk of that size, and is otherwise done
-// with its update; it is the one that there was before.
+// isUpdated waits until the deployment's only machine has a root disk of that size and no running update, and checks
+// that it is the same machine as before.
 func (d *deployment) isUpdated(ctx context.Context, g *WithT, before machine, rootDisk int64) {
 	eventually(g, func(g Gomega) {
 		after := d.availableNow(ctx, g, 1)[0]
@@ -88,7 +88,7 @@ func (d *deployment) isUpdated(ctx context.Context, g *WithT, before machine, ro
 	})
 }
 
-// extend turns updates in place on for the cluster, by the manifest that users apply.
+// extend enables updates in place for the cluster with the manifest that users apply.
 func (c *cluster) extend(ctx context.Context, g *WithT) *runtimev1.ExtensionConfig {
 	content, err := os.ReadFile("../config/inplaceupdates/extensionconfig.yaml")
 	g.Expect(err).ToNot(HaveOccurred())
@@ -104,7 +104,7 @@ func (c *cluster) extend(ctx context.Context, g *WithT) *runtimev1.ExtensionConf
 	return config
 }
 
-// starts are what the guest of a machine has told each time that it was started.
+// starts returns the reports of a machine's guest, one for each start.
 func (c *cluster) starts(m machine) (starts []report.Report) {
 	reports, _ := c.hosts[m.infra.Spec.HostName].Reports()
 	for _, one := range reports {
@@ -115,7 +115,7 @@ func (c *cluster) starts(m machine) (starts []report.Report) {
 	return starts
 }
 
-// domainName is the name of a machine's domain.
+// domainName returns the name of a machine's domain.
 func (c *cluster) domainName(g Gomega, m machine) string {
 	for _, domain := range c.domains(g, m.infra.Spec.HostName) {
 		if domain.UUID == m.uuid() {

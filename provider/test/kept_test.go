@@ -15,15 +15,15 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// keptHosts are one that nobody may use, until a scene lets its namespace in.
+// keptHosts has one host that no namespace may use until the scene allows its namespace.
 var keptHosts = []testbed.HostSpec{{Name: "host-k1", FailureDomain: "k", Namespace: "nobody"}}
 
-// dedicated is the CPU of it that machines with cpu.dedicated get.
+// dedicated is the CPU of the host that machines with cpu.dedicated get.
 const dedicated = 1
 
-// keptHost: a namespace that may not use a host gets nothing there and isn't told of it. Let in, its machines start
-// there, with disks in two pools: one has a CPU of the host to itself, which no other runs on, and the next that wants
-// one waits for it.
+// keptHost: a namespace that may not use a host gets no machine there and no message about it. When it is allowed, its
+// machines start there, with disks in two pools. One machine has a dedicated CPU, which no other machine uses, and the
+// next one with cpu.dedicated waits for it.
 func keptHost(ctx context.Context, g *WithT, w *world) {
 	const host = "host-k1"
 	g.Expect(w.hosts[host].AddPool("second")).To(Succeed())
@@ -32,8 +32,8 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 		o.Spec.StoragePools.Disks = append(o.Spec.StoragePools.Disks, "second")
 	})
 	c := w.newCluster(ctx, g, "kept")
-	c.makeBare(ctx, g, "k")
-	c.makeMachine(ctx, g, "plain", func(spec *infrav1.LibvirtMachineSpec) {
+	c.createBare(ctx, g, "k")
+	c.createMachine(ctx, g, "plain", func(spec *infrav1.LibvirtMachineSpec) {
 		spec.ExtraDisks = []infrav1.ExtraDiskSpec{{Name: "data", Size: resource.MustParse("64Mi"), Pool: "second"}}
 	})
 	eventually(g, func(g Gomega) {
@@ -55,10 +55,10 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 	g.Expect(plain.report.Disks).To(Equal(map[string]int64{"data": 64 << 20}))
 	g.Expect(c.domainXML(g, plain.infra)).To(And(ContainSubstring("<source pool='default' volume='"+plain.volume("root")+"'"), ContainSubstring("<source pool='second' volume='"+plain.uuid()+"-")))
 
-	alone := func(spec *infrav1.LibvirtMachineSpec) { spec.CPU.Dedicated = ptr.To(true) }
-	c.makeMachine(ctx, g, "first", alone)
+	dedicatedCPU := func(spec *infrav1.LibvirtMachineSpec) { spec.CPU.Dedicated = ptr.To(true) }
+	c.createMachine(ctx, g, "first", dedicatedCPU)
 	first := c.startedOn(ctx, g, "first", host)
-	c.makeMachine(ctx, g, "second", alone)
+	c.createMachine(ctx, g, "second", dedicatedCPU)
 	eventually(g, func(g Gomega) {
 		var second infrav1.LibvirtMachine
 		g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: "second"}, &second)).To(Succeed())
@@ -75,14 +75,14 @@ func keptHost(ctx context.Context, g *WithT, w *world) {
 	c.delete(ctx, g)
 }
 
-// startedOn is started, on a host.
+// startedOn is started, and checks the host.
 func (c *cluster) startedOn(ctx context.Context, g *WithT, name, host string) machine {
 	m := c.started(ctx, g, name)
 	g.Expect(m.infra.Spec.HostName).To(Equal(host), name)
 	return m
 }
 
-// cpusOf are the CPUs of the host that each virtual CPU of a running machine may run on, as libvirt says.
+// cpusOf returns the CPUs of the host that each virtual CPU of a running machine may use, according to libvirt.
 func (w *world) cpusOf(g *WithT, host string, m machine) (cpus [][]int) {
 	const bytes = 16 // for 128 CPUs
 	w.connected(g, host, func(connection *golibvirt.Libvirt) error {

@@ -25,20 +25,20 @@ import (
 type balanced struct {
 	*cluster
 	balancer client.ObjectKey
-	// endpoint is where users reach the API server, and users is how.
+	// endpoint is the address of the API server, and users is the HTTP client of its users.
 	endpoint string
 	users    *http.Client
 }
 
-// balancerLife: a cluster has a virtual machine with HAProxy, whose address by DHCP is the endpoint. Through it users
-// reach the control plane machines that there are, and no other, also after its domain was lost. The guests are on one
-// host, whose network gives them their addresses.
+// balancerLife: a cluster has a virtual machine with HAProxy, whose address by DHCP is the endpoint. It leads users to
+// the existing control plane machines only, also after its domain was lost. The guests are on one host, whose network
+// allocates their addresses.
 func balancerLife(ctx context.Context, g *WithT, w *world) {
 	b := &balanced{cluster: w.newCluster(ctx, g, "balanced")}
-	b.makeBalanced(ctx, g)
+	b.createBalanced(ctx, g)
 	b.balancer = client.ObjectKey{Namespace: b.key.Namespace, Name: b.key.Name + "-lb"}
 	b.users = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, // each request is a connection, which HAProxy gives to a server
+		DisableKeepAlives: true, // HAProxy chooses a server for each connection
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	}}
 	first := b.runs(ctx, g)
@@ -64,14 +64,14 @@ func balancerLife(ctx context.Context, g *WithT, w *world) {
 		g.Expect(second.UID).ToNot(Equal(first.UID))
 	})
 	second = b.runs(ctx, g)
-	g.Expect(second.Spec.Interfaces).To(Equal(first.Spec.Interfaces), "with the MAC address")
-	g.Expect(second.Status.Addresses[1]).To(Equal(first.Status.Addresses[1]), "which DHCP gives the same address")
+	g.Expect(second.Spec.Interfaces).To(Equal(first.Spec.Interfaces), "with the same MAC address")
+	g.Expect(second.Status.Addresses[1]).To(Equal(first.Status.Addresses[1]), "with the same address from DHCP")
 	b.reaches(ctx, g, two)
 	b.delete(ctx, g)
 }
 
-// makeBalanced makes a cluster with a load balancer and nothing else.
-func (c *cluster) makeBalanced(ctx context.Context, g *WithT) {
+// createBalanced creates a cluster with a load balancer only.
+func (c *cluster) createBalanced(ctx context.Context, g *WithT) {
 	variables, err := testbed.GuestVariables()
 	g.Expect(err).ToNot(HaveOccurred())
 	meta := metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}
@@ -97,13 +97,13 @@ func (b *balanced) runs(ctx context.Context, g *WithT) (balancer infrav1.Libvirt
 		g.Expect(reports).To(ContainElement(HaveField("MetaData.InstanceID", uuidOf(balancer.Spec.ProviderID))))
 		g.Expect(balancer.Status.Addresses).To(ContainElement(HaveField("Type", clusterv1.MachineInternalIP)))
 	})
-	b.guests[uuidOf(balancer.Spec.ProviderID)] = goneGuest{host: balancer.Spec.HostName, mac: balancer.Spec.Interfaces[0].MACAddress}
+	b.guests[uuidOf(balancer.Spec.ProviderID)] = deletedGuest{host: balancer.Spec.HostName, mac: balancer.Spec.Interfaces[0].MACAddress}
 	return balancer
 }
 
-// addServer makes a machine of the control plane, as a control plane provider labels it, and waits for it.
+// addServer creates a control plane machine with the labels of a control plane provider, and waits for it.
 func (b *balanced) addServer(ctx context.Context, g *WithT, name string) machine {
-	b.makeMachine(ctx, g, name, func(*infrav1.LibvirtMachineSpec) {})
+	b.createMachine(ctx, g, name, func(*infrav1.LibvirtMachineSpec) {})
 	key := client.ObjectKey{Namespace: b.key.Namespace, Name: name}
 	label := func(object client.Object) {
 		labels := object.GetLabels()
@@ -115,7 +115,7 @@ func (b *balanced) addServer(ctx context.Context, g *WithT, name string) machine
 	return b.started(ctx, g, name)
 }
 
-// reaches waits until the endpoint leads to some machines, to each of them, and to nobody else.
+// reaches waits until the endpoint leads to each of the machines, and to no other one.
 func (b *balanced) reaches(ctx context.Context, g *WithT, machines ...machine) {
 	want := map[string]bool{}
 	for _, m := range machines {
@@ -132,7 +132,7 @@ func (b *balanced) reaches(ctx context.Context, g *WithT, machines ...machine) {
 	})
 }
 
-// ask is what the API server answers that the endpoint leads to: its instance ID.
+// ask returns the instance ID of the API server that answers at the endpoint.
 func (b *balanced) ask(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/", b.endpoint), nil)
 	if err != nil {
@@ -147,7 +147,7 @@ func (b *balanced) ask(ctx context.Context) (string, error) {
 	return string(content), err
 }
 
-// lose takes a machine's domain away behind the provider's back.
+// lose deletes a machine's domain without the provider.
 func (b *balanced) lose(g *WithT, lost infrav1.LibvirtMachine) {
 	id, err := uuid.Parse(uuidOf(lost.Spec.ProviderID))
 	g.Expect(err).ToNot(HaveOccurred())

@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// poolLife: workers by a MachinePool of the flavor machinepool are spread, scaled after their nodes were drained, and
-// rolled out; one that a health check finds or somebody deletes is replaced, but not where somebody else scales the pool.
+// poolLife: the workers of a MachinePool of the flavor machinepool are spread, scaled after their nodes were drained,
+// and rolled out. An unhealthy or deleted machine is replaced, unless an external autoscaler scales the pool.
 func poolLife(ctx context.Context, g *WithT, w *world) {
 	p := &pool{cluster: w.newCluster(ctx, g, "pool"), key: client.ObjectKey{Namespace: "pool", Name: "pool-mp-0"}}
 	p.make(ctx, g, 3, "--flavor=machinepool")
@@ -35,7 +35,7 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 	p.wants(ctx, g, 1)
 	leaves()
 	one := p.available(ctx, g, 1)
-	g.Expect(names(one)).To(Equal(names(first[:1])), "those that were chosen to go go first")
+	g.Expect(names(one)).To(Equal(names(first[:1])), "the chosen ones are deleted first")
 	two := p.scale(ctx, g, 2)
 	g.Expect(names(two)).To(ContainElements(names(one)))
 	for _, name := range names(two) {
@@ -48,7 +48,7 @@ func poolLife(ctx context.Context, g *WithT, w *world) {
 	})
 	p.replaced(ctx, g, two, "288Mi")
 	p.heals(ctx, g)
-	p.isScaledBySomebodyElse(ctx, g)
+	p.isScaledExternally(ctx, g)
 	p.delete(ctx, g)
 }
 
@@ -67,19 +67,19 @@ func (p *pool) scale(ctx context.Context, g *WithT, count int32) []machine {
 	return p.available(ctx, g, int(count))
 }
 
-// nodes are what the pool's cluster has, past its machines.
+// nodes returns a client of the pool's cluster.
 func (p *pool) nodes(g *WithT) client.Client {
 	nodes, is := p.player.Client(p.cluster.key)
 	g.Expect(is).To(BeTrue())
 	return nodes
 }
 
-// occupied gives a machine's node a pod, which takes its time to leave. What is returned waits until the node is
-// drained, sees that the machine runs on as long as the pod does, and ends the pod, as a kubelet would.
+// occupied runs a pod on a machine's node that terminates slowly. The returned function waits until the node is being
+// drained, checks that the machine keeps running as long as the pod, and ends the pod, as a kubelet would.
 func (p *pool) occupied(ctx context.Context, g *WithT, m machine) (leaves func()) {
 	nodes := p.nodes(g)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
-	g.Expect(nodes.Create(ctx, account)).To(Succeed(), "nobody makes it in a cluster that is played")
+	g.Expect(nodes.Create(ctx, account)).To(Succeed(), "a simulated cluster doesn't create it")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "busy"}, Spec: corev1.PodSpec{
 		NodeName: m.machine.Name, Containers: []corev1.Container{{Name: "busy", Image: "busy"}}}}
 	g.Expect(nodes.Create(ctx, pod)).To(Succeed())
@@ -100,7 +100,7 @@ func (p *pool) occupied(ctx context.Context, g *WithT, m machine) (leaves func()
 	}
 }
 
-// replaced waits until as many machines as there were have taken the place of those, with other memory.
+// replaced waits until the old machines are replaced by as many with other memory.
 func (p *pool) replaced(ctx context.Context, g *WithT, old []machine, memory string) {
 	eventually(g, func(g Gomega) {
 		for _, m := range p.availableNow(ctx, g, len(old)) {
@@ -111,7 +111,7 @@ func (p *pool) replaced(ctx context.Context, g *WithT, old []machine, memory str
 }
 
 // heals: of two machines the one whose node isn't Ready is replaced through its Machine, by a MachineHealthCheck, and
-// then one that somebody deletes.
+// then a deleted one.
 func (p *pool) heals(ctx context.Context, g *WithT) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.key.Name}}
 	check.Spec.ClusterName = p.cluster.key.Name
@@ -134,7 +134,7 @@ func (p *pool) heals(ctx context.Context, g *WithT) {
 	p.replaces(ctx, g, func(unwanted machine) { g.Expect(p.client.Delete(ctx, &unwanted.machine)).To(Succeed()) })
 }
 
-// replaces: of two machines the one that something is done to is replaced.
+// replaces checks that the one of two machines to which hit is applied is replaced.
 func (p *pool) replaces(ctx context.Context, g *WithT, hit func(machine)) {
 	machines := p.available(ctx, g, 2)
 	hit(machines[0])
@@ -144,9 +144,9 @@ func (p *pool) replaces(ctx context.Context, g *WithT, hit func(machine)) {
 	})
 }
 
-// isScaledBySomebodyElse: with the annotation replicas-managed-by a machine that is deleted isn't replaced, and the
-// MachinePool's replicas follow.
-func (p *pool) isScaledBySomebodyElse(ctx context.Context, g *WithT) {
+// isScaledExternally: with the annotation replicas-managed-by a deleted machine isn't replaced, and the
+// MachinePool's replicas are decreased.
+func (p *pool) isScaledExternally(ctx context.Context, g *WithT) {
 	machines := p.available(ctx, g, 2)
 	patch(ctx, g, p.client, p.key, &clusterv1.MachinePool{}, func(o *clusterv1.MachinePool) {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, clusterv1.ReplicasManagedByAnnotation, "external-autoscaler")
@@ -158,8 +158,8 @@ func (p *pool) isScaledBySomebodyElse(ctx context.Context, g *WithT) {
 	g.Expect(object.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
 }
 
-// available waits until the MachinePool has its machines, each of them whole, with its node, and until
-// hosts have nothing else.
+// available waits until the MachinePool has its machines, each of them complete and with its node, and until hosts have
+// no other domains.
 func (p *pool) available(ctx context.Context, g *WithT, count int) (machines []machine) {
 	eventually(g, func(g Gomega) { machines = p.availableNow(ctx, g, count) })
 	return machines

@@ -18,14 +18,13 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// maintainedHosts are taken out of use by a scene, whose namespace alone may use them.
+// maintainedHosts are hosts for maintenance, which only the namespace of the scene may use.
 var maintainedHosts = []testbed.HostSpec{
 	{Name: "host-m1", FailureDomain: "m", Namespace: "maintenance"}, {Name: "host-m2", FailureDomain: "m", Namespace: "maintenance"},
 }
 
-// hostMaintained: a host that is cordoned gets no machines; one that is evacuated gets none either, and
-// its machines are replaced elsewhere, one by one, by Cluster API's MachineHealthChecks. Afterwards it is
-// as any other.
+// hostMaintained: a cordoned host gets no new machines. An evacuated host gets none either, and its machines are
+// replaced on other hosts, one by one, by Cluster API's MachineHealthChecks. After the maintenance it is used again.
 func hostMaintained(ctx context.Context, g *WithT, w *world) {
 	const one, other = "host-m1", "host-m2"
 	c := w.newCluster(ctx, g, "maintenance")
@@ -62,9 +61,9 @@ func hostMaintained(ctx context.Context, g *WithT, w *world) {
 	g.Expect(hostsOf(d.available(ctx, g, 2))).To(HaveEach(other))
 	g.Expect(c.domains(g, one)).To(BeEmpty())
 	seen.mutex.Lock()
-	g.Expect(seen.gone).To(Equal(2), "how many were replaced")
-	g.Expect(seen.mostLeaving).To(Equal(1), "how many were on their way out at once")
-	g.Expect(seen.fewestReady).To(Equal(1), "how many were Ready at least")
+	g.Expect(seen.gone).To(Equal(2), "replaced machines")
+	g.Expect(seen.mostLeaving).To(Equal(1), "maximum of machines being deleted at once")
+	g.Expect(seen.fewestReady).To(Equal(1), "minimum of Ready machines")
 	seen.mutex.Unlock()
 
 	w.maintain(ctx, g, one, nil)
@@ -78,7 +77,7 @@ func hostMaintained(ctx context.Context, g *WithT, w *world) {
 	c.delete(ctx, g)
 }
 
-// maintain changes the maintenance of a host, and waits until its Ready condition says so.
+// maintain changes the maintenance of a host, and waits until its Ready condition reports it.
 func (w *world) maintain(ctx context.Context, g *WithT, name string, maintenance *infrav1.HostMaintenance) {
 	patch(ctx, g, w.Client, client.ObjectKey{Name: name}, &infrav1.LibvirtHost{}, func(o *infrav1.LibvirtHost) { o.Spec.Maintenance = maintenance })
 	want := isCondition(infrav1.ReadyCondition, "True")
@@ -101,7 +100,7 @@ func hostsOf(machines []machine) (hosts []string) {
 	return hosts
 }
 
-// check makes a MachineHealthCheck of the deployment's machines, and waits until it knows them.
+// check creates a MachineHealthCheck of the deployment's machines, and waits until it has found them.
 func (d *deployment) check(ctx context.Context, g *WithT) {
 	object := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: d.key.Namespace, Name: d.key.Name}}
 	object.Spec.ClusterName = d.cluster.key.Name
@@ -115,17 +114,17 @@ func (d *deployment) check(ctx context.Context, g *WithT) {
 	})
 }
 
-// replacement is what happened to machines of a deployment, by every event of the API server.
+// replacement records the replacement of a deployment's machines, from every event of the API server.
 type replacement struct {
 	mutex          sync.Mutex
 	first          map[types.UID]bool
 	leaving, ready map[types.UID]bool
-	// gone is how many of the first are gone, mostLeaving how many were on their way out at once, and
-	// fewestReady how many were Ready at least.
+	// gone is the number of deleted machines among the first ones, mostLeaving the maximum of machines being deleted
+	// at once, and fewestReady the minimum of Ready ones.
 	gone, mostLeaving, fewestReady int
 }
 
-// observe follows the machines of the deployment until the context ends.
+// observe watches the machines of the deployment until the context ends.
 func (d *deployment) observe(ctx context.Context, g *WithT, machines []machine) *replacement {
 	r := &replacement{first: map[types.UID]bool{}, leaving: map[types.UID]bool{}, ready: map[types.UID]bool{}, fewestReady: len(machines)}
 	for _, m := range machines {

@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// secondStarted starts another management cluster with the provider, for what is moved.
+// secondStarted starts another management cluster with the provider, as the target of the move.
 func secondStarted(ctx context.Context, g *WithT, w *world) {
 	bed, err := testbed.Start(ctx, testbed.Options{Scheme: newScheme(g), Beside: w.Testbed})
 	g.Expect(err).ToNot(HaveOccurred())
@@ -25,9 +25,9 @@ func secondStarted(ctx context.Context, g *WithT, w *world) {
 	g.Expect(bed.JoinWorkloads(ctx, w.player)).To(Succeed())
 }
 
-// moved: clusterctl move takes a cluster to another management cluster with its hosts and their
-// credentials, and with the addresses that were claimed. It waits for an image that is on its way to a host. Nothing
-// happens to what runs, and all of it is as it was there; the machine of the image starts there.
+// moved: clusterctl move moves a cluster to another management cluster with its hosts and their credentials, and with
+// its claimed addresses. It waits for an image that is being transferred to a host. Running machines aren't changed,
+// and all objects are the same afterwards. The machine of the image starts in the target.
 func moved(ctx context.Context, g *WithT, w *world) {
 	before, claims := w.demo.machines(ctx, g, nil), w.demo.claims(ctx, g)
 	g.Expect(claims).To(HaveLen(2))
@@ -55,7 +55,7 @@ func moved(ctx context.Context, g *WithT, w *world) {
 	w.demo.client = w.second.Client
 	hostsMoved(ctx, g, w)
 
-	// Each is whole again, with its provider ID, on its host, with a guest that has started once.
+	// Each machine is complete again, with its provider ID, on its host, with a guest that has started once.
 	eventually(g, func(g Gomega) {
 		after := w.demo.machines(ctx, g, nil)
 		g.Expect(names(after)).To(ConsistOf(append(names(before), late)))
@@ -64,7 +64,7 @@ func moved(ctx context.Context, g *WithT, w *world) {
 		g.Expect(places).To(Equal(placesOf(before)))
 		for _, m := range after {
 			g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.ReadyCondition, "True")), m.machine.Name)
-			// A control plane here has no pods, which those of kubeadm are judged by.
+			// A simulated control plane has no pods, which kubeadm's conditions need.
 			if _, is := m.machine.Labels[clusterv1.MachineControlPlaneLabel]; !is {
 				g.Expect(m.machine.Status.Conditions).To(ContainElement(isCondition(clusterv1.MachineReadyCondition, "True")), m.machine.Name)
 			}
@@ -75,11 +75,11 @@ func moved(ctx context.Context, g *WithT, w *world) {
 	})
 }
 
-// transferring makes a machine of demo whose image is on its way to a host until it may hurry.
+// transferring creates a machine of demo whose image is transferred slowly until hurry is called.
 func (w *world) transferring(ctx context.Context, g *WithT, name string) (hurry func()) {
 	url, sum, hurry, err := w.SlowImage()
 	g.Expect(err).ToNot(HaveOccurred())
-	w.demo.makeMachine(ctx, g, name, func(spec *infrav1.LibvirtMachineSpec) { spec.Image.URL, spec.Image.Checksum = url, sum })
+	w.demo.createMachine(ctx, g, name, func(spec *infrav1.LibvirtMachineSpec) { spec.Image.URL, spec.Image.Checksum = url, sum })
 	eventually(g, func(g Gomega) {
 		var infra infrav1.LibvirtMachine
 		g.Expect(w.Client.Get(ctx, client.ObjectKey{Namespace: w.demo.key.Namespace, Name: name}, &infra)).To(Succeed())
@@ -88,8 +88,8 @@ func (w *world) transferring(ctx context.Context, g *WithT, name string) (hurry 
 	return hurry
 }
 
-// pretendNode says that a machine has its node, without which clusterctl doesn't even begin. What is left then that it
-// would wait for are load balancers, which have no Machine.
+// pretendNode sets the node of a machine, without which clusterctl doesn't start a move. The remaining objects for
+// which it would wait are load balancers, which have no Machine.
 func (w *world) pretendNode(ctx context.Context, g *WithT, name string) {
 	eventually(g, func(g Gomega) {
 		var object clusterv1.Machine
@@ -100,8 +100,8 @@ func (w *world) pretendNode(ctx context.Context, g *WithT, name string) {
 	})
 }
 
-// waitsToMove: clusterctl has paused demo, which a move begins with, and goes no further as long as a machine says so.
-// It tells when it ends, which it must not.
+// waitsToMove checks that clusterctl has paused demo, the first step of a move, and doesn't continue while a machine
+// blocks it. ended receives the result of a move that ends, which it must not.
 func (w *world) waitsToMove(ctx context.Context, g *WithT, name string, ended <-chan error) {
 	goesOn := func() {
 		select {
@@ -116,7 +116,7 @@ func (w *world) waitsToMove(ctx context.Context, g *WithT, name string, ended <-
 		g.Expect(w.Client.Get(ctx, w.demo.key, &object)).To(Succeed())
 		g.Expect(object.Spec.Paused).To(HaveValue(BeTrue()))
 	})
-	// Longer than clusterctl waits before it looks again.
+	// Longer than clusterctl's interval of checking.
 	g.Consistently(func(g Gomega) {
 		goesOn()
 		var infra infrav1.LibvirtMachine
@@ -126,8 +126,8 @@ func (w *world) waitsToMove(ctx context.Context, g *WithT, name string, ended <-
 	}).WithTimeout(8 * time.Second).WithPolling(time.Second).Should(Succeed())
 }
 
-// hostsMoved: the hosts and their credentials are in the second management cluster, which finds the
-// hosts ready.
+// hostsMoved checks that the hosts and their credentials are in the second management cluster, and that the hosts are
+// Ready there.
 func hostsMoved(ctx context.Context, g *WithT, w *world) {
 	w.hostsReadyIn(ctx, g, w.second.Client)
 	var identity infrav1.LibvirtClusterIdentity
@@ -136,12 +136,12 @@ func hostsMoved(ctx context.Context, g *WithT, w *world) {
 	key := client.ObjectKey{Namespace: identity.Spec.SecretRef.Namespace, Name: identity.Spec.SecretRef.Name}
 	g.Expect(w.second.Client.Get(ctx, key, &secret)).To(Succeed())
 	for name, content := range w.registered.Credentials() {
-		// Not compared by a matcher, which would print keys.
+		// A matcher would print keys.
 		g.Expect(string(secret.Data[name]) == string(content)).To(BeTrue(), "%s of the Secret %s", name, key)
 	}
 }
 
-// placesOf are where machines are, by their names.
+// placesOf returns the hosts and provider IDs of machines, by their names.
 func placesOf(machines []machine) map[string][]string {
 	places := map[string][]string{}
 	for _, m := range machines {

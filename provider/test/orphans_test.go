@@ -20,19 +20,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// The orphans that scenes make by hand, by their UUIDs, each a domain that was never started.
+// The UUIDs of the orphans that scenes define, each a domain that was never started.
 const (
 	strangerUUID = "00000000-0000-4000-8000-0000000000e1"
 	nobodyUUID   = "00000000-0000-4000-8000-0000000000e2"
 )
 
-// orphansCollected: the manager runs with --collect-orphans. Of a LibvirtMachine that somebody has torn
-// from the API server, the domain is reported, stays for the time that it is given, and is deleted with
-// all that belongs to it; what says that it is of another management cluster's Cluster stays.
+// orphansCollected: the manager runs with --collect-orphans. A LibvirtMachine is deleted from the API server only. Its
+// domain is reported, stays until its age is reached, and is then deleted with its volumes. A domain whose Cluster is
+// in another management cluster stays.
 func orphansCollected(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "orphans")
-	c.makeBare(ctx, g)
-	c.makeMachine(ctx, g, "lost", func(*infrav1.LibvirtMachineSpec) {})
+	c.createBare(ctx, g)
+	c.createMachine(ctx, g, "lost", func(*infrav1.LibvirtMachineSpec) {})
 	var lost machine
 	eventually(g, func(g Gomega) {
 		var object clusterv1.Machine
@@ -41,7 +41,7 @@ func orphansCollected(ctx context.Context, g *WithT, w *world) {
 	})
 	host := lost.infra.Spec.HostName
 	w.define(g, host, "stranger", strangerUUID, hypervisor.Owner{Cluster: "blue", Namespace: "elsewhere", Name: "stranger"})
-	c.tear(ctx, g, lost)
+	c.deleteWithoutCleanup(ctx, g, lost)
 
 	eventually(g, func(g Gomega) {
 		object, orphans := w.orphansOn(ctx, g, w.Client, host)
@@ -71,17 +71,17 @@ func orphansCollected(ctx context.Context, g *WithT, w *world) {
 	c.delete(ctx, g)
 }
 
-// nothingElseOrphaned: of all machines that scenes have made and deleted so far, none was ever taken for
-// an orphan on any host, but for those that were made to be one.
+// nothingElseOrphaned checks that of all machines that scenes have created and deleted so far, only the intended ones
+// were ever reported as orphans on any host.
 func nothingElseOrphaned(_ context.Context, g *WithT, w *world) {
 	seen, expected, ended := w.suspects.result()
-	g.Expect(ended).To(BeFalse(), "the watch of the hosts has ended before")
+	g.Expect(ended).To(BeFalse(), "the watch of the hosts has ended early")
 	g.Expect(seen).To(ConsistOf(expected))
 }
 
-// movedStays: the management cluster that a Cluster was moved from still looks at the hosts, may delete
-// orphans, and sees machines that it doesn't know: it deletes none, however old they are. The one that
-// has the Cluster now runs without --collect-orphans and deletes nothing at all.
+// movedStays: the management cluster from which a Cluster was moved still reconciles the hosts, may delete orphans, and
+// doesn't know the machines: it doesn't delete them, whatever their age. The target management cluster runs without
+// --collect-orphans and doesn't delete any orphan.
 func movedStays(ctx context.Context, g *WithT, w *world) {
 	machines := w.demo.machines(ctx, g, nil)
 	on := map[string][]string{}
@@ -119,8 +119,9 @@ func movedStays(ctx context.Context, g *WithT, w *world) {
 	w.demo.exactly(ctx, g)
 }
 
-// tear deletes a LibvirtMachine and nothing of what it stands for, as one does who removes finalizers.
-func (c *cluster) tear(ctx context.Context, g *WithT, m machine) {
+// deleteWithoutCleanup deletes a LibvirtMachine from the API server by removing its finalizers. Its objects on the host
+// stay.
+func (c *cluster) deleteWithoutCleanup(ctx context.Context, g *WithT, m machine) {
 	key := client.ObjectKeyFromObject(&m.infra)
 	var infra infrav1.LibvirtMachine
 	patch(ctx, g, c.client, key, &infra, func(o *infrav1.LibvirtMachine) {
@@ -134,7 +135,7 @@ func (c *cluster) tear(ctx context.Context, g *WithT, m machine) {
 	patch(ctx, g, c.client, key, &infra, func(o *infrav1.LibvirtMachine) { o.Finalizers = nil })
 }
 
-// orphansOn are what a management cluster takes for orphans on a host, by UUID.
+// orphansOn returns the orphans of a host in the status of a management cluster, by UUID.
 func (w *world) orphansOn(ctx context.Context, g Gomega, c client.Client, host string) (*infrav1.LibvirtHost, map[string]infrav1.HostOrphan) {
 	object := &infrav1.LibvirtHost{}
 	g.Expect(c.Get(ctx, client.ObjectKey{Name: host}, object)).To(Succeed())
@@ -154,7 +155,7 @@ func (w *world) hasNoOrphans(ctx context.Context, g *WithT, c client.Client, hos
 	})
 }
 
-// age has a management cluster believe that it has seen all orphans of a host two days ago.
+// age sets the time since when a management cluster has seen the orphans of a host to two days ago.
 func (w *world) age(ctx context.Context, g *WithT, c client.Client, host string) {
 	eventually(g, func(g Gomega) {
 		object, orphans := w.orphansOn(ctx, g, c, host)
@@ -163,19 +164,19 @@ func (w *world) age(ctx context.Context, g *WithT, c client.Client, host string)
 		for i := range object.Status.Orphans {
 			object.Status.Orphans[i].Since = metav1.NewTime(time.Now().Add(-48 * time.Hour).Truncate(time.Second))
 		}
-		// Whoever looks at the host at the same time would write over it.
+		// A concurrent reconcile of the host could overwrite it.
 		g.Expect(c.Status().Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
 	})
 }
 
-// volumesOf are the volumes of a machine on a host.
+// volumesOf returns the volumes of a machine on a host.
 func (w *world) volumesOf(g Gomega, host, uuid string) []string {
 	volumes, err := w.hosts[host].Volumes()
 	g.Expect(err).ToNot(HaveOccurred())
 	return slices.DeleteFunc(volumes, func(name string) bool { return !strings.HasPrefix(name, uuid+"-") })
 }
 
-// define defines a domain by hand that has an owner, and no disks.
+// define defines a domain with an owner and without disks.
 func (w *world) define(g *WithT, host, name, uuid string, owner hypervisor.Owner) {
 	metadata, err := owner.Metadata()
 	g.Expect(err).ToNot(HaveOccurred())
@@ -200,7 +201,7 @@ func (w *world) undefine(g *WithT, host, id string) {
 	})
 }
 
-// connected does something on a host past the provider.
+// connected calls a function with a connection to a host, without the provider.
 func (w *world) connected(g *WithT, host string, do func(*golibvirt.Libvirt) error) {
 	connection, err := w.hosts[host].Connect()
 	g.Expect(err).ToNot(HaveOccurred())
@@ -208,8 +209,7 @@ func (w *world) connected(g *WithT, host string, do func(*golibvirt.Libvirt) err
 	g.Expect(do(connection)).To(Succeed())
 }
 
-// suspects follows the LibvirtHosts by a watch, which misses no change, and remembers all that was ever
-// taken for an orphan.
+// suspects watches the LibvirtHosts, without missing a change, and records all orphans that were ever reported.
 type suspects struct {
 	mutex          sync.Mutex
 	seen, expected map[string]bool
@@ -244,7 +244,7 @@ func (s *suspects) see(host *infrav1.LibvirtHost) {
 	}
 }
 
-// expect notes what was made to be an orphan.
+// expect records the UUIDs of intended orphans.
 func (s *suspects) expect(uuids ...string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

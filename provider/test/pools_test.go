@@ -20,11 +20,11 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// poolKind is that of the in-cluster IPAM provider.
+// poolKind is the kind of pools of the in-cluster IPAM provider.
 var poolKind = schema.GroupVersionKind{Group: "ipam.cluster.x-k8s.io", Version: "v1alpha2", Kind: "InClusterIPPool"}
 
-// makePool makes a pool of a cluster, with which it is moved. No gateway where that is empty.
-func (c *cluster) makePool(ctx context.Context, g *WithT, name, gateway string, prefix int64, addresses ...string) ipamv1.IPPoolReference {
+// createPool creates a pool of a cluster, with which it is moved. gateway may be empty.
+func (c *cluster) createPool(ctx context.Context, g *WithT, name, gateway string, prefix int64, addresses ...string) ipamv1.IPPoolReference {
 	spec := map[string]any{"prefix": prefix}
 	if gateway != "" {
 		spec["gateway"] = gateway
@@ -39,12 +39,12 @@ func (c *cluster) makePool(ctx context.Context, g *WithT, name, gateway string, 
 	return ipamv1.IPPoolReference{APIGroup: poolKind.Group, Kind: poolKind.Kind, Name: name}
 }
 
-// endpointPool is a pool that has the address of the cluster's API server and no other.
+// endpointPool creates a pool with only the address of the cluster's API server.
 func (c *cluster) endpointPool(ctx context.Context, g *WithT) ipamv1.IPPoolReference {
-	return c.makePool(ctx, g, "endpoint", c.Network.Gateway().String(), 16, c.endpoint.String())
+	return c.createPool(ctx, g, "endpoint", c.Network.Gateway().String(), 16, c.endpoint.String())
 }
 
-// inUse waits until as many addresses of a pool are given, of all that it has.
+// inUse waits until a pool of total addresses has allocated used ones.
 func (c *cluster) inUse(ctx context.Context, g *WithT, pool ipamv1.IPPoolReference, used, total int64) {
 	eventually(g, func(g Gomega) {
 		object := &unstructured.Unstructured{}
@@ -56,7 +56,7 @@ func (c *cluster) inUse(ctx context.Context, g *WithT, pool ipamv1.IPPoolReferen
 	})
 }
 
-// endpointFromPool has a LibvirtCluster claim its endpoint, which it has none of then.
+// endpointFromPool returns a change that makes a LibvirtCluster without an endpoint claim it.
 func endpointFromPool(g *WithT, pool ipamv1.IPPoolReference) func(map[string]any) {
 	return func(spec map[string]any) {
 		delete(spec, "controlPlaneEndpoint")
@@ -68,7 +68,7 @@ func reference(pool ipamv1.IPPoolReference) map[string]any {
 	return map[string]any{"apiGroup": pool.APIGroup, "kind": pool.Kind, "name": pool.Name}
 }
 
-// changed is a manifest with other specs of the objects of some kinds.
+// changed returns a manifest with changed specs of some kinds.
 func changed(g *WithT, manifest string, changes map[string]func(spec map[string]any)) string {
 	objects, err := utilyaml.ToUnstructured([]byte(manifest))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -79,14 +79,14 @@ func changed(g *WithT, manifest string, changes map[string]func(spec map[string]
 			change(object.Object["spec"].(map[string]any))
 		}
 	}
-	g.Expect(found).To(HaveLen(len(changes)), "the kinds that the manifest has")
+	g.Expect(found).To(HaveLen(len(changes)), "the kinds in the manifest")
 	out, err := utilyaml.FromUnstructured(objects)
 	g.Expect(err).ToNot(HaveOccurred())
 	return string(out)
 }
 
-// given is what was given for a claim, which belongs to an object.
-func (c *cluster) given(ctx context.Context, g Gomega, name string, owner client.Object, pool ipamv1.IPPoolReference) ipamv1.IPAddressSpec {
+// allocated returns the allocated address of a claim, and checks the owner of the claim.
+func (c *cluster) allocated(ctx context.Context, g Gomega, name string, owner client.Object, pool ipamv1.IPPoolReference) ipamv1.IPAddressSpec {
 	var claim ipamv1.IPAddressClaim
 	g.Expect(c.client.Get(ctx, client.ObjectKey{Namespace: c.key.Namespace, Name: name}, &claim)).To(Succeed())
 	g.Expect(metav1.IsControlledBy(&claim, owner)).To(BeTrue(), "the controller of the claim %s is %s", name, owner.GetName())
@@ -99,14 +99,14 @@ func (c *cluster) given(ctx context.Context, g Gomega, name string, owner client
 	return address.Spec
 }
 
-// hasClaimed: a machine has the addresses that were claimed from the pools of its interface and no
-// others, and its guest has and uses them. It returns them.
+// hasClaimed checks that a machine has only the addresses that were claimed from the pools of its interface, and that
+// its guest uses them. It returns them.
 func (c *cluster) hasClaimed(ctx context.Context, g Gomega, m machine, pools ...ipamv1.IPPoolReference) []string {
 	var plain, withNetwork, internal []string
 	for i, pool := range pools {
-		given := c.given(ctx, g, fmt.Sprintf("%s-0-%d", m.infra.Name, i), &m.infra, pool)
-		plain = append(plain, given.Address)
-		withNetwork = append(withNetwork, fmt.Sprintf("%s/%d", given.Address, *given.Prefix))
+		allocated := c.allocated(ctx, g, fmt.Sprintf("%s-0-%d", m.infra.Name, i), &m.infra, pool)
+		plain = append(plain, allocated.Address)
+		withNetwork = append(withNetwork, fmt.Sprintf("%s/%d", allocated.Address, *allocated.Prefix))
 	}
 	for _, address := range m.machine.Status.Addresses {
 		if address.Type == clusterv1.MachineInternalIP {
@@ -115,15 +115,15 @@ func (c *cluster) hasClaimed(ctx context.Context, g Gomega, m machine, pools ...
 	}
 	g.Expect(internal).To(ConsistOf(plain), "the addresses of Machine %s", m.machine.Name)
 	g.Expect(m.infra.Status.Conditions).To(ContainElement(isCondition(infrav1.AddressesReadyCondition, "True")), m.machine.Name)
-	g.Expect(m.report.Addresses).To(ConsistOf(withNetwork), "the addresses that the guest of %s has", m.machine.Name)
-	g.Expect(m.report.From).To(Equal(plain[0]), "the address that the guest of %s reports from", m.machine.Name)
+	g.Expect(m.report.Addresses).To(ConsistOf(withNetwork), "the addresses of the guest of %s", m.machine.Name)
+	g.Expect(m.report.From).To(Equal(plain[0]), "the address from which the guest of %s reports", m.machine.Name)
 	leases, err := c.hosts[m.infra.Spec.HostName].Leases()
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(leases).ToNot(HaveKey(m.report.MACAddress), "a lease of %s, which has no DHCP", m.machine.Name)
 	return plain
 }
 
-// claims are those of the cluster by their names: the address that was given, the pool, and whose they are.
+// claims returns the claims of the cluster by name: the allocated address, the pool, and the owner.
 func (c *cluster) claims(ctx context.Context, g Gomega) map[string][]string {
 	var list ipamv1.IPAddressClaimList
 	g.Expect(c.client.List(ctx, &list, client.InNamespace(c.key.Namespace))).To(Succeed())
@@ -139,16 +139,16 @@ func (c *cluster) claims(ctx context.Context, g Gomega) map[string][]string {
 	return found
 }
 
-// releases are the claims of a cluster that were given back while somebody watched.
+// releases records the claims of a cluster that are released during a watch.
 type releases struct {
 	cluster  *cluster
 	watching watch.Interface
 	ended    chan struct{}
 
 	mutex sync.Mutex
-	// names of the claims, and what of all this came too early.
+	// names are the names of the released claims, and early describes the ones that were released too early.
 	names, early []string
-	// stopped says that the watch may end, which it may do with an error.
+	// stopped is true when the watch may end, also with an error.
 	stopped bool
 }
 
@@ -184,8 +184,8 @@ func (r *releases) see(event watch.Event) {
 	}
 }
 
-// users are the domains that may use the address of a claim: that of the machine that it belongs to, or
-// all of the cluster for one of that.
+// users returns the domains that may use the address of a claim: the domain of the machine that owns it, or all domains
+// of a cluster that owns it.
 func (r *releases) users(claim *ipamv1.IPAddressClaim) (found []string) {
 	prefix := r.cluster.key.Namespace + "."
 	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "LibvirtMachine" {
@@ -198,15 +198,14 @@ func (r *releases) users(claim *ipamv1.IPAddressClaim) (found []string) {
 		}
 		for _, domain := range domains {
 			if strings.HasPrefix(domain.Name, prefix) {
-				found = append(found, fmt.Sprintf("%s is given back, and %s has the domain %s", claim.Name, name, domain.Name))
+				found = append(found, fmt.Sprintf("%s is released, and %s has the domain %s", claim.Name, name, domain.Name))
 			}
 		}
 	}
 	return found
 }
 
-// stop waits until claims have been given back, all of those that are named and no others, and each of
-// them when nothing could use its address any more.
+// stop waits until the named claims have been released, no others, and each of them after its last user was deleted.
 func (r *releases) stop(g *WithT, names ...string) {
 	eventually(g, func(g Gomega) {
 		r.mutex.Lock()

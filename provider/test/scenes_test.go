@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// scene is what is done with a world and holds afterwards. It waits by itself for what it needs, and
-// leaves nothing on hosts.
+// scene is a test in a world. It waits for its prerequisites, and leaves no objects on hosts.
 type scene struct {
 	name string
 	run  func(ctx context.Context, g *WithT, w *world)
 }
 
-// test plays the scene. Where it fails, it shows what there is of all clusters then, before others delete theirs.
+// test runs the scene. If it fails, it shows all clusters before other scenes delete them.
 func (s scene) test(ctx context.Context, w *world) func(*testing.T) {
 	return func(t *testing.T) {
 		defer func() {
@@ -28,9 +27,9 @@ func (s scene) test(ctx context.Context, w *world) func(*testing.T) {
 	}
 }
 
-// beside are scenes that don't notice each other: each has a cluster and a namespace of its own. They
-// run at the same time, the longest one first.
-var beside = []scene{
+// parallel are scenes that don't affect each other: each has a separate cluster and namespace. They run concurrently,
+// the longest one first.
+var parallel = []scene{
 	{name: "a machine pool's life", run: poolLife},
 	{name: "a host is cut off for minutes", run: hostCutOff},
 	{name: "a load balancer's life", run: balancerLife},
@@ -41,45 +40,45 @@ var beside = []scene{
 	{name: "a machine is updated in place", run: updatedInPlace},
 	{name: "orphans are collected", run: orphansCollected},
 	{name: "hardware", run: hardware},
-	{name: "a host is kept for one namespace and CPUs of it for one machine", run: keptHost},
+	{name: "a host is reserved for one namespace, with dedicated CPUs", run: keptHost},
 	{name: "a host's key is pinned", run: hostKeyPinned},
 	{name: "a second management cluster is started", run: secondStarted},
 }
 
-// scenesAtOnce is how many scenes are played at the same time: with more, the guests that boot leave little of
-// two processors to the management cluster.
-const scenesAtOnce = 6
+// maxParallel is the maximum number of concurrent scenes: with more, booting guests leave too little of two processors
+// to the management cluster.
+const maxParallel = 6
 
-// alone are scenes that others would notice. They come afterwards, one by one, and go on with the
-// cluster of the deployment until the last of them deletes it.
-var alone = []scene{
+// sequential are scenes that affect other ones. They follow one by one, and use the demo cluster until the last but
+// one deletes it.
+var sequential = []scene{
 	{name: "libvirtd is killed and started again", run: daemonKilled},
-	{name: "nothing else was taken for an orphan", run: nothingElseOrphaned},
+	{name: "no other machine was reported as an orphan", run: nothingElseOrphaned},
 	{name: "a cluster is moved", run: moved},
-	{name: "what was moved stays", run: movedStays},
-	{name: "deletion leaves nothing", run: demoDeleted},
-	{name: "images that nothing uses are deleted", run: imagesCollected},
+	{name: "moved machines stay", run: movedStays},
+	{name: "deletion leaves no objects", run: demoDeleted},
+	{name: "unused images are deleted", run: imagesCollected},
 }
 
-// TestScenes plays all scenes in one world, after which hosts have nothing left.
+// TestScenes runs all scenes in one world, and checks that no objects are left on hosts.
 func TestScenes(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	w := newWorld(ctx, t, g)
 	w.hostsReady(ctx, g)
-	t.Run("beside", func(t *testing.T) {
-		// Not t.Parallel, which counts processors: scenes wait more than they work.
+	t.Run("parallel", func(t *testing.T) {
+		// t.Parallel is limited by the number of processors, but scenes mostly wait.
 		var group errgroup.Group
-		group.SetLimit(scenesAtOnce)
-		for _, scene := range beside {
+		group.SetLimit(maxParallel)
+		for _, scene := range parallel {
 			group.Go(func() error {
 				t.Run(scene.name, scene.test(ctx, w))
 				return nil
 			})
 		}
-		_ = group.Wait() // failures are the tests'
+		_ = group.Wait() // the tests report failures
 	})
-	for _, scene := range alone {
+	for _, scene := range sequential {
 		if t.Failed() {
 			return
 		}

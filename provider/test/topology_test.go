@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// topologyLife: a Cluster of the ClusterClass comes up, though its kubelets know no provider IDs, and a variable that is
-// changed replaces the workers, those of a MachineDeployment and those of a MachinePool, and nothing else.
+// topologyLife: a Cluster of the ClusterClass starts, although its kubelets have no provider IDs. A changed variable
+// replaces the workers of a MachineDeployment and of a MachinePool, and no other machines.
 func topologyLife(ctx context.Context, g *WithT, w *world) {
 	c := w.newCluster(ctx, g, "topology")
 	w.player.Unaware(c.key)

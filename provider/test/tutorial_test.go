@@ -23,22 +23,22 @@ import (
 
 var tutorial = flag.Bool("tutorial", false, "run the commands of the tutorial about KVM hosts (make tutorial)")
 
-// insteadOf are blocks of the tutorial that can't be run in a testbed, by a text in them, and what is run instead.
+// insteadOf has the blocks of the tutorial that can't run in a testbed, by a text in them, and their replacements.
 var insteadOf = map[string]string{
-	// It is for Fedora and RHEL, and the hosts are Debian.
+	// For Fedora and RHEL, but the hosts are Debian.
 	"dnf install":     ":",
 	"virtproxyd.conf": ":",
-	// There is no registry. The testbed has made the release and clusterctl's configuration.
+	// There is no registry. The testbed has created the release and clusterctl's configuration.
 	"clusterctl-release push": ":",
-	// Both take long, and image-builder needs a network and KVM. The image is that of the testbed's guests.
+	// Both are slow, and image-builder needs a network and KVM. The image of the testbed's guests is used.
 	"node-image":                    `IMAGE=$GUEST_IMAGE`,
 	"kubernetes-sigs/image-builder": ":",
-	// There is no network, and no kubelet that would run it.
+	// There is no network, and no kubelet to run it.
 	"kube-flannel.yml": `printf 'apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: cni\n  namespace: kube-system\n' > cni.yaml`,
 }
 
-// tutorialScript returns the commands of the tutorial, with the addresses of these hosts. It says before each section how
-// many seconds have passed, and waits after the installation until there is no file "installed" any more.
+// tutorialScript returns the commands of the tutorial, with the addresses of these hosts. It prints the elapsed seconds
+// before each section, and waits after the installation until the file "installed" is deleted.
 func tutorialScript(g *WithT, hosts []*libvirthost.Host, computer, endpoint string) string {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "tutorials", "kvm-hosts.md"))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -60,15 +60,15 @@ func tutorialScript(g *WithT, hosts []*libvirthost.Host, computer, endpoint stri
 			script.WriteString("touch ~/installed; while [ -e ~/installed ]; do sleep 0.1; done\n")
 		}
 	}
-	g.Expect(replaced).To(HaveLen(len(insteadOf)), "the page has each block that is not run")
+	g.Expect(replaced).To(HaveLen(len(insteadOf)), "the page has each block of insteadOf")
 	return strings.NewReplacer("192.0.2.100", endpoint, "192.0.2.10 ", computer+" ", "192.0.2.11", hosts[0].Namespace.Address.String(), "192.0.2.12", hosts[1].Namespace.Address.String(),
-		// Guests are in the testbed's own network, and a host has less room than the provider leaves to it.
+		// Guests are in the testbed's own network, and a host has less resources than the provider reserves by default.
 		"    bridge: br0\n", "    libvirtNetwork: default\n",
 		"\n  failureDomain:", "\n  reserved: {cpus: 0, memory: \"0\", storage: \"0\"}\n  failureDomain:",
 	).Replace(script.String()) + "echo \"== ${SECONDS} s: done\"\n"
 }
 
-// hostShell is ssh on the computer: it runs a command on a host, whose folders are those of its libvirtd.
+// hostShell replaces ssh on the computer: it runs a command on a host, with the folders of its libvirtd.
 const hostShell = `#!/bin/bash
 shims=$(dirname "$0")/..
 host=$shims/hosts/${1#root@}
@@ -81,8 +81,7 @@ exec ip netns exec "$(cat "$host/name")" unshare --mount bash -c '
   cd "$HOME" && eval "$3"' - "$(readlink -f "$host")" "$(readlink -f "$shims")" "${*//\/etc\/pki/$(readlink -f "$host")/pki}"
 `
 
-// shims are programs that stand in for those which a testbed's hosts can't have. They are those of the computer, and
-// those of hosts.
+// shims are programs that replace the ones that don't work in a testbed, on the computer and on hosts.
 var shims = map[string]string{
 	"computer/ssh": hostShell,
 	"computer/scp": `#!/bin/bash
@@ -90,14 +89,14 @@ target=${!#}
 target=${target#root@}
 cp "${@:1:$#-1}" "$(dirname "$0")/../hosts/${target%:}/root/"
 `,
-	"host/apt-get":            "#!/bin/sh\necho \"apt-get $*\"\n", // all of it is installed
+	"host/apt-get":            "#!/bin/sh\necho \"apt-get $*\"\n", // already installed
 	"host/virt-host-validate": "#!/bin/sh\necho 'QEMU: Checking for hardware virtualization: not in a testbed'\n",
 	// The test starts the daemon again.
 	"host/systemctl": "#!/bin/sh\necho \"systemctl $*\"\n[ \"$1\" = stop ] && exit\ntouch \"$HOST/restart\"\nwhile [ -e \"$HOST/restart\" ]; do sleep 0.1; done\n",
 	"host/useradd":   "#!/bin/sh\nmkdir -p \"$HOST/home/caplv\"\necho \"caplv:x:990:990::$HOST/home/caplv:/bin/sh\" >> \"$HOST/passwd\"\necho caplv:x:990: >> \"$HOST/group\"\n",
 }
 
-// writeComputer makes a folder with the computer's programs and the ways to the hosts, and returns it.
+// writeComputer creates a folder with the computer's programs and its access to the hosts, and returns it.
 func writeComputer(ctx context.Context, t *testing.T, g *WithT, bed *testbed.Testbed, hosts []*libvirthost.Host) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +129,7 @@ func hostFolder(bed *testbed.Testbed, host *libvirthost.Host) string {
 	return filepath.Join(bed.Dir, "hosts", host.Namespace.Name)
 }
 
-// asInstalled takes away what a testbed's host has, and Debian's libvirt hasn't when it was just installed: a pool, and
+// asInstalled makes a testbed's host like a new installation of Debian's libvirt: it removes the pool and the
 // certificates. Paths in /etc/pki are in the host's folder.
 func asInstalled(g *WithT, folder string, host *libvirthost.Host) {
 	client, err := host.Connect()
@@ -149,8 +148,8 @@ func asInstalled(g *WithT, folder string, host *libvirthost.Host) {
 	g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 }
 
-// serveHost does what systemd and sshd do on a host: it starts the daemon again when it is asked to, and lets in whom the
-// user caplv lets in.
+// serveHost acts as systemd and sshd on a host: it restarts the daemon on request, and authorizes the keys of the user
+// caplv.
 func serveHost(ctx context.Context, t *testing.T, folder string, host *libvirthost.Host, hasSSH bool) {
 	for ctx.Err() == nil {
 		time.Sleep(100 * time.Millisecond)
@@ -172,7 +171,7 @@ func serveHost(ctx context.Context, t *testing.T, folder string, host *libvirtho
 	}
 }
 
-// playOnceInstalled plays workload clusters once the script has installed Cluster API, which it says by a file.
+// playOnceInstalled simulates workload clusters once the script has installed Cluster API and created a file.
 func playOnceInstalled(ctx context.Context, t *testing.T, bed *testbed.Testbed, hosts []*libvirthost.Host, file string) {
 	for ctx.Err() == nil {
 		if _, err := os.Stat(file); err != nil {
@@ -180,17 +179,18 @@ func playOnceInstalled(ctx context.Context, t *testing.T, bed *testbed.Testbed, 
 			continue
 		}
 		if _, err := bed.PlayWorkloads(ctx, hosts); err != nil {
-			t.Errorf("playing workload clusters: %v", err)
+			t.Errorf("simulating workload clusters: %v", err)
 		}
 		_ = os.Remove(file)
 		return
 	}
 }
 
-// TestTutorial: the commands of the tutorial about two KVM hosts make a cluster on two hosts of a testbed and delete it.
+// TestTutorial runs the commands of the tutorial about two KVM hosts, which create a cluster on two hosts of a testbed
+// and delete it.
 func TestTutorial(t *testing.T) {
 	if !*tutorial {
-		t.Skip("it starts a testbed of its own: make tutorial")
+		t.Skip("it starts a separate testbed: make tutorial")
 	}
 	for _, program := range []string{"python3", "openssl", "ssh-keygen", "ssh-keyscan", "virsh"} {
 		prerequisite.Program(t, program)

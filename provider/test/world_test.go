@@ -1,5 +1,5 @@
-// Package test drives the provider as its users do: installed by clusterctl from its own release, with
-// Cluster API's managers, libvirt hosts and guests, all of them real and in a sandbox.
+// Package test tests the provider as users run it: installed by clusterctl from its release, with Cluster API's
+// managers, libvirt hosts and guests, all of them real and in a sandbox.
 package test
 
 import (
@@ -32,10 +32,10 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// patience is how long anything may take. Nothing is measured with it: it is far more than is needed.
+// patience is the timeout for anything. It is far more than needed, and not a measure.
 const patience = 10 * time.Minute
 
-// hugepages are as many of 2 MiB as one guest needs.
+// hugepages is the number of huge pages of 2 MiB that one guest needs.
 const hugepages = 128
 
 func TestMain(m *testing.M) {
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// world is a management cluster with the provider, three hosts in two failure domains, and some that
-// only one scene uses. Scenes share it.
+// world is a management cluster with the provider, three hosts in two failure domains, and some hosts for single
+// scenes. Scenes share it.
 type world struct {
 	*testbed.Testbed
 	registered *testbed.Hosts
@@ -62,22 +62,22 @@ type world struct {
 	player     *workload.Player
 
 	mutex sync.Mutex
-	// clusters counts those that were made, which makes the addresses of their API servers.
+	// clusters is the number of created clusters, from which the addresses of their API servers are derived.
 	clusters byte
-	// gone are guests that were seen to be gone.
-	gone []goneGuest
-	// demo is the cluster of the scenes that are played alone.
+	// gone are the deleted guests.
+	gone []deletedGuest
+	// demo is the cluster of the sequential scenes.
 	demo *cluster
-	// suspects is what was taken for an orphan.
+	// suspects has the reported orphans.
 	suspects *suspects
-	// second is another management cluster, which demo is moved to.
+	// second is another management cluster, to which demo is moved.
 	second *testbed.Testbed
-	// played is how many scenes were played to their end.
+	// played is the number of completed scenes.
 	played atomic.Int32
 }
 
-// goneGuest is a guest that was deleted: the time is when its domain was certainly gone.
-type goneGuest struct {
+// deletedGuest is a deleted guest, with a time at which its domain was deleted already.
+type deletedGuest struct {
 	host, mac string
 	at        time.Time
 }
@@ -90,7 +90,7 @@ func newScheme(g *WithT) *runtime.Scheme {
 	return scheme
 }
 
-// options are clusterctl's variables for what is off by default.
+// options are clusterctl's variables for features that are off by default.
 var options = map[string]string{"CAPLV_COLLECT_ORPHANS": "true", "EXP_RUNTIME_SDK": "true", "EXP_IN_PLACE_UPDATES": "true"}
 
 func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
@@ -115,7 +115,7 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 			g.Expect(w.second.Stop()).To(Succeed())
 		}
 	})
-	// Both wait more than they work.
+	// Both mostly wait.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bed.Init(groupCtx) })
 	specs := slices.Concat(testbed.DefaultHosts, maintainedHosts, cutOffHosts, keptHosts)
@@ -132,9 +132,9 @@ func newWorld(ctx context.Context, t *testing.T, g *WithT) *world {
 	return w
 }
 
-// eventually waits until something that it asks for again and again is so.
-func eventually(g *WithT, ask func(g Gomega)) {
-	g.Eventually(ask).WithTimeout(patience).WithPolling(500 * time.Millisecond).Should(Succeed())
+// eventually repeats checks until they succeed.
+func eventually(g *WithT, check func(g Gomega)) {
+	g.Eventually(check).WithTimeout(patience).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
 // describe shows all clusters as clusterctl does, for failures.
@@ -155,7 +155,7 @@ func (w *world) describe(ctx context.Context) string {
 	return out.String()
 }
 
-// hostsReady waits until the provider takes all hosts for ready.
+// hostsReady waits until all hosts are Ready.
 func (w *world) hostsReady(ctx context.Context, g *WithT) {
 	w.hostsReadyIn(ctx, g, w.Client)
 }
@@ -176,9 +176,9 @@ func (w *world) hostsReadyIn(ctx context.Context, g *WithT, c client.Client) {
 	})
 }
 
-// nothingLeft: hosts have nothing left but images, which one scene sees deleted, and the marks of managers that look
-// at them, and forget the addresses of all guests in time. Nobody can give a lease back for a guest that is gone, so the
-// last ones are waited for.
+// nothingLeft checks that hosts have no objects left except images, which another scene checks, and the markers of
+// managers, and waits until the leases of all guests have expired, because the lease of a deleted guest can't be
+// released.
 func (w *world) nothingLeft(g *WithT) {
 	gone := map[string]time.Time{}
 	for _, guest := range w.gone {
@@ -189,7 +189,7 @@ func (w *world) nothingLeft(g *WithT) {
 		reports, _ := host.Reports()
 		for _, report := range reports {
 			at, seen := gone[report.MACAddress]
-			if !seen { // a guest that went before a scene has seen it whole
+			if !seen { // the guest was deleted before a scene has seen it complete
 				at = time.Now()
 			}
 			g.Expect(host.Forgets(report.MACAddress, at)).To(Succeed())
@@ -200,7 +200,7 @@ func (w *world) nothingLeft(g *WithT) {
 	}
 }
 
-// leasesEnd is when the last lease has ended for sure: the hosts' leases are for two minutes.
+// leasesEnd returns when the last lease has expired: the hosts' leases last two minutes.
 const leasesEnd = 150 * time.Second
 
 // isCondition matches a condition by its type and status.
@@ -212,8 +212,8 @@ func isCondition(kind, status string) interface {
 	return And(HaveField("Type", kind), HaveField("Status", BeEquivalentTo(status)))
 }
 
-// patch changes an object as it is at the moment. It goes on trying: the webhooks' managers may be away for
-// a moment, as they elect a leader anew when the machine has much to do.
+// patch changes the current object. It retries, because the managers with the webhooks may restart after losing their
+// leader election on a busy machine.
 func patch[T client.Object](ctx context.Context, g *WithT, c client.Client, key client.ObjectKey, object T, change func(T)) {
 	eventually(g, func(g Gomega) {
 		g.Expect(c.Get(ctx, key, object)).To(Succeed())
@@ -223,7 +223,7 @@ func patch[T client.Object](ctx context.Context, g *WithT, c client.Client, key 
 	})
 }
 
-// providerID is that of a domain.
+// providerID returns the provider ID of a domain.
 func providerID(uuid string) string { return "libvirt:///" + uuid }
 
 func uuidOf(providerID string) string { return strings.TrimPrefix(providerID, "libvirt:///") }

@@ -1,5 +1,4 @@
-// Package api tests the provider's API as an API server serves it, with the manager's webhooks and its released
-// roles, and the manager as it is built.
+// Package api tests the provider's API with an API server, the built manager with its webhooks, and the released roles.
 package api
 
 import (
@@ -37,7 +36,7 @@ import (
 )
 
 const (
-	// config is the provider's configuration: CRDs, webhooks and roles.
+	// config is the path of the provider's configuration: CRDs, webhooks and roles.
 	config = "../../config/"
 
 	testNamespace = "caplv-system"
@@ -48,14 +47,14 @@ const (
 // world is an API server with the provider installed, and the manager program running against it.
 type world struct {
 	environment *envtest.Environment
-	// program is the manager, as it is built.
+	// program is the path of the built manager.
 	program   string
 	client    client.Client
 	clientset *kubernetes.Clientset
 	manager   *managerProcess
 }
 
-// managerProcess is a manager program that runs.
+// managerProcess is a running manager.
 type managerProcess struct {
 	healthURL   string
 	diagnostics string
@@ -81,7 +80,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// theWorld returns the API server and the manager, or ends the test when there are none.
+// theWorld returns the API server and the manager, or fails the test if they haven't started.
 func theWorld(t *testing.T) *world {
 	t.Helper()
 	if errWorld != nil {
@@ -117,7 +116,7 @@ func startWorld() (_ *world, stop func(), err error) {
 
 	folder, err := os.MkdirTemp("", "manager")
 	if err != nil {
-		return nil, stop, fmt.Errorf("making a folder for the manager: %w", err)
+		return nil, stop, fmt.Errorf("creating a folder for the manager: %w", err)
 	}
 	stops = append(stops, func() { _ = os.RemoveAll(folder) })
 	w := &world{environment: environment, program: filepath.Join(folder, "manager")}
@@ -129,10 +128,10 @@ func startWorld() (_ *world, stop func(), err error) {
 		return nil, stop, fmt.Errorf("starting the API server: %w", err)
 	}
 	if w.client, err = client.New(access, client.Options{Scheme: newScheme()}); err != nil {
-		return nil, stop, fmt.Errorf("making a client: %w", err)
+		return nil, stop, fmt.Errorf("creating a client: %w", err)
 	}
 	if w.clientset, err = kubernetes.NewForConfig(access); err != nil {
-		return nil, stop, fmt.Errorf("making a client: %w", err)
+		return nil, stop, fmt.Errorf("creating a client: %w", err)
 	}
 	if err := w.install(); err != nil {
 		return nil, stop, err
@@ -144,7 +143,7 @@ func startWorld() (_ *world, stop func(), err error) {
 	return w, stop, nil
 }
 
-// newScheme knows the kinds that the tests read and write.
+// newScheme returns a scheme with the kinds that the tests read and write.
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
@@ -153,8 +152,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// install creates the namespace, and the roles as they are in config/rbac: the manager has the
-// rights that it will have, and no more.
+// install creates the namespace, and the roles of config/rbac: the manager has only its released permissions.
 func (w *world) install() error {
 	ctx := context.Background()
 	manager := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}}
@@ -188,7 +186,7 @@ func (w *world) install() error {
 	return nil
 }
 
-// startManager starts a manager with some flags of its own, and waits until it is ready.
+// startManager starts a manager with additional flags, and waits until it is ready.
 func (w *world) startManager(flags ...string) (*managerProcess, error) {
 	user, err := w.environment.AddUser(envtest.User{Name: managerUser}, nil)
 	if err != nil {
@@ -196,7 +194,7 @@ func (w *world) startManager(flags ...string) (*managerProcess, error) {
 	}
 	kubeconfig, err := user.KubeConfig()
 	if err != nil {
-		return nil, fmt.Errorf("making the manager's kubeconfig: %w", err)
+		return nil, fmt.Errorf("creating the manager's kubeconfig: %w", err)
 	}
 	certDir := w.environment.WebhookInstallOptions.LocalServingCertDir
 	kubeconfigFile := filepath.Join(certDir, "kubeconfig")
@@ -255,7 +253,7 @@ func freeAddresses(count int) ([]string, error) {
 	return addresses, nil
 }
 
-// get asks for a URL, with a bearer token if there is one, and returns status and body.
+// get requests a URL, with a bearer token if there is one, and returns status and body.
 func get(httpClient *http.Client, url, token string) (int, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -275,7 +273,7 @@ func get(httpClient *http.Client, url, token string) (int, string, error) {
 	return response.StatusCode, body.String(), errors.Join(readErr, response.Body.Close())
 }
 
-// logBuffer holds what the manager writes while it runs.
+// logBuffer has the output of a running manager.
 type logBuffer struct {
 	lock   sync.Mutex
 	buffer bytes.Buffer
@@ -288,7 +286,7 @@ func (b *logBuffer) Write(content []byte) (int, error) {
 	return b.buffer.Write(content)
 }
 
-// String returns the log as it is now.
+// String returns the current log.
 func (b *logBuffer) String() string {
 	b.lock.Lock()
 	defer b.lock.Unlock()

@@ -14,8 +14,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// TestUpdateExtensionIsServed: with the feature gate, with the webhooks' certificate, by a manager that
-// isn't the leader too. Without the gate there is no such server.
+// TestUpdateExtensionIsServed: with the feature gate the update extension is served with the webhooks' certificate,
+// also by a manager that isn't the leader. Without the gate it isn't served.
 func TestUpdateExtensionIsServed(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
 	status, _, err := get(http.DefaultClient, w.manager.healthURL+"/readyz/update-extension", "")

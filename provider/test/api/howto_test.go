@@ -27,16 +27,16 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// howTo is what testdata/howto.yaml has for the pages.
+// howTo has the data of testdata/howto.yaml for the pages.
 type howTo struct {
-	// Bases are the rest of objects of which a page shows a part: a document without apiVersion.
+	// Bases have the missing fields of objects that a page shows in part, as documents without apiVersion.
 	Bases []map[string]any
 	Pages map[string]struct {
-		// Before are commands that make what a page's commands are about.
+		// Before are commands that create the prerequisites of a page's commands.
 		Before string
-		// NotRun are the blocks that aren't run: a text in the block, and why.
+		// NotRun has the blocks that aren't run: a text in the block, and the reason.
 		NotRun map[string]string
-		// Instead are parts of blocks that can't be as the page has them here.
+		// Instead has replacements for parts of blocks that don't work here.
 		Instead map[string]string
 	}
 }
@@ -49,14 +49,14 @@ func readHowTo(g *WithT) howTo {
 	return data
 }
 
-// block is code of a page.
+// block is a code block of a page.
 type block struct {
-	// line of the page that it begins at.
+	// line is the line of the page at which it begins.
 	line           int
 	language, text string
 }
 
-// readBlocks returns the code in a page.
+// readBlocks returns the code blocks of a page.
 func readBlocks(page string) []block {
 	var blocks []block
 	var open *block
@@ -74,7 +74,7 @@ func readBlocks(page string) []block {
 	return blocks
 }
 
-// howToPages are the names of the how-to guides about the provider, which docs/README.md lists.
+// howToPages returns the names of the how-to guides about the provider, which docs/README.md lists.
 func howToPages(g *WithT) []string {
 	index, err := os.ReadFile("../../../docs/README.md")
 	g.Expect(err).ToNot(HaveOccurred())
@@ -88,13 +88,13 @@ func howToPages(g *WithT) []string {
 	return names
 }
 
-// guide is a page that is run: a script of its blocks in a folder of its own.
+// guide is a page with a script of its blocks, which runs in a separate folder.
 type guide struct {
 	howTo
 	name, folder string
 	blocks       []block
 	script       strings.Builder
-	// applied are the files of objects that the page has.
+	// applied are the files with the page's objects.
 	applied []string
 }
 
@@ -103,8 +103,8 @@ func (p *guide) write(g *WithT, name, content string) {
 	g.Expect(os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o600)).To(Succeed())
 }
 
-// addObjects has the objects of a block validated by the API server. Whole ones are created, unless the block begins
-// with a comment that has the name of a file: then a command of the page applies that file.
+// addObjects makes the API server validate the objects of a block. Complete objects are created, unless the block
+// begins with a comment with the name of a file: then a command of the page applies that file.
 func (p *guide) addObjects(g *WithT, b block, hostURI string) {
 	var whole []string
 	for i, document := range regexp.MustCompile(`(?m)^---\n`).Split(b.text, -1) {
@@ -144,7 +144,7 @@ func (p *guide) addObjects(g *WithT, b block, hostURI string) {
 	}
 }
 
-// readGuide makes the script of a page. It fails for a block that is neither run nor listed.
+// readGuide returns the script of a page. It fails for a block that is neither run nor listed.
 func readGuide(t *testing.T, g *WithT, data howTo, name, hostURI string) *guide {
 	page, err := os.ReadFile(filepath.Join("../../../docs/how-to", name+".md"))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -172,9 +172,9 @@ func readGuide(t *testing.T, g *WithT, data howTo, name, hostURI string) *guide 
 				}
 			}
 			p.script.WriteString(b.text)
-		case "text": // what the commands before it print
+		case "text": // the output of the commands before it
 		default:
-			t.Errorf("%s.md:%d: is %q a command (sh), objects (yaml) or what a command prints (text)?", name, b.line, b.language)
+			t.Errorf("%s.md:%d: is %q a command (sh), objects (yaml) or the output of a command (text)?", name, b.line, b.language)
 		}
 	}
 	for _, table := range []map[string]string{about.NotRun, about.Instead} {
@@ -185,7 +185,7 @@ func readGuide(t *testing.T, g *WithT, data howTo, name, hostURI string) *guide 
 	return p
 }
 
-// shims are programs that the commands of pages call in place of the real ones.
+// shims are programs that replace the ones in the commands of pages.
 var shims = map[string]string{
 	"virsh": "#!/bin/sh\nexec \"$REAL_VIRSH\" -c \"$LIBVIRT\" \"$@\"\n",
 	"clusterctl": `#!/bin/bash
@@ -201,9 +201,9 @@ case $1 in describe) exec "$REAL_CLUSTERCTL" "$@" ;; esac
 `,
 }
 
-// TestHowTo runs the how-to guides about the provider: an API server with the manager takes the objects, and the real
-// kubectl and virsh run the commands, on an API server and on a libvirt daemon that pretends to have guests. clusterctl
-// parses those that need pods. What isn't run is in testdata/howto.yaml.
+// TestHowTo runs the how-to guides about the provider. An API server with the manager validates the objects. The real
+// kubectl and virsh run the commands, with the API server and with the test driver of a libvirt daemon. clusterctl only
+// parses the commands that need pods. testdata/howto.yaml has the blocks that aren't run.
 func TestHowTo(t *testing.T) {
 	w := theWorld(t)
 	libvirtd.Need(t)
@@ -215,7 +215,7 @@ func TestHowTo(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(daemon.Stop)
 	socket := daemon.URI().Socket
-	// libvirt's test driver forgets everything with its last connection.
+	// libvirt's test driver loses its state with the last connection.
 	connection := golibvirt.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket)))
 	g.Expect(connection.ConnectToURI("test:///default")).To(Succeed())
 	t.Cleanup(func() { _ = connection.Disconnect() })
@@ -259,7 +259,7 @@ func TestHowTo(t *testing.T) {
 			p := readGuide(t, g, data, name, "test:///default?socket="+socket)
 			output, err := run(p.folder, p.script.String())
 			t.Logf("%s", output)
-			g.Expect(err).ToNot(HaveOccurred(), "%s.md: the line after the last == in what is logged", name)
+			g.Expect(err).ToNot(HaveOccurred(), "%s.md: the failed line is the one after the last == in the log", name)
 			p.expectHeaders(g, output)
 			expectInline(g, name, func(command string) (string, error) { return run(p.folder, command) })
 			output, err = run(p.folder, p.cleanUp())
@@ -268,10 +268,10 @@ func TestHowTo(t *testing.T) {
 	}
 }
 
-// listClusterScoped writes down which objects of other tests exist that have no namespace.
+// listClusterScoped lists the cluster-scoped objects of other tests.
 const listClusterScoped = "list() { kubectl get libvirthosts,libvirtclusteridentities -o name | sort; }\nlist > before\n"
 
-// cleanUp returns a script that deletes what the page and what goes before it have created.
+// cleanUp returns a script that deletes the objects that the page and its preparation have created.
 func (p *guide) cleanUp() string {
 	var script strings.Builder
 	for _, file := range slices.Backward(p.applied) {
@@ -283,10 +283,10 @@ func (p *guide) cleanUp() string {
 	return script.String()
 }
 
-// inlineCommand is a command in the text of a page.
+// inlineCommand matches a command in the text of a page.
 var inlineCommand = regexp.MustCompile("`((?:kubectl|clusterctl|virsh) [^`]+)`")
 
-// expectInline has kubectl, clusterctl and virsh parse the commands in the text of a page.
+// expectInline makes kubectl, clusterctl and virsh parse the commands in the text of a page.
 func expectInline(g *WithT, name string, run func(string) (string, error)) {
 	page, err := os.ReadFile(filepath.Join("../../../docs/how-to", name+".md"))
 	g.Expect(err).ToNot(HaveOccurred())
@@ -301,7 +301,7 @@ func expectInline(g *WithT, name string, run func(string) (string, error)) {
 					g.Expect(usage).To(ContainSubstring(word), "%s.md: %s", name, found[1])
 				}
 			}
-		case words[0] == "clusterctl" && words[1] == "release": // a plugin, whose commands have a test of their own
+		case words[0] == "clusterctl" && words[1] == "release": // a plugin, whose commands have other tests
 		default:
 			usage, err := run(found[1] + " --help")
 			g.Expect(err).ToNot(HaveOccurred(), "%s.md: %s: %s", name, found[1], usage)
@@ -312,7 +312,7 @@ func expectInline(g *WithT, name string, run func(string) (string, error)) {
 	}
 }
 
-// expectHeaders compares the columns of the tables in a page with those that the commands print.
+// expectHeaders compares the columns of the tables in a page with the output of the commands.
 func (p *guide) expectHeaders(g *WithT, output string) {
 	for _, b := range p.blocks {
 		if b.language != "text" {
@@ -320,6 +320,6 @@ func (p *guide) expectHeaders(g *WithT, output string) {
 		}
 		header, _, _ := strings.Cut(b.text, "\n")
 		before, _, _ := strings.Cut(output, fmt.Sprintf("== %d\n", b.line))
-		g.Expect(strings.Join(strings.Fields(before), " ")).To(ContainSubstring(strings.Join(strings.Fields(header), " ")), "%s.md:%d isn't what is printed", p.name, b.line)
+		g.Expect(strings.Join(strings.Fields(before), " ")).To(ContainSubstring(strings.Join(strings.Fields(header), " ")), "%s.md:%d differs from the output", p.name, b.line)
 	}
 }

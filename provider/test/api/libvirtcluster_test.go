@@ -29,14 +29,14 @@ import (
 
 const soon = 2 * time.Minute
 
-// startClusterController runs Cluster API's own controller of Clusters beside the manager, so that
-// what it reads of a LibvirtCluster is what the tests see.
+// startClusterController runs Cluster API's controller of Clusters with the manager, so that the tests see what it
+// reads from a LibvirtCluster.
 var startClusterController = sync.OnceValue(func() error {
 	ctx := context.Background()
 	mgr, err := ctrl.NewManager(testWorld.environment.Config, ctrl.Options{
 		Scheme: newScheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
-		return fmt.Errorf("making a manager for Cluster API's controller: %w", err)
+		return fmt.Errorf("creating a manager for Cluster API's controller: %w", err)
 	}
 	reconciler := &cluster.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		ClusterCache:                clustercache.NewFakeClusterCache(testWorld.client, client.ObjectKey{}),
@@ -44,14 +44,14 @@ var startClusterController = sync.OnceValue(func() error {
 	if err := reconciler.SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return fmt.Errorf("setting up Cluster API's controller: %w", err)
 	}
-	go func() { _ = mgr.Start(ctx) }() // ends with the test program, as the API server does
+	go func() { _ = mgr.Start(ctx) }() // ends with the test program, like the API server
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		return errors.New("the cache of Cluster API's controller doesn't sync")
 	}
 	return nil
 })
 
-// clusterTest is a Cluster with a LibvirtCluster of the same name, and hosts that only it selects.
+// clusterTest is a Cluster with a LibvirtCluster of the same name, and hosts that only this cluster selects.
 type clusterTest struct {
 	*WithT
 	*world
@@ -59,8 +59,8 @@ type clusterTest struct {
 	name string
 }
 
-// newClusterTest creates a Ready host in each of some failure domains. The hosts are paused, so that
-// what the test says of them stays.
+// newClusterTest creates a Ready host in each failure domain. The hosts are paused, so that the manager doesn't change
+// the status that the test sets.
 func newClusterTest(t *testing.T, name string, failureDomains ...string) *clusterTest {
 	t.Helper()
 	w, g := theWorld(t), NewWithT(t)
@@ -84,8 +84,7 @@ func (ct *clusterTest) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: "default", Name: ct.name}
 }
 
-// setHostReady stands in for the controller of LibvirtHosts. That one writes the host at first, to say
-// that it is paused.
+// setHostReady acts as the controller of LibvirtHosts, after that one has written the Paused condition.
 func (ct *clusterTest) setHostReady(number int, status metav1.ConditionStatus) {
 	ct.t.Helper()
 	host := &infrav1.LibvirtHost{}
@@ -98,7 +97,7 @@ func (ct *clusterTest) setHostReady(number int, status metav1.ConditionStatus) {
 	}).WithTimeout(soon).Should(Succeed())
 }
 
-// create creates the LibvirtCluster and then the Cluster, each changed first.
+// create creates the LibvirtCluster and then the Cluster, each with a change.
 func (ct *clusterTest) create(changeInfra func(*infrav1.LibvirtCluster), changeCluster func(*clusterv1.Cluster)) {
 	ct.t.Helper()
 	infra := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: ct.name},
@@ -128,8 +127,8 @@ func (ct *clusterTest) cluster() *clusterv1.Cluster {
 	return owner
 }
 
-// eventually waits until a condition of the LibvirtCluster, and the one that Cluster API mirrors if
-// it is Ready, has a status and reason, and returns its message.
+// eventually waits until a condition of the LibvirtCluster has a status and reason, and also the condition that Cluster
+// API mirrors from Ready. It returns the message.
 func (ct *clusterTest) eventually(conditionType string, status metav1.ConditionStatus, reason string) string {
 	ct.t.Helper()
 	var message string
@@ -165,9 +164,8 @@ func endpointOf(host string) clusterv1.APIEndpoint {
 	return clusterv1.APIEndpoint{Host: host, Port: 6443}
 }
 
-// TestLifeOfACluster drives what no schema shows of these rules of the contract for InfraCluster, with
-// Cluster API's controller on the other side: initialization completed, control plane endpoint,
-// failure domains, conditions.
+// TestLifeOfACluster tests rules of the contract for InfraCluster that no schema shows, with Cluster API's controller:
+// initialization completed, control plane endpoint, failure domains, conditions.
 func TestLifeOfACluster(t *testing.T) {
 	t.Parallel()
 	ct := newClusterTest(t, "life", "rack-b", "rack-a", "rack-b")
@@ -186,7 +184,7 @@ func TestLifeOfACluster(t *testing.T) {
 	ct.Expect(infra.Finalizers).To(ConsistOf(infrav1.ClusterFinalizer))
 	ct.Expect(infra.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, ct.name))
 
-	// Hosts come and go; what was provisioned stays so.
+	// Hosts are added and removed, and the cluster stays provisioned.
 	for i := range 3 {
 		ct.setHostReady(i, metav1.ConditionFalse)
 	}
@@ -202,10 +200,10 @@ func TestLifeOfACluster(t *testing.T) {
 
 	ct.Eventually(ct.events).WithTimeout(soon).Should(ContainElements("Normal Provisioned", "Warning NoHostsReady"))
 	ct.deleteInOrder()
-	ct.Expect(ct.manager.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
+	ct.Expect(ct.manager.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a permission")
 }
 
-// deleteInOrder deletes the Cluster while a machine is there, and then the machine.
+// deleteInOrder deletes the Cluster while a machine exists, and then the machine.
 func (ct *clusterTest) deleteInOrder() {
 	ct.t.Helper()
 	machine := minimalObjects(ct.name)["LibvirtMachine"]
@@ -214,7 +212,7 @@ func (ct *clusterTest) deleteInOrder() {
 	ct.Expect(ct.client.Create(ct.t.Context(), machine)).To(Succeed())
 	ct.Expect(ct.client.Create(ct.t.Context(), other)).To(Succeed())
 
-	// The manager's cache has to show the machine before its cluster is deleted.
+	// The manager's cache must have the machine before its cluster is deleted.
 	ct.Eventually(ct.manager.log.String).WithTimeout(soon).Should(MatchRegexp(`"Waiting for the Machine controller .* LibvirtMachine="default/%s"`, ct.name))
 	ct.Expect(ct.client.Delete(ct.t.Context(), ct.cluster())).To(Succeed())
 	ct.Expect(ct.eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.DeletingReason)).
@@ -279,7 +277,7 @@ func TestPausing(t *testing.T) {
 			setPaused(true)
 			ct.eventually(infrav1.PausedCondition, metav1.ConditionTrue, infrav1.PausedReason)
 
-			// A paused object isn't changed, not by its hosts and not by its deletion.
+			// A paused object isn't changed, neither after changes of its hosts nor after its deletion.
 			paused := ct.infra()
 			ct.setHostReady(0, metav1.ConditionFalse)
 			ct.Expect(ct.client.Delete(t.Context(), paused)).To(Succeed())
@@ -296,7 +294,7 @@ func TestPausing(t *testing.T) {
 	}
 }
 
-// anotherClusterIsReconciled shows that the manager has had its time.
+// anotherClusterIsReconciled waits until the manager has reconciled another cluster.
 func (ct *clusterTest) anotherClusterIsReconciled() {
 	ct.t.Helper()
 	other := newClusterTest(ct.t, "meanwhile", "rack")
@@ -304,7 +302,7 @@ func (ct *clusterTest) anotherClusterIsReconciled() {
 	other.eventually(infrav1.ReadyCondition, metav1.ConditionTrue, infrav1.ReadyReason)
 }
 
-// TestExternallyManagedClusterIsLeftAlone: what Cluster API itself writes is all that changes.
+// TestExternallyManagedClusterIsLeftAlone: only Cluster API changes an externally managed cluster.
 func TestExternallyManagedClusterIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ct := newClusterTest(t, "external", "rack")
@@ -323,8 +321,7 @@ func TestExternallyManagedClusterIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfAnIdentity: hosts count for the namespaces that their identity allows, from the
-// moment that it does.
+// TestNamespacesOfAnIdentity: a host counts for a namespace as soon as its identity allows the namespace.
 func TestNamespacesOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	ct := newClusterTest(t, "tenant", "rack")
@@ -340,7 +337,7 @@ func TestNamespacesOfAnIdentity(t *testing.T) {
 	ct.create(nil, nil)
 	ct.eventually(infrav1.HostsAvailableCondition, metav1.ConditionFalse, infrav1.NamespaceNotAllowedReason)
 
-	// Allowed by the identity, then by a label of the namespace, and no more.
+	// Allowed by the identity, then by a label of the namespace, and then not any more.
 	allow := func(allowed *infrav1.AllowedNamespaces) {
 		before := client.MergeFrom(identity.DeepCopy())
 		identity.Spec.AllowedNamespaces = allowed

@@ -17,8 +17,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestLifeOfAnIdentity follows an identity from a Secret that can't be used to its deletion, which a
-// host holds up.
+// TestLifeOfAnIdentity tests an identity from an invalid Secret to its deletion, which waits for a host.
 func TestLifeOfAnIdentity(t *testing.T) {
 	t.Parallel()
 	w, g := theWorld(t), NewWithT(t)
@@ -50,12 +49,12 @@ func TestLifeOfAnIdentity(t *testing.T) {
 	g.Expect(eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.SecretInvalidReason)).
 		To(Equal("Secret " + testNamespace + "/" + name + " lacks tls.crt, ca.crt"))
 
-	// The Secret is the identity's, beside its other owner, before it can be used.
+	// The identity is an additional owner of the Secret even before the Secret is valid.
 	g.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
 	g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("Kind", "Namespace"),
 		And(HaveField("Kind", "LibvirtClusterIdentity"), HaveField("UID", identity.UID), HaveField("Controller", BeNil()))))
 
-	// The API server's own certificate for webhooks is as good as any.
+	// Any certificate works: the API server's certificate for webhooks is used.
 	certDir := w.environment.WebhookInstallOptions.LocalServingCertDir
 	for file, keys := range map[string][]string{"tls.key": {"tls.key"}, "tls.crt": {"tls.crt", "ca.crt"}} {
 		content, err := os.ReadFile(filepath.Join(certDir, file))
@@ -71,11 +70,11 @@ func TestLifeOfAnIdentity(t *testing.T) {
 	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.LibvirtHostSpec{
 		URI: "qemu+tls://host/system", IdentityRef: &infrav1.ClusterIdentityReference{Name: name}}}
 	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())
-	g.Eventually(func(g Gomega) { // the manager's cache has it then
+	g.Eventually(func(g Gomega) { // waits for the manager's cache
 		g.Expect(w.client.Get(t.Context(), key, host)).To(Succeed())
 		g.Expect(conditions.Has(host, infrav1.ReachableCondition)).To(BeTrue())
 	}).WithTimeout(soon).Should(Succeed())
-	// A Secret that is deleted and made again is the identity's again, or else a move would leave it behind.
+	// The identity is an owner of the recreated Secret too, because a move would leave it behind otherwise.
 	g.Expect(w.client.Delete(t.Context(), secret)).To(Succeed())
 	eventually(infrav1.ReadyCondition, metav1.ConditionFalse, infrav1.SecretNotFoundReason)
 	secret.ResourceVersion, secret.OwnerReferences = "", nil

@@ -15,9 +15,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// TestHostOfARealDaemon: the manager as it is built follows a libvirtd that is killed and started again.
-// What the controller does otherwise is tested with pretended hosts, in its package and in
-// provider/internal/testing/world.
+// TestHostOfARealDaemon: the built manager reports the state of a libvirtd that is killed and started again. Other
+// tests of the controller use fake hosts, in its package and in provider/internal/testing/world.
 func TestHostOfARealDaemon(t *testing.T) {
 	t.Parallel()
 	w, g := theWorld(t), NewWithT(t)
@@ -26,7 +25,7 @@ func TestHostOfARealDaemon(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	t.Cleanup(daemon.Stop)
 
-	// The daemon has no libvirt network, and the only network interface that is sure to be there is lo.
+	// The daemon has no libvirt network, and lo is the only network interface that always exists.
 	host := &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: unique("real")}, Spec: infrav1.LibvirtHostSpec{
 		URI: daemon.URI().String(), Networks: []infrav1.HostNetwork{{Name: "lan", Bridge: "lo"}}}}
 	g.Expect(w.client.Create(t.Context(), host)).To(Succeed())

@@ -17,7 +17,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// templateStatus is what an autoscaler reads, by the field names of the contract and not by our types.
+// templateStatus returns the status that an autoscaler reads, by the field names of the contract and not by the
+// provider's types.
 func templateStatus(w *world, g Gomega, t *testing.T, name string) any {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("LibvirtMachineTemplate"))
@@ -40,7 +41,7 @@ func TestTemplatesTellAutoscalers(t *testing.T) {
 			g.Expect(templateStatus(w, g, t, object.GetName())).To(Equal(parse(want)))
 		}).WithTimeout(soon).Should(Succeed())
 
-		// What is written reads back as quantities.
+		// The written values can be parsed as quantities.
 		template := &infrav1.LibvirtMachineTemplate{}
 		g.Expect(w.client.Get(t.Context(), client.ObjectKeyFromObject(object), template)).To(Succeed())
 		g.Expect(template.Status.Capacity).To(HaveLen(2))

@@ -29,11 +29,11 @@ func TestHealth(t *testing.T) {
 func TestMetricsNeedAuthorization(t *testing.T) {
 	w := theWorld(t)
 	g := NewWithT(t)
-	// The certificate is made at start, and signed by nobody.
+	// The self-signed certificate is created at the start.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 	metrics := "https://" + w.manager.diagnostics + "/metrics"
-	// The metrics server is up a little later than the webhook server.
+	// The metrics server starts after the webhook server.
 	g.Eventually(func() (int, error) {
 		status, _, err := get(insecure, metrics, "")
 		return status, err
@@ -50,7 +50,7 @@ func TestMetricsNeedAuthorization(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testNamespace, Name: scraper}},
 	})).To(Succeed())
 	token := w.tokenOf(t, scraper)
-	g.Eventually(func(g Gomega) { // the controllers are up a little later still
+	g.Eventually(func(g Gomega) { // the controllers start last
 		status, body, err := get(insecure, metrics, token)
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(status).To(Equal(http.StatusOK), body)
@@ -80,8 +80,7 @@ func TestManagerIsLeader(t *testing.T) {
 	g.Expect(w.manager.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
 }
 
-// TestNamespaceAndWatchFilter runs a second manager, which is for some objects only and has machine
-// pools turned off.
+// TestNamespaceAndWatchFilter runs a second manager with --namespace and --watch-filter, and without machine pools.
 func TestNamespaceAndWatchFilter(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
 	team, elsewhere, green, pool, blue := unique("team"), unique("elsewhere"), unique("green"), unique("pool"), unique("blue")
@@ -107,7 +106,7 @@ func TestNamespaceAndWatchFilter(t *testing.T) {
 	t.Cleanup(second.stop)
 
 	g.Eventually(second.log.String).WithTimeout(soon).Should(MatchRegexp(`"Waiting for the Machine controller .*/%s"`, blue))
-	// One that reads hosts and namespaces, which have no namespace themselves, works with --namespace too.
+	// A controller of a namespaced kind that reads cluster-scoped hosts works with --namespace too.
 	g.Eventually(second.log.String).WithTimeout(soon).Should(MatchRegexp(`"Starting workers" .*controller="libvirtcluster"`))
 	g.Expect(second.log.String()).ToNot(ContainSubstring("forbidden"), "the manager's roles lack a right")
 	g.Expect(second.log.String()).ToNot(ContainSubstring(`"Read LibvirtMachinePool"`))

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/notes"
 )
 
-// TestNotesOfEvents: a note may be as long as package notes says, and no longer.
+// TestNotesOfEvents: the maximum length of a note in package notes is the one of the API server.
 func TestNotesOfEvents(t *testing.T) {
 	w := theWorld(t)
 	g := NewWithT(t)

@@ -22,12 +22,12 @@ const minimalMachine = `{image: {volume: ubuntu-2404}}`
 
 var namesGiven atomic.Int32
 
-// unique makes a name that no test has used, so that tests can be run again against the same API server.
+// unique returns a name that no test has used, so that tests can run again with the same API server.
 func unique(name string) string {
 	return fmt.Sprintf("%s-%d", name, namesGiven.Add(1))
 }
 
-// minimalObjects is an object of each kind with what it can't do without.
+// minimalObjects returns an object of each kind with its required fields only.
 func minimalObjects(name string) map[string]*unstructured.Unstructured {
 	specs := map[string]string{
 		"LibvirtCluster":             `{}`,
@@ -56,7 +56,7 @@ func newObject(kind, name, spec string) *unstructured.Unstructured {
 	return object
 }
 
-// parse reads YAML that stands in a test.
+// parse parses YAML in a test.
 func parse(content string) any {
 	var value any
 	if err := yaml.Unmarshal([]byte(content), &value); err != nil {
@@ -106,7 +106,7 @@ func TestPortOfTheEndpointIsDefaulted(t *testing.T) {
 	g.Expect(port).To(BeEquivalentTo(6443))
 }
 
-// TestColumns: kubectl shows all failure domains, and what is in the way of a cluster.
+// TestColumns: kubectl shows all failure domains, and the message of a cluster that isn't Ready.
 func TestColumns(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
 	cluster := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: unique("column")}}
@@ -187,7 +187,7 @@ func TestSchemasRefuse(t *testing.T) {
 	})
 }
 
-// TestNetworksOfAHost: what networks may have together.
+// TestNetworksOfAHost checks valid combinations of fields of networks.
 func TestNetworksOfAHost(t *testing.T) {
 	w, g := theWorld(t), NewWithT(t)
 	host := newObject("LibvirtHost", unique("networks"), `{uri: "test:///default", networks: [
@@ -239,7 +239,7 @@ func TestTemplatesAreImmutableButForTheTopologyControllersDryRun(t *testing.T) {
 			object := minimalObjects(unique("immutable"))[kind]
 			g.Expect(w.client.Create(t.Context(), object)).To(Succeed())
 
-			// As the topology controller does it: server-side apply, with its annotation.
+			// Server-side apply with the annotation, as in the topology controller.
 			apply := newObject(kind, object.GetName(), spec)
 			options := []client.ApplyOption{client.ForceOwnership, client.FieldOwner("test")}
 			err := w.client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(apply), options...)

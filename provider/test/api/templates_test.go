@@ -20,8 +20,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestTemplatesAreAccepted has the API server, with the webhooks, look at the provider's objects in
-// every template, with the defaults.
+// TestTemplatesAreAccepted: the API server with the webhooks accepts the provider's objects in every template, with the
+// defaults.
 func TestTemplatesAreAccepted(t *testing.T) {
 	w := theWorld(t)
 	files, err := filepath.Glob("../../templates/*.yaml")
