@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/metrics"
 )
 
-// docs are the pages about the provider.
+// docs are the documentation pages of the provider.
 var docs = []string{
 	"explanation/machine-pools.md", "how-to/addresses.md", "how-to/autoscaling.md", "how-to/backup.md", "how-to/flatcar-talos.md", "how-to/gpus.md",
 	"how-to/hardening.md", "how-to/hosts.md", "how-to/images-and-hardware.md", "how-to/in-place-updates.md", "how-to/load-balancers.md",
@@ -25,7 +25,7 @@ var docs = []string{
 	"how-to/upgrading.md", "how-to/upgrading-kubernetes.md", "how-to/zones.md", "reference/metrics.md",
 }
 
-// ofOthers are names in the docs that are Cluster API's, and flags that are other programs'.
+// ofOthers are names of Cluster API and flags of other programs in the docs.
 var ofOthers = []string{
 	"ExternalIP", "HealthCheckSucceeded", "InternalIP", "OnDelete", "OwnerRemediated", "RuntimeSDK",
 	"AllowStreamLocalForwarding", "MaxSessions", "MaxStartups",
@@ -33,19 +33,19 @@ var ofOthers = []string{
 }
 
 var (
-	// code is inline code of one word, and number what is in brackets behind it if that is a number.
+	// code is inline code of one word, and number a number in parentheses after it.
 	code = regexp.MustCompile("`([^`\\s]+)`(?: \\(([0-9]+)\\))?")
-	// name is that of a condition, reason, feature or value: several words in one.
+	// name is a condition, reason, feature or value: several words joined.
 	name   = regexp.MustCompile(`^[A-Z]+[a-z]+(?:[A-Z]+[a-z]*)+$`)
 	option = regexp.MustCompile(`^(--[a-z][a-z-]*)(?:=.*)?$`)
 	ours   = regexp.MustCompile(`^(?:caplv_[a-z_]+|libvirt\.infrastructure\.cluster\.x-k8s\.io/[a-z-]+)$`)
-	// word is a text in Go's sources, or a constant of Cluster API that one of ours is.
+	// word is a string in Go's sources, or a constant of Cluster API that one of the provider's constants equals.
 	word = regexp.MustCompile(`"([^"\s]+)"|clusterv1\.(\w+?)(?:Reason|Condition)\b`)
 )
 
-// TestDocsNameWhatThereIs: each condition, reason, feature, annotation, metric and flag that the docs name is in
-// the code, and flags have the defaults that the docs say.
-func TestDocsNameWhatThereIs(t *testing.T) {
+// TestDocsNamesExist checks that each condition, reason, feature, annotation, metric and flag in the docs exists in the code,
+// and that flags have the documented defaults.
+func TestDocsNamesExist(t *testing.T) {
 	g := NewWithT(t)
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	newOptions().addFlags(flags)
@@ -75,7 +75,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 	g.Expect(checked).To(BeNumerically(">=", 45))
 }
 
-// TestDocsListTheMetrics: the table has each metric that is registered, with its type and labels, and no other.
+// TestDocsListTheMetrics checks that the table has exactly the registered metrics, with their types and labels.
 func TestDocsListTheMetrics(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join("..", "docs", "reference", "metrics.md"))
@@ -102,7 +102,7 @@ func TestDocsListTheMetrics(t *testing.T) {
 	g.Expect(documented).To(Equal(registered))
 }
 
-// words are all words in the sources of the provider that are texts by themselves.
+// words returns all words in the sources of the provider that are string literals.
 func words(g *WithT) map[string]bool {
 	known := map[string]bool{}
 	for _, folder := range []string{"api", "feature", "internal/controllers", "internal/metrics"} {
@@ -113,8 +113,8 @@ func words(g *WithT) map[string]bool {
 	return known
 }
 
-// TestTroubleshooting: docs/how-to/troubleshooting.md has a row for each reason of a condition, unless it says that all
-// is well, and quotes messages as the code of the provider or of clusterctl has them, with ... for what differs.
+// TestTroubleshooting checks that docs/how-to/troubleshooting.md has a row for each reason of a condition except the good
+// ones, and quotes messages of the provider or of clusterctl, with ... for variable parts.
 func TestTroubleshooting(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "troubleshooting.md"))
@@ -128,10 +128,10 @@ func TestTroubleshooting(t *testing.T) {
 	g.Expect(wells).ToNot(BeEmpty())
 	for _, reason := range reasons {
 		name := regexp.QuoteMeta("`" + reason[1] + reason[2] + "`")
-		// A row: the conditions, the reason or several, the cause, and what to do.
+		// A row: the conditions, one or several reasons, the cause, and the action.
 		row := regexp.MustCompile(`(?m)^\| [^|]+ \| [^|]*` + name + `[^|]* \| [^|]{4,} \| [^|]{4,} \|$`)
 		g.Expect(row.MatchString(page)).ToNot(Equal(strings.Contains(wells, "`"+reason[1]+reason[2]+"`")),
-			"%s needs a row, or says that all is well, and not both", reason[1]+reason[2])
+			"%s needs a row or must be listed as a good reason, and not both", reason[1]+reason[2])
 	}
 
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
@@ -144,12 +144,12 @@ func TestTroubleshooting(t *testing.T) {
 	g.Expect(len(messages)).To(BeNumerically(">", 25))
 	for _, message := range messages {
 		for part := range strings.SplitSeq(message[1], "...") {
-			g.Expect(strings.Contains(code.String(), strings.TrimSpace(part))).To(BeTrue(), "nothing says %q", part)
+			g.Expect(strings.Contains(code.String(), strings.TrimSpace(part))).To(BeTrue(), "no source has %q", part)
 		}
 	}
 }
 
-// sources are the Go files of a folder, without tests.
+// sources returns the Go code of a folder, without tests.
 func sources(g *WithT, folder string) string {
 	var code strings.Builder
 	g.Expect(filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

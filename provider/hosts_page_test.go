@@ -19,10 +19,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// hostsPage is the page about adding a host.
+// hostsPage is the page about adding hosts.
 var hostsPage = filepath.Join("..", "docs", "how-to", "hosts.md")
 
-// blocks returns the code of a language in a page.
+// blocks returns the code blocks of a language in a page.
 func blocks(page, language string) []string {
 	var found []string
 	for _, match := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)\n```").FindAllStringSubmatch(page, -1) {
@@ -31,8 +31,8 @@ func blocks(page, language string) []string {
 	return found
 }
 
-// TestHostsPageCertificates: a daemon with the host's certificate lets in the manager with its own, both made by
-// the commands of the page, and nobody without it.
+// TestHostsPageCertificates checks that the page's commands create certificates for a daemon and a manager with which the
+// manager can connect, and that no other client can.
 func TestHostsPageCertificates(t *testing.T) {
 	libvirtd.Need(t)
 	g := NewWithT(t)
@@ -66,14 +66,14 @@ func TestHostsPageCertificates(t *testing.T) {
 	host, err := libvirt.Connect(t.Context(), uri, manager)
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(host.Close()).To(Succeed())
-	// The host's own certificate is of the same authority, and no client's.
+	// The host's certificate has the same authority, but isn't a client's.
 	another := manager
 	another.Cert, another.Key = read("kvm1.example.com.crt"), read("kvm1.example.com.key")
 	_, err = libvirt.Connect(t.Context(), uri, another)
 	g.Expect(err).To(MatchError(ContainSubstring("the daemon refuses the client's certificate")))
 }
 
-// TestHostsPageObjects: the objects of the page have the fields of the API, and fit each other.
+// TestHostsPageObjects checks that the objects of the page are valid and refer to each other.
 func TestHostsPageObjects(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile(hostsPage)
@@ -103,7 +103,7 @@ func TestHostsPageObjects(t *testing.T) {
 	}
 }
 
-// TestHostsPageMessages: a connection fails with the messages that the page explains.
+// TestHostsPageMessages checks that the code has the messages that the page explains.
 func TestHostsPageMessages(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile(hostsPage)
@@ -119,7 +119,7 @@ func TestHostsPageMessages(t *testing.T) {
 	for _, row := range rows {
 		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			for part := range strings.SplitSeq(message[1], "...") {
-				g.Expect(strings.Contains(code, strings.Trim(part, ", "))).To(BeTrue(), "nothing says %q", part)
+				g.Expect(strings.Contains(code, strings.Trim(part, ", "))).To(BeTrue(), "no source has %q", part)
 			}
 		}
 	}

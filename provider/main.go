@@ -21,7 +21,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/version"
 )
 
-// The metrics endpoint asks the API server who calls and whether they may.
+// The metrics endpoint authenticates and authorizes its clients at the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 

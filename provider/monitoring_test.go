@@ -35,8 +35,8 @@ func alertRules(g *WithT) []alertRule {
 	return rules.Groups[0].Rules
 }
 
-// TestAlerts: the alerts and the way to scrape are valid for Prometheus, each alert fires for what it is about, and
-// nothing fires in a fleet that works.
+// TestAlerts checks that Prometheus accepts the alerts and the scrape configuration, that each alert fires in its test, and
+// that no alert fires for a working fleet.
 func TestAlerts(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile("../docs/how-to/monitoring.md")
@@ -84,7 +84,7 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestPrometheusRule: the command in docs/how-to/monitoring.md makes a PrometheusRule of the alerts.
+// TestPrometheusRule checks that the command in docs/how-to/monitoring.md creates a PrometheusRule from the alerts.
 func TestPrometheusRule(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile("../docs/how-to/monitoring.md")
@@ -103,8 +103,8 @@ func TestPrometheusRule(t *testing.T) {
 	g.Expect(made).To(And(HaveKeyWithValue("kind", "PrometheusRule"), HaveKeyWithValue("spec", Equal(any(plain)))))
 }
 
-// TestMonitoringNamesMetrics: Prometheus can parse all expressions of the alerts and of the dashboard, and the metrics
-// and labels that they name are registered in the manager.
+// TestMonitoringNamesMetrics checks that Prometheus can parse all expressions of the alerts and the dashboard, and that
+// their metrics and labels are registered in the manager.
 func TestMonitoringNamesMetrics(t *testing.T) {
 	g := NewWithT(t)
 	var expressions []string
@@ -166,7 +166,7 @@ func TestMonitoringNamesMetrics(t *testing.T) {
 	}
 }
 
-// dashboardPanel is what Grafana needs of a panel.
+// dashboardPanel has the fields of a panel that Grafana needs.
 type dashboardPanel struct {
 	ID                       int
 	Type, Title, Description string
@@ -176,8 +176,8 @@ type dashboardPanel struct {
 	Targets                  []struct{ RefID string }
 }
 
-// TestDashboard: the dashboard has what Grafana needs to show it: IDs of their own, panels that fit on the grid of 24
-// columns and don't cover each other, and types, units and variables that exist.
+// TestDashboard checks that Grafana can show the dashboard: unique IDs, panels on the grid of 24 columns that don't overlap,
+// and existing types, units and variables.
 func TestDashboard(t *testing.T) {
 	g := NewWithT(t)
 	var dashboard struct {
@@ -191,7 +191,7 @@ func TestDashboard(t *testing.T) {
 	g.Expect(json.Unmarshal(content, &dashboard)).To(Succeed())
 	g.Expect(dashboard.UID).To(MatchRegexp("^[a-zA-Z0-9_-]{1,40}$"))
 	g.Expect(dashboard.Title).ToNot(BeEmpty())
-	g.Expect(dashboard.SchemaVersion).To(BeNumerically(">=", 36), "older ones name data sources by their names")
+	g.Expect(dashboard.SchemaVersion).To(BeNumerically(">=", 36), "older versions refer to data sources by name")
 
 	variables := []string{"$__rate_interval"}
 	for _, variable := range dashboard.Templating.List {
@@ -200,7 +200,7 @@ func TestDashboard(t *testing.T) {
 	used := regexp.MustCompile(`\$(\w+|\{\w+\})`).FindAllString(string(content), -1)
 	g.Expect(used).ToNot(BeEmpty())
 	for _, name := range used {
-		g.Expect(variables).To(ContainElement(name), "a variable that the dashboard doesn't have")
+		g.Expect(variables).To(ContainElement(name), "an unknown variable")
 	}
 
 	ids, covered := map[int]string{}, map[[2]int]string{}
@@ -230,7 +230,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// registeredMetrics are the metrics of the manager, with their labels.
+// registeredMetrics returns the metrics of the manager with their labels.
 func registeredMetrics(g *WithT) map[string][]string {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

@@ -27,10 +27,10 @@ import (
 // Identity is the name of the LibvirtClusterIdentity of the testbed's hosts, and of its Secret.
 const Identity = "testbed"
 
-// providerNamespace is where the provider is installed.
+// providerNamespace is the namespace of the provider.
 const providerNamespace = "caplv-system"
 
-// KnownHostsKey is where a Secret with credentials has the keys of hosts that are reached by SSH.
+// KnownHostsKey is the key in a Secret with credentials for the known_hosts of SSH.
 const KnownHostsKey = "known_hosts"
 
 // HostSpec is a host to start.
@@ -39,28 +39,28 @@ type HostSpec struct {
 	Name string
 	// FailureDomain of the LibvirtHost.
 	FailureDomain string
-	// SSH is the way to the host, and else it is TLS.
+	// SSH selects SSH in place of TLS.
 	SSH bool
-	// Namespace is the only one that may use the host, which has a LibvirtClusterIdentity of its own
-	// then, of the host's name. Empty for all.
+	// Namespace is the only namespace that may use the host, which then has its own LibvirtClusterIdentity with the host's
+	// name. It is empty for all namespaces.
 	Namespace string
 }
 
 // DefaultHosts are three hosts in two failure domains, one of them reached by SSH.
 var DefaultHosts = []HostSpec{{Name: "host-a1", FailureDomain: "a"}, {Name: "host-a2", FailureDomain: "a"}, {Name: "host-b1", FailureDomain: "b", SSH: true}}
 
-// Hosts are libvirt hosts that run.
+// Hosts are running libvirt hosts.
 type Hosts struct {
 	// All hosts, in the order of their specs.
 	All []*libvirthost.Host
 
 	testbed *Testbed
 	specs   []HostSpec
-	// credentials let the provider in to all of them.
+	// credentials give the provider access to all of them.
 	credentials map[string][]byte
 }
 
-// StartHosts starts libvirt hosts, side by side.
+// StartHosts starts libvirt hosts concurrently.
 func (t *Testbed) StartHosts(ctx context.Context, specs []HostSpec) (*Hosts, error) {
 	ca, err := authority.New("libvirt hosts of the testbed")
 	if err != nil {
@@ -112,21 +112,21 @@ func (h *Hosts) stop() error {
 	return nil
 }
 
-// Register makes the hosts known to the provider, which has to be installed: a LibvirtHost each, and
-// one LibvirtClusterIdentity for those that all namespaces may use.
+// Register creates a LibvirtHost for each host, and one LibvirtClusterIdentity for those that all namespaces may use. The
+// provider must be installed.
 func (h *Hosts) Register(ctx context.Context) error { return h.RegisterIn(ctx, h.testbed) }
 
-// RegisterIn is Register in another management cluster, which uses the hosts too.
+// RegisterIn is Register for another management cluster that shares the hosts.
 func (h *Hosts) RegisterIn(ctx context.Context, t *Testbed) error {
 	if err := t.CreateIdentity(ctx, Identity, h.credentials); err != nil {
-		return fmt.Errorf("making the credentials of the hosts: %w", err)
+		return fmt.Errorf("creating the credentials of the hosts: %w", err)
 	}
 	for i, spec := range h.specs {
 		identity := Identity
 		if spec.Namespace != "" {
 			identity = spec.Name
 			if err := t.CreateIdentity(ctx, identity, h.credentials, spec.Namespace); err != nil {
-				return fmt.Errorf("making the credentials of the host %s: %w", spec.Name, err)
+				return fmt.Errorf("creating the credentials of the host %s: %w", spec.Name, err)
 			}
 		}
 		if err := t.CreateHost(ctx, spec, h.All[i].URI(), identity); err != nil {
@@ -136,31 +136,31 @@ func (h *Hosts) RegisterIn(ctx context.Context, t *Testbed) error {
 	return nil
 }
 
-// Credentials are what the Secret of the hosts' LibvirtClusterIdentity has.
+// Credentials returns the data of the Secret of the hosts' LibvirtClusterIdentity.
 func (h *Hosts) Credentials() map[string][]byte {
 	return maps.Clone(h.credentials)
 }
 
-// CreateHost makes a LibvirtHost.
+// CreateHost creates a LibvirtHost.
 func (t *Testbed) CreateHost(ctx context.Context, spec HostSpec, uri, identity string) error {
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtHost",
 		"metadata": map[string]any{"name": spec.Name, "labels": map[string]any{"failure-domain": spec.FailureDomain}},
 		"spec": map[string]any{
 			"uri": uri, "identityRef": map[string]any{"name": identity}, "failureDomain": spec.FailureDomain,
-			// The hosts share one small machine, and what they have is all for guests.
+			// The hosts share one small machine, and all of their resources are for guests.
 			"reserved":   map[string]any{"cpus": int64(0), "memory": "0", "storage": "0"},
 			"overcommit": map[string]any{"cpuPercent": int64(800)},
 		},
 	}}
 	if err := t.Client.Create(ctx, object); err != nil {
-		return fmt.Errorf("making the LibvirtHost %s: %w", spec.Name, err)
+		return fmt.Errorf("creating the LibvirtHost %s: %w", spec.Name, err)
 	}
 	return nil
 }
 
-// CreateIdentity makes a LibvirtClusterIdentity that these namespaces may use, or every one if there are
-// none, and its Secret, which has the same name.
+// CreateIdentity creates a LibvirtClusterIdentity for the given namespaces, or for all if there are none, and its Secret of
+// the same name.
 func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials map[string][]byte, namespaces ...string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: providerNamespace, Name: name}, Data: credentials}
 	allowed := map[string]any{}
@@ -182,27 +182,26 @@ func (t *Testbed) CreateIdentity(ctx context.Context, name string, credentials m
 	return t.Client.Create(ctx, identity)
 }
 
-// sshKey makes a key for SSH, in the format of OpenSSH.
+// sshKey creates a key for SSH, in the format of OpenSSH.
 func sshKey() (private []byte, public ssh.PublicKey, err error) {
 	key, secret, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key for SSH: %w", err)
+		return nil, nil, fmt.Errorf("creating a key for SSH: %w", err)
 	}
 	block, err := ssh.MarshalPrivateKey(secret, "testbed")
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key for SSH: %w", err)
+		return nil, nil, fmt.Errorf("creating a key for SSH: %w", err)
 	}
 	public, err = ssh.NewPublicKey(key)
 	return pem.EncodeToMemory(block), public, err
 }
 
-// EndpointIP is an address for the API server of a workload cluster, which nothing else has.
+// EndpointIP returns a unique address for the API server of a workload cluster.
 func EndpointIP(index byte) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 88, 255, index})
 }
 
-// Apply creates the objects in a YAML of several documents, as a user would with kubectl. Those that
-// are there stay as they are.
+// Apply creates the objects of a YAML with several documents. Existing objects don't change.
 func (t *Testbed) Apply(ctx context.Context, manifest string) error {
 	objects, err := utilyaml.ToUnstructured([]byte(manifest))
 	if err != nil {

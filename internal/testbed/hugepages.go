@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// hugepagesSetting is how many huge pages of 2 MiB the kernel has set aside, for all hosts of all testbeds.
+// hugepagesSetting has the number of huge pages of 2 MiB that the kernel reserves, for all hosts of all testbeds.
 const hugepagesSetting = "/proc/sys/vm/nr_hugepages"
 
-// hugepagesFile, in the folder of a run, is how many of them the run has added.
+// hugepagesFile, in the folder of a run, has the number of pages that the run has added.
 const hugepagesFile = "hugepages"
 
-// PrepareHugepages sets huge pages of 2 MiB aside for guests, in addition to those that the machine has. It is for sandbox.Main,
-// after Prepare. They are given back by ReturnHugepages, and those of a run that was killed by the next run.
+// PrepareHugepages reserves huge pages of 2 MiB for guests, in addition to the existing ones. It is for sandbox.Main, after
+// Prepare. ReturnHugepages releases them, and the next run releases those of a killed one.
 func PrepareHugepages(pages int) error {
 	if runFolder == "" {
-		return errors.New("setting huge pages aside: Prepare comes first")
+		return errors.New("reserving huge pages: call Prepare first")
 	}
 	before, err := changeHugepages(pages)
 	if err != nil {
@@ -28,20 +28,20 @@ func PrepareHugepages(pages int) error {
 	file := filepath.Join(runFolder, hugepagesFile)
 	if err := os.WriteFile(file, []byte(strconv.Itoa(pages)), 0o600); err != nil {
 		_, back := changeHugepages(-pages)
-		return errors.Join(err, back, os.RemoveAll(file)) // nobody would give them back
+		return errors.Join(err, back, os.RemoveAll(file)) // without the file no run would release them
 	}
 	now, err := readHugepages(hugepagesSetting)
 	if err != nil {
 		return err
 	}
 	if now < before+pages {
-		return errors.Join(fmt.Errorf("the kernel has set %d huge pages of 2 MiB aside and not %d: it finds no more memory that is in one piece; "+
-			"end programs that take memory, or set vm.nr_hugepages to %d when the machine starts", now, before+pages, pages), ReturnHugepages())
+		return errors.Join(fmt.Errorf("the kernel has reserved %d huge pages of 2 MiB and not %d: the free memory is too fragmented; "+
+			"end programs that use memory, or set vm.nr_hugepages to %d when the machine starts", now, before+pages, pages), ReturnHugepages())
 	}
 	return nil
 }
 
-// ReturnHugepages gives back what PrepareHugepages has set aside in this process.
+// ReturnHugepages releases the pages that PrepareHugepages has reserved in this process.
 func ReturnHugepages() error {
 	if runFolder == "" {
 		return nil
@@ -49,7 +49,7 @@ func ReturnHugepages() error {
 	return returnHugepages(runFolder)
 }
 
-// returnHugepages gives back what the run of a folder has set aside.
+// returnHugepages releases the pages that the run of a folder has reserved.
 func returnHugepages(folder string) error {
 	file := filepath.Join(folder, hugepagesFile)
 	pages, err := readHugepages(file)
@@ -65,14 +65,14 @@ func returnHugepages(folder string) error {
 	return os.Remove(file)
 }
 
-// changeHugepages adds to the pages that are set aside, and returns how many there were.
+// changeHugepages adds to the reserved pages, and returns their number before.
 func changeHugepages(pages int) (before int, err error) {
 	before, err = readHugepages(hugepagesSetting)
 	if err == nil {
 		err = os.WriteFile(hugepagesSetting, []byte(strconv.Itoa(max(0, before+pages))), 0)
 	}
 	if err != nil {
-		return before, fmt.Errorf("setting huge pages aside, for guests that ask for them: %w "+
+		return before, fmt.Errorf("reserving huge pages for guests: %w "+
 			"(it needs a kernel with huge pages, and the right to write %s; in a container: --privileged)", err, hugepagesSetting)
 	}
 	return before, nil

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Where the images are served: the guest's, that of load balancers, the one with signatures, that of nodes before an
-// upgrade, and SlowImage's.
+// The paths of the images on the server: for guests, load balancers, the one with signatures, nodes before an upgrade, and
+// SlowImage.
 const (
 	guestPath    = "/guest.qcow2"
 	balancerPath = "/balancer.qcow2"
@@ -24,18 +24,17 @@ const (
 	slowPath     = "/slow.qcow2"
 )
 
-// imageURL is where pods find an image.
+// imageURL returns the URL of an image for pods.
 func imageURL(path string) string { return "http://" + network.Masked().Addr().Next().String() + path }
 
-// GuestVariables are the variables of the provider's templates for machines that start from the
-// guest's image, which PrepareGuest has made and ServeGuest serves. The API server of the cluster gets
-// an address that nothing else has. The load balancer's are there after PrepareBalancer. No template has
-// those of the image with signatures, which are there after PrepareSigned, and LIBVIRT_OLD_IMAGE_URL and _CHECKSUM, which
-// are there after PrepareOldNode.
+// GuestVariables returns the variables of the provider's templates for machines with the guest image, which PrepareGuest
+// has built and ServeGuest serves. The cluster's API server gets a unique address. The variables of load balancers exist
+// after PrepareBalancer. No template uses those of the image with signatures, which exist after PrepareSigned, and
+// LIBVIRT_OLD_IMAGE_URL and _CHECKSUM, which exist after PrepareOldNode.
 func GuestVariables() (map[string]string, error) {
 	variables := map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IP": EndpointIP(10).String(),
-		"CLUSTER_TOPOLOGY":          "true", // for managed topologies, which Cluster API has behind a gate
+		"CLUSTER_TOPOLOGY":          "true", // the feature gate of managed topologies
 	}
 	for prefix, image := range servedImages() {
 		content, err := os.ReadFile(image.file)
@@ -50,8 +49,8 @@ func GuestVariables() (map[string]string, error) {
 	return variables, nil
 }
 
-// guestSizes are the variables for how large machines are: a host has the memory of this machine, and less for disks
-// than the templates' machines have by default.
+// guestSizes returns the variables for the sizes of machines: a host has the memory of this machine, and less space for
+// disks than the machines of the templates have by default.
 func guestSizes() map[string]string {
 	variables := map[string]string{}
 	for _, role := range []string{"CONTROL_PLANE", "WORKER", "HAPROXY"} {
@@ -64,10 +63,10 @@ func guestSizes() map[string]string {
 
 func checksum(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
-// servedImage is the path of an image in its URL, and its file.
+// servedImage is an image with its path in the URL and its file.
 type servedImage struct{ path, file string }
 
-// servedImages are those that were prepared, by what the names of their variables begin with.
+// servedImages returns the prepared images by the prefixes of their variables.
 func servedImages() map[string]servedImage {
 	images := map[string]servedImage{"LIBVIRT_IMAGE": {guestPath, GuestImage()}}
 	if file := BalancerImage(); file != "" {
@@ -89,7 +88,7 @@ const (
 	SignedImageChecksum = signedPrefix + "_CHECKSUM"
 )
 
-// ServeGuest serves the images that were prepared to pods.
+// ServeGuest serves the prepared images to pods.
 func (t *Testbed) ServeGuest(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(t.Network.Gateway().String(), "80"))
 	if err != nil {
@@ -107,8 +106,8 @@ func (t *Testbed) ServeGuest(ctx context.Context) error {
 	return nil
 }
 
-// SlowImage serves the guest's image with some bytes behind it, so that it is another one, which no host has: hardly
-// anything of it comes until hurry is called. It is for once in a testbed, after ServeGuest.
+// SlowImage serves a new image, which no host has: the guest image with some extra bytes. It is sent very slowly until
+// hurry is called. SlowImage is for one call in a testbed, after ServeGuest.
 func (t *Testbed) SlowImage() (url, sum string, hurry func(), err error) {
 	content, err := os.ReadFile(GuestImage())
 	if err != nil {
@@ -122,7 +121,7 @@ func (t *Testbed) SlowImage() (url, sum string, hurry func(), err error) {
 		for len(left) > slowPiece {
 			select {
 			case <-soon:
-				_, _ = response.Write(left) // who has gone asks again
+				_, _ = response.Write(left) // a client that has left retries
 				return
 			case <-request.Context().Done():
 				return
@@ -137,5 +136,5 @@ func (t *Testbed) SlowImage() (url, sum string, hurry func(), err error) {
 	return imageURL(slowPath), checksum(sha256.Sum256(content)), sync.OnceFunc(func() { close(soon) }), nil
 }
 
-// slowPiece is how many bytes of a slow image come in a second.
+// slowPiece is the number of bytes of a slow image in a second.
 const slowPiece = 4 << 10

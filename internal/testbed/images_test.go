@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/pinned"
 )
 
-// TestTemplatesFit: whatever a template of the provider lets users choose of the size of machines is small in a testbed.
+// TestTemplatesFit checks that all sizes of machines in the provider's templates are small in a testbed.
 func TestTemplatesFit(t *testing.T) {
 	g := NewWithT(t)
 	templates, err := filepath.Glob(filepath.Join(pinned.Root(t), "provider", "templates", "cluster-template*.yaml"))

@@ -20,11 +20,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
 )
 
-// preparedVariable has what was prepared, for the program in the sandbox.
+// preparedVariable passes the prepared files to the program in the sandbox.
 const preparedVariable = "TESTBED_PREPARED"
 
-// guestVariable has the path of the guest's image, balancerVariable that of load balancers', signedVariable that of the one
-// with signatures, and oldNodeVariable that of nodes before an upgrade.
+// guestVariable has the path of the guest image, balancerVariable that of the load balancers' image, signedVariable that
+// of the image with signatures, and oldNodeVariable that of nodes before an upgrade.
 const (
 	guestVariable    = "TESTBED_GUEST_IMAGE"
 	balancerVariable = "TESTBED_BALANCER_IMAGE"
@@ -32,31 +32,31 @@ const (
 	oldNodeVariable  = "TESTBED_OLD_NODE_IMAGE"
 )
 
-// prepared is what is built before there is a sandbox, which has no network.
+// prepared has the files that are built outside of the sandbox, which has no network.
 type prepared struct {
 	// Tools are the paths of pinned tools by their names.
 	Tools map[string]string
 	// Sources of the providers' modules, by their paths.
 	Sources map[string]repository.Source
-	// Release is the folder that `make release` made.
+	// Release is the output folder of `make release`.
 	Release string
-	// Manager is the provider's manager.
+	// Manager is the path of the provider's manager.
 	Manager string
 }
 
-// tools are all that a testbed runs, as hack/tools/tool knows them.
+// tools are the programs of a testbed, by their names in hack/tools/tool.
 var tools = []string{
 	"etcd", "kube-apiserver", "kube-apiserver/kube-controller-manager", "kustomize", "clusterctl",
 	"clusterctl/core", "clusterctl/bootstrap/kubeadm", "clusterctl/controlplane/kubeadm", "ipam-in-cluster",
 }
 
-// modules are where the versions of the providers' modules are pinned, as folders of the project.
+// modules has the project's folders that pin the versions of the providers' modules.
 var modules = map[string]string{repository.ClusterAPI: ".", repository.IPAMInCluster: "hack/tools/ipam-in-cluster"}
 
-// ToolCount is how many tools there are: each is a step of the progress.
+// ToolCount returns the number of tools. Each is a step of the progress.
 func ToolCount() int { return len(tools) }
 
-// Tools returns the paths of the pinned tools by their names, and builds those that aren't in the cache.
+// Tools returns the paths of the pinned tools by their names. It builds those that aren't in the cache.
 func Tools(ctx context.Context, progress *Progress) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, name := range tools {
@@ -70,8 +70,8 @@ func Tools(ctx context.Context, progress *Progress) (map[string]string, error) {
 	return paths, nil
 }
 
-// Prepare builds what a testbed is made of: the pinned tools, where they aren't in the cache, the
-// provider's release and its manager. It is for sandbox.Main, outside of the sandbox.
+// Prepare builds the parts of a testbed: the pinned tools that aren't in the cache, the provider's release and its manager.
+// It is for sandbox.Main, outside of the sandbox.
 func Prepare() error {
 	ctx := context.Background()
 	var p prepared
@@ -90,7 +90,7 @@ func Prepare() error {
 		return err
 	}
 	p.Release, p.Manager = filepath.Join(runFolder, "out"), filepath.Join(runFolder, "manager")
-	// Pods run processes of this machine: the program in the image is started, and the rest of the image is not used.
+	// Pods run processes on this machine: only the program of an image is started, without the rest of the image.
 	platform := program.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
 	if _, err := run(ctx, root, "make", "--no-print-directory", "release", "OUT="+p.Release, "IMAGE_PLATFORMS="+platform.String()); err != nil {
 		return err
@@ -105,7 +105,7 @@ func Prepare() error {
 	return os.Setenv(preparedVariable, string(content))
 }
 
-// sources finds the sources of the providers' modules, and downloads those that aren't in the module cache.
+// sources returns the sources of the providers' modules, and downloads those that aren't in the module cache.
 func sources(ctx context.Context, root string) (map[string]repository.Source, error) {
 	byModule := map[string]repository.Source{}
 	for module, folder := range modules {
@@ -115,24 +115,24 @@ func sources(ctx context.Context, root string) (map[string]repository.Source, er
 		}
 		var source repository.Source
 		if err := json.Unmarshal([]byte(out), &source); err != nil {
-			return nil, fmt.Errorf("reading where the sources of %s are: %w", module, err)
+			return nil, fmt.Errorf("finding the sources of %s: %w", module, err)
 		}
 		byModule[module] = source
 	}
 	return byModule, nil
 }
 
-// load is the other end of Prepare.
+// load reads the result of Prepare.
 func load() (prepared, error) {
 	var p prepared
 	if err := json.Unmarshal([]byte(os.Getenv(preparedVariable)), &p); err != nil {
-		return p, fmt.Errorf("reading what was prepared for the testbed: %w: the program has to start with sandbox.Main and testbed.Prepare", err)
+		return p, fmt.Errorf("reading what was prepared for the testbed: %w: the program must start with sandbox.Main and testbed.Prepare", err)
 	}
 	return p, NoteSources()
 }
 
-// NoteSources opens every folder that Prepare builds from. `go test` repeats an old result unless it
-// has seen the test open something that changed since, and it doesn't see what Prepare does.
+// NoteSources opens every folder that Prepare builds from. `go test` reuses a cached result unless a file that the test
+// opened has changed, and it doesn't see what Prepare opens.
 func NoteSources() error {
 	root, err := pinned.FindRoot()
 	if err != nil {
@@ -146,7 +146,7 @@ func NoteSources() error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("looking at the sources: %w", err)
+			return fmt.Errorf("reading the sources: %w", err)
 		}
 	}
 	return nil
@@ -164,12 +164,11 @@ func run(ctx context.Context, dir, program string, args ...string) (string, erro
 	return strings.TrimSpace(string(out)), nil
 }
 
-// runFolder has what this process has built, after Prepare.
+// runFolder is the folder with the files that this process has built, after Prepare.
 var runFolder string
 
-// buildFolder makes a folder next to the cache of tools for what this run builds, which is held by a
-// lock as long as the process lives, and removes those that nobody holds any more: a run that is
-// killed can't clean up after itself.
+// buildFolder creates a folder for this run next to the cache of tools. A lock marks it as used until the process ends.
+// buildFolder also removes unlocked folders: a killed run can't clean up after itself.
 func buildFolder() (string, error) {
 	parent, err := cacheFolder()
 	if err != nil {
@@ -203,18 +202,17 @@ func buildFolder() (string, error) {
 	return folder, nil
 }
 
-// cacheFolder is next to the cache of tools.
+// cacheFolder returns the folder next to the cache of tools.
 func cacheFolder() (string, error) {
 	cache, err := pinned.Cache()
 	return filepath.Join(cache, "testbed"), err
 }
 
-// PrepareGuest makes the guest's image, where it isn't in the cache. It is for sandbox.Main, outside of
-// the sandbox.
+// PrepareGuest builds the guest image unless it is in the cache. It is for sandbox.Main, outside of the sandbox.
 func PrepareGuest() error { return prepareImage(guest.Image, guestVariable) }
 
-// PrepareNode is PrepareGuest for an image of a real node with a version of Kubernetes, in place of the guest's. Making
-// one takes half an hour, and stderr says how far it is.
+// PrepareNode is PrepareGuest for the image of a real node with a version of Kubernetes. Building one takes half an hour,
+// with the progress on stderr.
 func PrepareNode(version string) error { return prepareImage(nodeImage(version), guestVariable) }
 
 // PrepareOldNode is PrepareNode for the nodes of clusters that are upgraded to PrepareNode's version.
@@ -226,13 +224,13 @@ func nodeImage(version string) func(ctx context.Context, project, cache string) 
 		command.Dir, command.Stderr = project, os.Stderr
 		out, err := command.Output()
 		if err != nil {
-			return "", fmt.Errorf("making the image of a node: %w", err)
+			return "", fmt.Errorf("building the image of a node: %w", err)
 		}
 		return strings.TrimSpace(string(out)), nil
 	}
 }
 
-// PrepareBalancer is PrepareGuest for load balancers' image.
+// PrepareBalancer is PrepareGuest for the image of load balancers.
 func PrepareBalancer() error { return prepareImage(guest.BalancerImage, balancerVariable) }
 
 // PrepareSigned is PrepareGuest for the image that starts with secure boot on.
@@ -254,22 +252,22 @@ func prepareImage(build func(ctx context.Context, project, cache string) (string
 	return os.Setenv(variable, image)
 }
 
-// GuestImage is the path of the guest's image, a qcow2, after PrepareGuest.
+// GuestImage returns the path of the guest image in qcow2, after PrepareGuest.
 func GuestImage() string {
 	return os.Getenv(guestVariable)
 }
 
-// BalancerImage is the path of load balancers' image after PrepareBalancer, and empty without.
+// BalancerImage returns the path of the load balancers' image after PrepareBalancer, or "".
 func BalancerImage() string {
 	return os.Getenv(balancerVariable)
 }
 
-// SignedImage is the path of the image with signatures after PrepareSigned, and empty without.
+// SignedImage returns the path of the image with signatures after PrepareSigned, or "".
 func SignedImage() string {
 	return os.Getenv(signedVariable)
 }
 
-// oldNodeImage is the path of the image of nodes before an upgrade after PrepareOldNode, and empty without.
+// oldNodeImage returns the path of the image of nodes before an upgrade after PrepareOldNode, or "".
 func oldNodeImage() string { return os.Getenv(oldNodeVariable) }
 
 // runLocks keeps the locks of runs from being garbage collected, which would release them.

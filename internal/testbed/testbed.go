@@ -1,6 +1,6 @@
-// Package testbed is a management cluster of processes in a sandbox: a control plane, a node that runs
-// pods, and a real clusterctl with a repository of Cluster API's own providers and the provider of this
-// project. It needs root on Linux, and neither virtualization nor containers nor a network.
+// Package testbed is a management cluster of processes in a sandbox: a control plane, a node that runs pods, and a real
+// clusterctl with a repository of Cluster API's own providers and the provider of this project. It needs root on Linux, but
+// no virtualization, containers or network.
 package testbed
 
 import (
@@ -38,37 +38,37 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/workload"
 )
 
-// network is the sandbox's network. The sandbox has the first address.
+// network is the sandbox's network. The sandbox has its first address.
 var network = netip.MustParsePrefix("10.88.0.0/16")
 
 const (
 	apiServerPort = 6443
-	// nonRoot is the user of images that are made from distroless/static:nonroot.
+	// nonRoot is the user of images based on distroless/static:nonroot.
 	nonRoot = 65532
 
 	providerImage = "ghcr.io/clusterctl-release/cluster-api-provider-libvirt"
 )
 
-// ManagerNamespace and ManagerAccount are the namespace and the name of the service account that the provider's manager
-// has in its release.
+// ManagerNamespace and ManagerAccount are the namespace and the name of the service account of the provider's manager in
+// its release.
 const (
 	ManagerNamespace = "caplv-system"
 	ManagerAccount   = "caplv-manager"
 )
 
-// Testbed is a management cluster that runs.
+// Testbed is a running management cluster.
 type Testbed struct {
-	// Dir has all files of the testbed.
+	// Dir is the folder of all files of the testbed.
 	Dir string
 	// ControlPlane of the management cluster.
 	ControlPlane *controlplane.ControlPlane
 	// Client has all rights in the management cluster.
 	Client client.Client
-	// Network of the pods, which hosts may join.
+	// Network is the network of the pods, which hosts may join.
 	Network *sandbox.Network
 	// Pods runs the management cluster's pods.
 	Pods *pods.Runner
-	// Kubeconfig is the path of a file that gives all rights in the management cluster.
+	// Kubeconfig is the path of a kubeconfig with all rights in the management cluster.
 	Kubeconfig string
 	// ClusterctlConfig is the path of clusterctl's configuration.
 	ClusterctlConfig string
@@ -76,41 +76,40 @@ type Testbed struct {
 	prepared prepared
 	// node is the name of the node that runs pods.
 	node string
-	// first is the testbed that started before this one in the same sandbox, or nil.
+	// first is the earlier testbed in the same sandbox, or nil.
 	first *Testbed
-	// player plays workload clusters, if asked to.
+	// player simulates workload clusters after PlayWorkloads.
 	player *workload.Player
-	// served are the images of guests, after ServeGuest.
+	// served serves the images of guests, after ServeGuest.
 	served *http.ServeMux
-	// stops end the managers of the testbed's own controllers.
+	// stops are the functions that end the managers of the testbed's own controllers.
 	stops []func() error
 }
 
-// Options say what testbed to start.
+// Options are the options of Start.
 type Options struct {
-	// Scheme is for Client. It gets the kinds that the testbed itself needs.
+	// Scheme is the scheme of Client. Start adds the kinds that the testbed needs.
 	Scheme *runtime.Scheme
-	// Variables are clusterctl's.
+	// Variables are clusterctl's variables.
 	Variables map[string]string
-	// Shared is a folder for the files that clients need: kubeconfig and clusterctl's repository. None
-	// for a folder in the sandbox, which nobody sees outside.
+	// Shared is a folder for the files of clients: the kubeconfig and clusterctl's repository. If it is empty, they are in
+	// a folder of the sandbox, which isn't visible outside.
 	Shared string
-	// Server is the URL of the API server for such clients. None for its own.
+	// Server is the URL of the API server for these clients, or empty for its own.
 	Server string
-	// Beside is a testbed that runs. The new one has an API server, a node and files of its own, and
-	// shares its network, with all hosts, and clusterctl's repository. Variables are those of the other
-	// then, and Shared gets the kubeconfig only.
+	// Beside is a running testbed. The new one has its own API server, node and files, and shares the network with all
+	// hosts, and clusterctl's repository. It uses the variables of the running testbed, and only its kubeconfig is in
+	// Shared.
 	Beside *Testbed
 }
 
-// second is the name of the node and of the folder of a testbed that starts next to another.
+// second is the name of the node and of the folder of a second testbed.
 const second = "second"
 
-// secondAddress is that of its API server.
+// secondAddress is the address of its API server.
 var secondAddress = netip.AddrFrom4([4]byte{10, 88, 254, 1})
 
-// Start starts a management cluster without any provider. It only works in a sandbox that was made
-// with Prepare.
+// Start starts a management cluster without providers. It works only in a sandbox that was created with Prepare.
 func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
 	t := &Testbed{Dir: sandbox.Dir, node: "testbed", first: options.Beside}
 	if t.prepared, err = load(); err != nil {
@@ -143,7 +142,7 @@ func Start(ctx context.Context, options Options) (_ *Testbed, err error) {
 	return t, t.configure(ctx, options)
 }
 
-// startControllers starts what runs pods and issues certificates.
+// startControllers starts the controllers that run pods and issue certificates.
 func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) error {
 	if scheme == nil {
 		scheme = runtime.NewScheme()
@@ -179,8 +178,8 @@ func (t *Testbed) startControllers(ctx context.Context, scheme *runtime.Scheme) 
 	return nil
 }
 
-// newManager makes a manager for the management cluster. Another testbed of this process may have
-// controllers with the same names.
+// newManager returns a manager for the management cluster. Another testbed in this process may have controllers with the
+// same names.
 func (t *Testbed) newManager(scheme *runtime.Scheme) (ctrl.Manager, error) {
 	anyName := true
 	return ctrl.NewManager(t.ControlPlane.Config, ctrl.Options{
@@ -199,8 +198,8 @@ func (t *Testbed) run(ctx context.Context, mgr ctrl.Manager) {
 	})
 }
 
-// PlayWorkloads plays the machines of workload clusters whose guests report from hosts. It works once
-// Cluster API is installed, and only once.
+// PlayWorkloads simulates the machines of workload clusters whose guests report from hosts. Call it once, after Cluster API
+// is installed.
 func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) (*workload.Player, error) {
 	t.player = &workload.Player{
 		Dir: filepath.Join(t.Dir, "workload"), Network: t.Network,
@@ -212,7 +211,7 @@ func (t *Testbed) PlayWorkloads(ctx context.Context, hosts []*libvirthost.Host) 
 	return t.player, t.JoinWorkloads(ctx, t.player)
 }
 
-// JoinWorkloads has a player of another testbed play workload clusters of this one too.
+// JoinWorkloads lets the player of another testbed simulate the workload clusters of this one too.
 func (t *Testbed) JoinWorkloads(ctx context.Context, player *workload.Player) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
@@ -223,7 +222,7 @@ func (t *Testbed) JoinWorkloads(ctx context.Context, player *workload.Player) er
 		return err
 	}
 	if err := player.SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("playing workload clusters: %w", err)
+		return fmt.Errorf("simulating workload clusters: %w", err)
 	}
 	t.run(ctx, mgr)
 	return nil
@@ -239,16 +238,16 @@ func (t *Testbed) images() map[string]pods.Image {
 
 const componentsFile = "infrastructure-components.yaml"
 
-// ReleaseFolder is the folder of the provider's release in clusterctl's local repository. It is this process' own.
+// ReleaseFolder returns the folder of the provider's release in clusterctl's local repository, which only this process uses.
 func (t *Testbed) ReleaseFolder() (string, error) {
 	components, err := filepath.Glob(filepath.Join(t.prepared.Release, "repository", "infrastructure-libvirt", "*", componentsFile))
 	if err != nil || len(components) != 1 {
-		return "", fmt.Errorf("looking for the provider's release in %s: %w: %v", t.prepared.Release, err, components)
+		return "", fmt.Errorf("finding the provider's release in %s: %w: %v", t.prepared.Release, err, components)
 	}
 	return filepath.Dir(components[0]), nil
 }
 
-// configure writes the files that clusterctl works with.
+// configure writes clusterctl's configuration and repository.
 func (t *Testbed) configure(ctx context.Context, options Options) error {
 	shared := cmp.Or(options.Shared, t.Dir)
 	t.Kubeconfig = filepath.Join(t.Dir, "kubeconfig")
@@ -284,7 +283,7 @@ func (t *Testbed) Clusterctl(ctx context.Context, args ...string) (string, error
 	return t.ClusterctlWith(ctx, nil, args...)
 }
 
-// ClusterctlWith is Clusterctl with other variables than those of Options, each as NAME=value.
+// ClusterctlWith is Clusterctl with additional variables, each as NAME=value, which override those of Options.
 func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, t.prepared.Tools["clusterctl"], append(args, "--config="+t.ClusterctlConfig)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+t.Kubeconfig, "XDG_CONFIG_HOME="+filepath.Join(t.Dir, "config"), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
@@ -297,9 +296,8 @@ func (t *Testbed) ClusterctlWith(ctx context.Context, variables []string, args .
 	return stdout.String(), nil
 }
 
-// Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this
-// project, and waits until all of them are available. Variables, each as NAME=value, go before those of
-// Options.
+// Init installs Cluster API's own providers, the in-cluster IPAM provider and the provider of this project, and waits until
+// all of them are available. The variables, each as NAME=value, override those of Options.
 func (t *Testbed) Init(ctx context.Context, variables ...string) error {
 	_, err := t.ClusterctlWith(ctx, variables, "init", "--infrastructure=libvirt", "--ipam=in-cluster", "--wait-providers")
 	if err != nil {
@@ -308,7 +306,7 @@ func (t *Testbed) Init(ctx context.Context, variables ...string) error {
 	return nil
 }
 
-// Logs are the ends of the logs of all containers, for failures.
+// Logs returns the ends of the logs of all containers, for failed tests.
 func (t *Testbed) Logs() string {
 	const most = 2000
 	files, err := filepath.Glob(filepath.Join(t.Pods.LogDir(), "*.log"))
@@ -326,10 +324,10 @@ func (t *Testbed) Logs() string {
 	return out.String()
 }
 
-// logsVariable has a folder that all logs are copied to when a testbed is stopped.
+// logsVariable has the folder to which all logs are copied when a testbed stops.
 const logsVariable = "TESTBED_LOGS"
 
-// saveLogs copies every log of the testbed to a folder, with the paths that they have here.
+// saveLogs copies every log of the testbed to a folder, with its path.
 func (t *Testbed) saveLogs(folder string) error {
 	return filepath.WalkDir(t.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".log" {
@@ -347,7 +345,7 @@ func (t *Testbed) saveLogs(folder string) error {
 	})
 }
 
-// Stop ends everything of the testbed. The sandbox would do so too, but not say what was wrong.
+// Stop ends all processes of the testbed. The sandbox would do so too, but without errors.
 func (t *Testbed) Stop() error {
 	var errs []error
 	for i := len(t.stops) - 1; i >= 0; i-- {
@@ -358,7 +356,7 @@ func (t *Testbed) Stop() error {
 	}
 	t.Pods.Stop()
 	t.ControlPlane.Stop()
-	// The other one's folder has this one's.
+	// The folder of the first testbed contains this one's.
 	if folder := os.Getenv(logsVariable); folder != "" && t.first == nil {
 		errs = append(errs, t.saveLogs(folder))
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(testbed.Prepare, m.Run))
 }
 
-// managers are the Deployments that clusterctl installs, and the pods' leases.
+// managers has the Deployments that clusterctl installs, with the leases of their pods.
 var managers = map[client.ObjectKey]string{
 	{Namespace: "capi-system", Name: "capi-controller-manager"}:                                             "controller-leader-election-capi",
 	{Namespace: "capi-kubeadm-bootstrap-system", Name: "capi-kubeadm-bootstrap-controller-manager"}:         "kubeadm-bootstrap-manager-leader-election-capi",
@@ -33,8 +33,8 @@ var managers = map[client.ObjectKey]string{
 	{Namespace: "caplv-system", Name: "caplv-controller-manager"}:                                           "controller-leader-election-caplv",
 }
 
-// TestInit: the provider's release is installed by clusterctl beside Cluster API's, unmodified, with
-// its RBAC, leader election, certificates and webhooks, and is taken away by clusterctl.
+// TestInit checks that clusterctl installs the unmodified release of the provider next to Cluster API's providers, with its
+// RBAC, leader election, certificates and webhooks, and deletes it again.
 func TestInit(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func TestInit(t *testing.T) {
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
 }
 
-// expectLeader: the Deployment is available, and its pod, which was never restarted, holds its lease.
+// expectLeader checks that a Deployment is available, and that its pod was never restarted and has its lease.
 func expectLeader(ctx context.Context, g *WithT, bed *testbed.Testbed, key client.ObjectKey, lease string) {
 	var deployment appsv1.Deployment
 	g.Expect(bed.Client.Get(ctx, key, &deployment)).To(Succeed())
@@ -87,11 +87,11 @@ func expectLeader(ctx context.Context, g *WithT, bed *testbed.Testbed, key clien
 	}).WithTimeout(time.Minute).Should(Succeed(), key.String())
 }
 
-// expectWebhooks: the API server asks the providers' webhooks by way of their Services.
+// expectWebhooks checks that the API server calls the providers' webhooks through their Services.
 func expectWebhooks(ctx context.Context, g *WithT, bed *testbed.Testbed) {
 	host := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LibvirtHost", "metadata": map[string]any{"name": "one"},
-		// No schema says that this way needs credentials.
+		// Only the webhook refuses this URI without credentials.
 		"spec": map[string]any{"uri": "qemu+tls://host.example.com/system"},
 	}}
 	g.Expect(bed.Client.Create(ctx, host)).To(MatchError(And(

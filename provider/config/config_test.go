@@ -26,7 +26,7 @@ import (
 
 const namespace = "caplv-system"
 
-// clusterScoped are the kinds in the tree that have no namespace.
+// clusterScoped are the kinds without a namespace.
 var clusterScoped = []string{
 	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
 	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
@@ -120,7 +120,7 @@ func TestDeployment(t *testing.T) {
 	g.Expect(pod.Spec.ServiceAccountName).To(Equal("caplv-manager"))
 }
 
-// TestVariablesHaveDefaults: the provider can be installed with nothing set.
+// TestVariablesHaveDefaults checks that the provider can be installed without setting variables.
 func TestVariablesHaveDefaults(t *testing.T) {
 	g := NewWithT(t)
 	args := strings.Join(one[appsv1.Deployment](t, build(t), "Deployment").Spec.Template.Spec.Containers[0].Args, "\n")
@@ -166,7 +166,7 @@ func TestRolesAreBound(t *testing.T) {
 			all := append(append(append([]string{}, rule.APIGroups...), rule.Resources...), rule.Verbs...)
 			g.Expect(all).ToNot(ContainElement("*"), role.Name)
 			if object.GetKind() == "ClusterRole" && slices.Contains(rule.Resources, "secrets") {
-				g.Expect(rule.Verbs).To(HaveExactElements("get"), "of all namespaces")
+				g.Expect(rule.Verbs).To(HaveExactElements("get"), "for all namespaces")
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestExtensionConfig: the manifest that isn't part of the release names what is.
+// TestExtensionConfig checks that the manifest, which isn't part of the release, refers to released objects.
 func TestExtensionConfig(t *testing.T) {
 	g := NewWithT(t)
 	objects := build(t)
@@ -235,7 +235,8 @@ func TestExtensionConfig(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: it is about the manager's pod, lets in what that serves, and not out to clouds' metadata.
+// TestNetworkPolicy checks that the policy selects the manager's pod, allows its served ports, and blocks metadata services
+// of clouds.
 func TestNetworkPolicy(t *testing.T) {
 	g := NewWithT(t)
 	objects := build(t)
@@ -259,9 +260,9 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		}
 		for _, port := range rule.Ports {
-			g.Expect(port.Port.IntValue()).ToNot(Equal(80), "that of metadata services")
+			g.Expect(port.Port.IntValue()).ToNot(Equal(80), "the port of metadata services")
 		}
-		g.Expect(len(rule.To)+len(rule.Ports)).ToNot(BeZero(), "it lets everything out")
+		g.Expect(len(rule.To)+len(rule.Ports)).ToNot(BeZero(), "the rule allows all egress")
 	}
 	g.Expect(except).To(ConsistOf("169.254.169.254/32", "fd00:ec2::254/128"))
 }

@@ -1,4 +1,4 @@
-// Package feature holds the provider's feature gates.
+// Package feature has the provider's feature gates.
 package feature
 
 import (
@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// MachinePool turns on the controller and the webhooks of LibvirtMachinePool.
+	// MachinePool enables the controller and the webhooks of LibvirtMachinePool.
 	//
 	// beta: v0.1
 	MachinePool featuregate.Feature = "MachinePool"
@@ -26,10 +26,10 @@ const (
 )
 
 var (
-	// MutableGates is for main and for tests, which set gates. Everybody else asks Gates.
+	// MutableGates is for main and for tests, which set gates. Other code reads Gates.
 	MutableGates featuregate.MutableFeatureGate = featuregate.NewFeatureGate()
 
-	// Gates tells which features are on.
+	// Gates reports which features are enabled.
 	Gates featuregate.FeatureGate = MutableGates
 )
 

@@ -19,7 +19,7 @@ import (
 
 const classFile = "clusterclass-libvirt-default.yaml"
 
-// required are the variables that a user has to set, with values that make sense.
+// required are the variables that a user must set, with sensible values.
 var required = map[string]string{
 	"CLUSTER_NAME":                "demo",
 	"NAMESPACE":                   "default",
@@ -31,7 +31,7 @@ var required = map[string]string{
 	"LIBVIRT_IMAGE_CHECKSUM":      "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 }
 
-// requiredOf are those that one template needs besides, and notIn those of required that it doesn't have.
+// requiredOf has the additional required variables of single templates, and notIn the ones in required that they lack.
 var (
 	requiredOf = map[string]map[string]string{"cluster-template-haproxy.yaml": {
 		"LIBVIRT_HAPROXY_IMAGE_URL":      "https://images.example.com/haproxy.qcow2",
@@ -40,7 +40,7 @@ var (
 	notIn = map[string][]string{"cluster-template-haproxy.yaml": {"CONTROL_PLANE_ENDPOINT_IP"}}
 )
 
-// needs are the variables that a user of a template has to set.
+// needs returns the variables that a user of a template must set.
 func needs(file string) map[string]string {
 	needed := maps.Clone(required)
 	maps.Copy(needed, requiredOf[file])
@@ -50,7 +50,7 @@ func needs(file string) map[string]string {
 	return needed
 }
 
-// everything is a value for every variable, and none is the default.
+// everything has a value for every variable, and none is the default.
 var everything = map[string]string{
 	"CONTROL_PLANE_ENDPOINT_PORT":     "443",
 	"POD_CIDR":                        `["10.128.0.0/14", "fd00:1::/56"]`,
@@ -79,7 +79,7 @@ func clusterTemplates(t *testing.T) []string {
 	return files
 }
 
-// render does what clusterctl does with a template.
+// render processes a template as clusterctl does.
 func render(t *testing.T, file string, values ...map[string]string) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
@@ -109,7 +109,7 @@ func objectsOf(t *testing.T, content []byte) []*unstructured.Unstructured {
 		}
 		g.Expect(err).ToNot(HaveOccurred())
 		object := &unstructured.Unstructured{}
-		// YAMLToJSONStrict refuses keys that are given twice.
+		// YAMLToJSONStrict refuses duplicate keys.
 		asJSON, err := yaml.YAMLToJSONStrict(document)
 		g.Expect(err).ToNot(HaveOccurred(), string(document))
 		if bytes.Equal(asJSON, []byte("null")) {

@@ -45,7 +45,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 // kinds are the CRDs of the provider and of Cluster API, by group and kind.
 type kinds map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition
 
-// loadKinds reads the CRDs of this provider, and those of the version of Cluster API in go.mod.
+// loadKinds reads the CRDs of this provider, and those of Cluster API in the version of go.mod.
 func loadKinds(t *testing.T) kinds {
 	t.Helper()
 	g := NewWithT(t)
@@ -74,7 +74,7 @@ func loadKinds(t *testing.T) kinds {
 	return found
 }
 
-// problems does to an object what the API server does: defaults, the schema, and the CEL rules.
+// problems applies the API server's defaults to an object, and returns the errors of the schema and the CEL rules.
 func (k kinds) problems(t *testing.T, object *unstructured.Unstructured) field.ErrorList {
 	t.Helper()
 	g := NewWithT(t)

@@ -49,7 +49,7 @@ func TestClusterClassIsValid(t *testing.T) {
 		expectValid(t, scheme, known, object)
 	}
 
-	// Cluster API's own webhook, with its feature on as whoever uses ClusterClasses has it.
+	// Cluster API's own webhook, with the feature gate for ClusterClasses.
 	g.Expect(capifeature.MutableGates.Set("ClusterTopology=true")).To(Succeed())
 	t.Cleanup(func() { g.Expect(capifeature.MutableGates.Set("ClusterTopology=false")).To(Succeed()) })
 	class := &clusterv1.ClusterClass{}
@@ -75,7 +75,7 @@ func TestClusterClassHasNoVariablesOfTheEnvironment(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(variables).To(BeEmpty())
 
-	// What clusterctl makes of it is what kubectl would apply.
+	// clusterctl must return the file unchanged.
 	processed, err := yamlprocessor.NewSimpleProcessor().Process(content, func(string) (string, error) { return "", nil })
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(string(processed)).To(Equal(string(content)))
@@ -83,8 +83,8 @@ func TestClusterClassHasNoVariablesOfTheEnvironment(t *testing.T) {
 
 var metaDataKey = regexp.MustCompile(`ds\.meta_data\.([a-z_]+)`)
 
-// TestNodesHaveLabelsOfTheirPlace: each way in which a node joins gives it the labels of its failure domain and host, and
-// what the templates take from the meta-data is in it.
+// TestNodesHaveLabelsOfTheirPlace checks that nodes get the labels of their failure domain and host in every way of joining,
+// and that the meta-data has the values that the templates use.
 func TestNodesHaveLabelsOfTheirPlace(t *testing.T) {
 	disk, err := seed.Seed{InstanceID: "1", Hostname: "m-1", UserData: []byte("#cloud-config\n"), AvailabilityZone: "rack-1", Host: "host-1"}.ISO()
 	NewWithT(t).Expect(err).ToNot(HaveOccurred())
@@ -94,7 +94,7 @@ func TestNodesHaveLabelsOfTheirPlace(t *testing.T) {
 			content, err := os.ReadFile(file)
 			g.Expect(err).ToNot(HaveOccurred())
 			if file == "cluster-template-topology.yaml" {
-				g.Expect(string(content)).ToNot(ContainSubstring("nodeRegistration"), "the ClusterClass has it")
+				g.Expect(string(content)).ToNot(ContainSubstring("nodeRegistration"), "the ClusterClass sets it")
 				return
 			}
 			ways := strings.Count(string(content), "nodeRegistration:")
@@ -103,13 +103,13 @@ func TestNodesHaveLabelsOfTheirPlace(t *testing.T) {
 			g.Expect(strings.Count(string(content), `value: "topology.kubernetes.io/zone={{ ds.meta_data.availability_zone }},`+
 				infrav1.HostLabel+`={{ ds.meta_data.libvirt_host }}"`)).To(Equal(ways))
 			for _, key := range metaDataKey.FindAllStringSubmatch(string(content), -1) {
-				g.Expect(string(disk)).To(ContainSubstring(strings.ReplaceAll(key[1], "_", "-")+": "), "cloud-init shows dashes as underscores")
+				g.Expect(string(disk)).To(ContainSubstring(strings.ReplaceAll(key[1], "_", "-")+": "), "cloud-init replaces dashes by underscores")
 			}
 		})
 	}
 }
 
-// tableRow is a line of the table in a template's head: the variable, then its default or "required".
+// tableRow is a row of the table at the beginning of a template: the variable, then its default or "required".
 var tableRow = regexp.MustCompile(`(?m)^#   ([A-Z_]+) +(\S+) `)
 
 func TestVariablesAreDocumented(t *testing.T) {
@@ -142,7 +142,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 				given = append(given, name)
 			}
 			g.Expect(needed).To(ConsistOf(given))
-			// The first place decides which default clusterctl shows: all places must agree.
+			// clusterctl shows the default of the first occurrence, so all must agree.
 			expectSameDefaults(g, string(content))
 		})
 	}
@@ -160,8 +160,7 @@ func expectSameDefaults(g *WithT, content string) {
 	}
 }
 
-// expectReferencesResolve follows every reference that has a name and a kind. ClusterClasses are in
-// a file of their own.
+// expectReferencesResolve checks every reference that has a name and a kind. ClusterClasses are in a separate file.
 func expectReferencesResolve(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	var known []string

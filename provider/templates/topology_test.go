@@ -19,8 +19,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// TestTopologyExpands makes of the Cluster and the ClusterClass what Cluster API's topology
-// controller would, by that controller's own code.
+// TestTopologyExpands expands the Cluster and the ClusterClass with the code of Cluster API's topology controller.
 func TestTopologyExpands(t *testing.T) {
 	scheme, known := newScheme(t), loadKinds(t)
 	class, blueprint := readBlueprint(t)
@@ -30,7 +29,7 @@ func TestTopologyExpands(t *testing.T) {
 			g := NewWithT(t)
 			cluster := &clusterv1.Cluster{}
 			g.Expect(fromUnstructured(render(t, "cluster-template-topology.yaml", values...)[0], cluster)).To(Succeed())
-			// The template has no pool of this class. Whoever adds one must get what they ask for.
+			// The template has no pool of this class. An added one must get the requested values.
 			cluster.Spec.Topology.Workers.MachinePools = []clusterv1.MachinePoolTopology{{Class: "default-worker", Name: "mp-0", Replicas: ptr.To[int32](1)}}
 			webhook := &coreadmission.Cluster{}
 			g.Expect(webhook.DefaultAndValidateVariables(t.Context(), cluster, nil, class)).To(BeEmpty())
@@ -46,7 +45,7 @@ func TestTopologyExpands(t *testing.T) {
 	}
 }
 
-// expectVariablesArrive looks for the values of variables where they belong.
+// expectVariablesArrive checks that the values of variables are in the expected fields.
 func expectVariablesArrive(t *testing.T, state *scope.ClusterState, value func(name, otherwise string) string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -67,7 +66,7 @@ func expectVariablesArrive(t *testing.T, state *scope.ClusterState, value func(n
 	}
 	for _, spec := range []infrav1.LibvirtMachineSpec{controlPlane.Spec.Template.Spec, worker.Spec.Template.Spec, pool.Spec.Template.Spec} {
 		g.Expect(spec.Image.URL).To(Equal(required["LIBVIRT_IMAGE_URL"]))
-		g.Expect(spec.Image.Volume).To(BeEmpty(), "the placeholder is still there")
+		g.Expect(spec.Image.Volume).To(BeEmpty(), "the placeholder is still set")
 		g.Expect(string(spec.Image.Format)).To(Equal(value("LIBVIRT_IMAGE_FORMAT", "qcow2")))
 		g.Expect(spec.Interfaces).To(HaveExactElements(infrav1.InterfaceSpec{Network: value("LIBVIRT_NETWORK", "default")}))
 	}
@@ -90,7 +89,7 @@ func generate(t *testing.T, scheme *runtime.Scheme, known kinds, cluster *cluste
 		if labeled.Labels == nil {
 			labeled.Labels = map[string]string{}
 		}
-		// Those of Cluster API get theirs from its kustomize tree.
+		// Cluster API's CRDs get this label from its kustomization.
 		if labeled.Spec.Group != infrav1.GroupVersion.Group {
 			labeled.Labels["cluster.x-k8s.io/v1beta2"] = "v1beta2"
 		}
@@ -110,7 +109,7 @@ func generate(t *testing.T, scheme *runtime.Scheme, known kinds, cluster *cluste
 	return state
 }
 
-// readBlueprint reads the ClusterClass, reconciled as its controller would, and its templates.
+// readBlueprint reads the ClusterClass, with the status that its controller would set, and its templates.
 func readBlueprint(t *testing.T) (*clusterv1.ClusterClass, *scope.ClusterBlueprint) {
 	t.Helper()
 	g := NewWithT(t)
@@ -176,7 +175,7 @@ func objectsIn(state *scope.ClusterState) []*unstructured.Unstructured {
 	return objects
 }
 
-// merged looks a variable up as clusterctl does: the first set that has it counts.
+// merged looks up a variable as clusterctl does: the first set with it wins.
 func merged(values []map[string]string) func(name, otherwise string) string {
 	return func(name, otherwise string) string {
 		for _, set := range values {

@@ -1,4 +1,4 @@
-// Package version says which version of the provider this is. It is stamped at link time:
+// Package version has the version of the provider, which is set at link time:
 //
 //	-ldflags "-X github.com/clusterctl-release/clusterctl-release/provider/version.gitVersion=v0.1.0 ..."
 package version
@@ -16,17 +16,17 @@ var (
 	buildDate  string // in RFC 3339
 )
 
-// Info is the version of the provider and what it was built with.
+// Info is the version and the build of the provider.
 type Info struct {
-	// GitVersion is the semantic version, or v0.0.0-dev for a build that isn't stamped.
+	// GitVersion is the semantic version, or v0.0.0-dev for a build without one.
 	GitVersion string
-	// GitCommit is the commit that was built, or unknown.
+	// GitCommit is the commit of the build, or unknown.
 	GitCommit string
-	// BuildDate is when it was built, in RFC 3339, or unknown.
+	// BuildDate is the time of the build in RFC 3339, or unknown.
 	BuildDate string
 	// GoVersion is the version of the Go compiler.
 	GoVersion string
-	// Platform is operating system and architecture, with a slash between them.
+	// Platform is the operating system and the architecture, separated by a slash.
 	Platform string
 }
 
@@ -46,7 +46,7 @@ func (i Info) String() string {
 	return fmt.Sprintf("%s (commit %s, built %s with %s for %s)", i.GitVersion, i.GitCommit, i.BuildDate, i.GoVersion, i.Platform)
 }
 
-// commitOfBuild is what the Go tool itself notes for a build inside of a checkout.
+// commitOfBuild returns the commit that the Go tool records for a build in a checkout.
 func commitOfBuild() string {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

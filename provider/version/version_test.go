@@ -8,7 +8,7 @@ import (
 
 func TestGet(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(Get().GitVersion).To(Equal("v0.0.0-dev"), "a build that isn't stamped")
+	g.Expect(Get().GitVersion).To(Equal("v0.0.0-dev"), "a build without a version")
 
 	gitVersion, gitCommit, buildDate = "v0.1.0", "0123abc", "2026-01-02T03:04:05Z"
 	t.Cleanup(func() { gitVersion, gitCommit, buildDate = "", "", "" })

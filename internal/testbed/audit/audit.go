@@ -1,4 +1,4 @@
-// Package audit compares what a service account may do with what it does: RBAC with the API server's audit log.
+// Package audit compares the RBAC rules of a service account with its requests in the API server's audit log.
 package audit
 
 import (
@@ -24,9 +24,9 @@ const (
 	forbidden = "forbid"
 )
 
-// Request is what an account asked of the API server.
+// Request is a request of an account to the API server.
 type Request struct {
-	// Verb, Group, Resource, Namespace and Name are those of RBAC. A subresource is behind a slash of Resource.
+	// Verb, Group, Resource, Namespace and Name are those of RBAC. Resource includes a subresource after a slash.
 	Verb, Group, Resource, Namespace, Name string
 	// Forbidden says that RBAC refused the request.
 	Forbidden bool
@@ -40,17 +40,17 @@ func (r Request) String() string {
 	return text
 }
 
-// Grant is one verb on one resource that an account has.
+// Grant allows an account one verb on one resource.
 type Grant struct {
-	// Verb, Group and Resource are those of RBAC. A subresource is behind a slash of Resource.
+	// Verb, Group and Resource are those of RBAC. Resource includes a subresource after a slash.
 	Verb, Group, Resource string
-	// Namespace is where it is granted. Everywhere when empty.
+	// Namespace of the grant, or empty for all.
 	Namespace string
-	// Name is that of the only object that it is granted for. All when empty.
+	// Name of the only object of the grant, or empty for all.
 	Name string
 }
 
-// String is the grant as VERB RESOURCE.GROUP, with the namespace where it isn't granted everywhere.
+// String returns the grant as VERB RESOURCE.GROUP, with its namespace if any.
 func (g Grant) String() string {
 	resource, subresource, has := strings.Cut(g.Resource, "/")
 	if g.Group != "" {
@@ -76,13 +76,13 @@ func Account(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// Requests reads the requests of a user for resources from an audit log, each once. path is that of the log; files that
-// the API server has rotated it to are read too. Requests that the API server refused are among them.
+// Requests reads the distinct requests of a user for resources from the audit log at path and its rotated files, including
+// requests that the API server refused.
 func Requests(path, user string) ([]Request, error) {
 	extension := filepath.Ext(path)
 	files, err := filepath.Glob(strings.TrimSuffix(path, extension) + "*" + extension)
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("looking for the audit log %s: %w", path, cmp.Or(err, os.ErrNotExist))
+		return nil, fmt.Errorf("finding the audit log %s: %w", path, cmp.Or(err, os.ErrNotExist))
 	}
 	requests := map[Request]bool{}
 	for _, name := range files {
@@ -102,7 +102,7 @@ func readRequests(name, user string, requests map[Request]bool) error {
 	for decoder := json.NewDecoder(file); ; {
 		var event auditv1.Event
 		err := decoder.Decode(&event)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the last line may be on its way
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the last line may be incomplete
 			return nil
 		}
 		if err != nil {
@@ -119,8 +119,8 @@ func readRequests(name, user string, requests map[Request]bool) error {
 	}
 }
 
-// Grants lists what the roles that are bound to a service account grant it. Those that every account has are not among
-// them. Wildcards are an error: what they grant can't be listed.
+// Grants lists the grants of a service account by the roles that are bound to it, without those of all accounts. Wildcards
+// are an error, because their grants can't be listed.
 func Grants(ctx context.Context, c client.Reader, namespace, name string) ([]Grant, error) {
 	var everywhere rbacv1.ClusterRoleBindingList
 	var somewhere rbacv1.RoleBindingList
@@ -170,7 +170,7 @@ func rulesOf(ctx context.Context, c client.Reader, ref rbacv1.RoleRef, namespace
 	return role.Rules, err
 }
 
-// expand lists the grants of a rule one by one. Rules about URLs, which aren't resources, have none.
+// expand lists the grants of a rule. Rules for URLs have none.
 func expand(rule rbacv1.PolicyRule, namespace string) []Grant {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -189,9 +189,9 @@ func expand(rule rbacv1.PolicyRule, namespace string) []Grant {
 	return grants
 }
 
-// Compare returns the requests that no grant allows or that were refused, and the grants that no request needed.
-// A request that several grants allow needs the first of them: those that are granted everywhere come first, as in the API
-// server. What is watched may be read: get and list show no more, and caches list where an API server doesn't stream.
+// Compare returns the requests that no grant allows or that were refused, and the grants that no request needed. If several
+// grants allow a request, it needs the first one; grants for all namespaces come first, as in the API server. Grants of get
+// and list for a watched resource count as needed: they reveal no more, and caches list if an API server doesn't stream.
 func Compare(grants []Grant, requests []Request) (refused []Request, unused []Grant) {
 	grants = slices.Clone(grants)
 	slices.SortStableFunc(grants, func(a, b Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
@@ -212,7 +212,7 @@ func Compare(grants []Grant, requests []Request) (refused []Request, unused []Gr
 	})
 }
 
-// sorted lists the keys of a map, ordered by what they say.
+// sorted returns the keys of a map, ordered by their texts.
 func sorted[K interface {
 	comparable
 	fmt.Stringer

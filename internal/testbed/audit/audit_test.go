@@ -16,7 +16,7 @@ import (
 
 const namespace, account = "caplv-system", "manager"
 
-// event is a line of an audit log.
+// event returns a line of an audit log.
 func event(user, verb, object, annotations string) string {
 	return `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"` + verb +
 		`","user":{"username":"` + user + `"},"objectRef":` + object + `,"annotations":{` + annotations + "}}\n"
@@ -26,7 +26,7 @@ func rule(verbs, groups, resources string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: strings.Split(groups, " "), Resources: strings.Fields(resources), ResourceNames: names}
 }
 
-// roles are a cluster's, with a ClusterRole and a Role that are bound to the account.
+// roles returns a cluster with a ClusterRole and a Role that are bound to the account.
 func roles(t *testing.T, everywhere, inNamespace rbacv1.PolicyRule) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -44,7 +44,7 @@ func roles(t *testing.T, everywhere, inNamespace rbacv1.PolicyRule) client.Clien
 	).Build()
 }
 
-// TestCompare: what is granted and never asked for is found, and what is asked for and not granted.
+// TestCompare checks unused grants, and requests without a grant.
 func TestCompare(t *testing.T) {
 	g := NewWithT(t)
 	c := roles(t, rule("get patch", "infra", "hosts hosts/status"), rule("get patch list", "", "secrets", "kept"))
@@ -64,7 +64,7 @@ func TestCompare(t *testing.T) {
 			event(user, "patch", `{"resource":"secrets","namespace":"caplv-system","name":"another"}`, forbid)+
 			event(user, "get", `{"resource":"secrets","namespace":"elsewhere","name":"kept"}`, forbid)+
 			`{"kind":"Ev`), 0o600)).To(Succeed())
-	// An earlier part of the log.
+	// A rotated file of the log.
 	g.Expect(os.WriteFile(strings.TrimSuffix(path, ".log")+"-2026-11-22T10-00-00.000.log", []byte(
 		event(user, "patch", `{"apiGroup":"infra","resource":"hosts","subresource":"status","name":"a"}`, allow)), 0o600)).To(Succeed())
 	requests, err := Requests(path, user)
@@ -83,7 +83,7 @@ func TestCompare(t *testing.T) {
 		[]string{"get hosts.infra/status", "patch hosts.infra", "get secrets in caplv-system", "list secrets in caplv-system"}))
 }
 
-// TestRefused: a request that RBAC refused is one also when a grant seems to allow it.
+// TestRefused checks that a refused request is reported even if a grant seems to allow it.
 func TestRefused(t *testing.T) {
 	request := Request{Verb: "get", Resource: "secrets", Namespace: "n", Forbidden: true}
 	refused, unused := Compare([]Grant{{Verb: "get", Resource: "secrets"}}, []Request{request})
@@ -91,14 +91,14 @@ func TestRefused(t *testing.T) {
 	NewWithT(t).Expect(unused).To(BeEmpty())
 }
 
-// TestGrantedTwice: of two grants for the same requests one is unused.
+// TestGrantedTwice checks that one of two grants for the same requests is unused.
 func TestGrantedTwice(t *testing.T) {
 	request := Request{Verb: "create", Resource: "events", Namespace: "n"}
 	_, unused := Compare([]Grant{{Verb: "create", Resource: "events", Namespace: "n"}, {Verb: "create", Resource: "events"}}, []Request{request})
 	NewWithT(t).Expect(unused).To(Equal([]Grant{{Verb: "create", Resource: "events", Namespace: "n"}}))
 }
 
-// TestWatched: what is watched may be read too, and what is only read isn't used where it is never read.
+// TestWatched checks that grants of get and list count as needed only for a watched resource.
 func TestWatched(t *testing.T) {
 	grants := []Grant{{Verb: "get", Resource: "a"}, {Verb: "list", Resource: "a"}, {Verb: "watch", Resource: "a"}, {Verb: "get", Resource: "b"}, {Verb: "watch", Resource: "b"}}
 	_, unused := Compare(grants, []Request{{Verb: "watch", Resource: "a"}})

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime is for all certificates. They begin some time ago, as guests have clocks of their own.
+// lifetime is the lifetime of all certificates. They begin in the past, because clocks of guests differ.
 const lifetime = 10 * 365 * 24 * time.Hour
 
 // Authority signs certificates.
@@ -28,11 +28,11 @@ type Authority struct {
 	key         crypto.Signer
 }
 
-// New makes an authority with a key and a certificate of its own.
+// New creates an authority with a new key and certificate.
 func New(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the key of %s: %w", name, err)
 	}
 	template, err := newTemplate(name)
 	if err != nil {
@@ -42,7 +42,7 @@ func New(name string) (*Authority, error) {
 	template.BasicConstraintsValid, template.IsCA = true, true
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("making the certificate of %s: %w", name, err)
+		return nil, fmt.Errorf("creating the certificate of %s: %w", name, err)
 	}
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -51,8 +51,7 @@ func New(name string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: key}, nil
 }
 
-// Load makes an authority of a certificate and its key in PEM, such as those that Cluster API keeps
-// in Secrets.
+// Load returns the authority of a certificate and its key in PEM, such as Cluster API's in Secrets.
 func Load(certPEM, keyPEM []byte) (*Authority, error) {
 	certificates, err := cert.ParseCertsPEM(certPEM)
 	if err != nil {
@@ -64,40 +63,40 @@ func Load(certPEM, keyPEM []byte) (*Authority, error) {
 	}
 	key, can := parsed.(crypto.Signer)
 	if !can {
-		return nil, errors.New("reading an authority's key: it is none that signs")
+		return nil, errors.New("reading an authority's key: it can't sign")
 	}
 	if public, can := key.Public().(interface{ Equal(crypto.PublicKey) bool }); !can || !public.Equal(certificates[0].PublicKey) {
-		return nil, errors.New("reading an authority's key: it isn't that of the certificate")
+		return nil, errors.New("reading an authority's key: it doesn't belong to the certificate")
 	}
 	return &Authority{certificate: certificates[0], key: key}, nil
 }
 
-// PEM is the authority's certificate.
+// PEM returns the authority's certificate.
 func (a *Authority) PEM() []byte {
 	return encode(a.certificate.Raw)
 }
 
-// Request says what a certificate is for.
+// Request describes a certificate.
 type Request struct {
-	// CommonName and Organizations of the subject. Kubernetes takes them for the user and its groups.
+	// CommonName and Organizations of the subject. Kubernetes uses them as the user and its groups.
 	CommonName    string
 	Organizations []string
 	// Names are the DNS names and the IP addresses of a server.
 	Names []string
 }
 
-// Issue makes a key and a certificate, good for servers and clients alike, both in PEM.
+// Issue creates a key and a certificate for servers and clients, both in PEM.
 func (a *Authority) Issue(request Request) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the key of %s: %w", request.CommonName, err)
+		return nil, nil, fmt.Errorf("creating the key of %s: %w", request.CommonName, err)
 	}
 	template, err := newTemplate(request.CommonName)
 	if err != nil {
 		return nil, nil, err
 	}
 	template.Subject.Organization = request.Organizations
-	// libvirt asks for the second too.
+	// libvirt requires the second one too.
 	template.KeyUsage = x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, name := range request.Names {
@@ -109,7 +108,7 @@ func (a *Authority) Issue(request Request) (certPEM, keyPEM []byte, err error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the certificate of %s: %w", request.CommonName, err)
+		return nil, nil, fmt.Errorf("creating the certificate of %s: %w", request.CommonName, err)
 	}
 	keyPEM, err = keyutil.MarshalPrivateKeyToPEM(key)
 	return encode(der), keyPEM, err

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 )
 
-// TestIssue: a certificate is for the names and the subject that were asked for, and of its authority.
+// TestIssue checks that a certificate has the requested names and subject and is signed by the authority.
 func TestIssue(t *testing.T) {
 	g := NewWithT(t)
 	ca, err := authority.New("mine")
@@ -49,7 +49,7 @@ func pool(g *WithT, ca *authority.Authority) *x509.CertPool {
 	return roots
 }
 
-// TestLoad: the authorities that Cluster API keeps in Secrets can be used, and what is none is refused.
+// TestLoad checks that Cluster API's authorities can be loaded, and that invalid ones are refused.
 func TestLoad(t *testing.T) {
 	g := NewWithT(t)
 	key, err := certs.NewPrivateKey()
@@ -81,7 +81,7 @@ func TestLoad(t *testing.T) {
 		{"a key for a certificate", keyPEM, keyPEM, "an authority's certificate"},
 		{"no key", certPEM, nil, "an authority's key"},
 		{"a certificate for a key", certPEM, public, "an authority's key"},
-		{"another's key", certPEM, otherKey, "isn't that of the certificate"},
+		{"another's key", certPEM, otherKey, "doesn't belong to the certificate"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -53,15 +53,14 @@ var (
 	selfSigned = map[string]any{"selfSigned": map[string]any{}}
 )
 
-// TestIssue: a Certificate gets a Secret with a certificate for its names, once, and else is told what
-// is missing.
+// TestIssue checks that a Certificate gets one Secret with a certificate for its names, or a condition with the problem.
 func TestIssue(t *testing.T) {
 	tests := []struct {
 		name    string
 		objects []client.Object
 		message string
 	}{
-		{"all there", []client.Object{newCertificate(asked), newIssuer(selfSigned)}, ""},
+		{"complete", []client.Object{newCertificate(asked), newIssuer(selfSigned)}, ""},
 		{"no issuer", []client.Object{newCertificate(asked)}, `there is no Issuer "issuer"`},
 		{"another issuer", []client.Object{newCertificate(asked), newIssuer(map[string]any{"acme": map[string]any{}})}, "isn't selfSigned"},
 		{"no secret", []client.Object{newCertificate(map[string]any{}), newIssuer(selfSigned)}, "spec.secretName is empty"},
@@ -102,7 +101,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// ready is the status and the message of the Certificate's condition.
+// ready returns the status and the message of the Certificate's condition.
 func ready(ctx context.Context, g *WithT, c client.Client) (status, message string) {
 	object := newObject(certificateKind)
 	g.Expect(c.Get(ctx, key, object)).To(Succeed())
@@ -114,8 +113,7 @@ func ready(ctx context.Context, g *WithT, c client.Client) (status, message stri
 	return condition["status"].(string), condition["message"].(string)
 }
 
-// TestInject: what asks for the authority of a Certificate gets it in all its places, and nothing else is
-// touched.
+// TestInject checks that objects with the annotation get the authority in all places, and that others don't change.
 func TestInject(t *testing.T) {
 	kinds := map[string]func(metav1.ObjectMeta) client.Object{
 		"inject-validating": func(m metav1.ObjectMeta) client.Object {
@@ -143,7 +141,7 @@ func TestInject(t *testing.T) {
 		}{
 			{"asked for", "system/serving", []client.Object{secret}, true, true},
 			{"another's", "system/other", []client.Object{secret}, false, false},
-			{"not asked for", "", []client.Object{secret}, false, false},
+			{"no annotation", "", []client.Object{secret}, false, false},
 			{"no Secret so far", "system/serving", nil, false, true},
 		} {
 			t.Run(name+"/"+test.name, func(t *testing.T) {
@@ -157,9 +155,9 @@ func TestInject(t *testing.T) {
 				i := injectors(c)[name]
 				request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "one"}}
 				if test.wanted {
-					g.Expect(i.thatWant(ctx, secret)).To(ConsistOf(request))
+					g.Expect(i.requestsFor(ctx, secret)).To(ConsistOf(request))
 				} else {
-					g.Expect(i.thatWant(ctx, secret)).To(BeEmpty())
+					g.Expect(i.requestsFor(ctx, secret)).To(BeEmpty())
 				}
 				_, err := i.Reconcile(ctx, request)
 				g.Expect(err).ToNot(HaveOccurred())

@@ -17,20 +17,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// injectAnnotation asks for the authority of a Certificate, by namespace and name
+// injectAnnotation requests the authority of a Certificate, by namespace and name
 // (https://cert-manager.io/docs/concepts/ca-injector/).
 const injectAnnotation = "cert-manager.io/inject-ca-from"
 
-// injector puts authorities into objects of one kind.
+// injector writes authorities into objects of one kind.
 type injector struct {
 	client  client.Client
 	newObj  func() client.Object
 	newList func() client.ObjectList
-	// bundles are the places in an object that take an authority.
+	// bundles are the fields of an object for an authority.
 	bundles func(client.Object) []*[]byte
 }
 
-// injectors are one for each kind, by the names of their controllers.
+// injectors returns an injector for each kind, by the names of their controllers.
 func injectors(c client.Client) map[string]*injector {
 	all := map[string]*injector{
 		"inject-validating": {
@@ -76,7 +76,7 @@ func injectors(c client.Client) map[string]*injector {
 func setupInjectors(mgr ctrl.Manager) error {
 	for name, i := range injectors(mgr.GetClient()) {
 		err := ctrl.NewControllerManagedBy(mgr).Named(name).For(i.newObj()).
-			Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(i.thatWant)).Complete(i)
+			Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(i.requestsFor)).Complete(i)
 		if err != nil {
 			return err
 		}
@@ -84,15 +84,15 @@ func setupInjectors(mgr ctrl.Manager) error {
 	return nil
 }
 
-// thatWant are the objects that ask for the authority in a Secret.
-func (i *injector) thatWant(ctx context.Context, secret client.Object) []reconcile.Request {
+// requestsFor returns requests for the objects that request the authority in a Secret.
+func (i *injector) requestsFor(ctx context.Context, secret client.Object) []reconcile.Request {
 	certificate := certificateOf(secret)
 	if certificate == "" {
 		return nil
 	}
 	list := i.newList()
 	if err := i.client.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing what wants an authority")
+		ctrl.LoggerFrom(ctx).Error(err, "listing objects that request an authority")
 		return nil
 	}
 	var requests []reconcile.Request
@@ -103,12 +103,12 @@ func (i *injector) thatWant(ctx context.Context, secret client.Object) []reconci
 		return nil
 	})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing what wants an authority")
+		ctrl.LoggerFrom(ctx).Error(err, "listing objects that request an authority")
 	}
 	return requests
 }
 
-// certificateOf is the namespace and the name of the Certificate that a Secret is of, or "".
+// certificateOf returns the namespace and the name of a Secret's Certificate, or "".
 func certificateOf(secret client.Object) string {
 	for _, owner := range secret.GetOwnerReferences() {
 		if owner.Kind == certificateKind.Kind && owner.APIVersion == certificateKind.GroupVersion().String() {
@@ -118,14 +118,14 @@ func certificateOf(secret client.Object) string {
 	return ""
 }
 
-// Reconcile puts the authority into an object that asks for one.
+// Reconcile writes the authority into an object that requests one.
 func (i *injector) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := i.newObj()
 	if err := i.client.Get(ctx, request.NamespacedName, object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	namespace, name, asked := strings.Cut(object.GetAnnotations()[injectAnnotation], "/")
-	if !asked {
+	namespace, name, requested := strings.Cut(object.GetAnnotations()[injectAnnotation], "/")
+	if !requested {
 		return ctrl.Result{}, nil
 	}
 	var secrets corev1.SecretList
@@ -139,7 +139,7 @@ func (i *injector) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 		}
 	}
 	if len(authority) == 0 {
-		return ctrl.Result{}, nil // it comes back with the Secret
+		return ctrl.Result{}, nil // the Secret triggers the next reconcile
 	}
 	before := object.DeepCopyObject().(client.Object)
 	changed := false
@@ -151,7 +151,7 @@ func (i *injector) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if !changed {
 		return ctrl.Result{}, nil
 	}
-	// A list of webhooks is patched as a whole, so nobody else may have changed it meanwhile.
+	// A list of webhooks is patched as a whole, so the patch must fail if another writer has changed it.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	return ctrl.Result{}, client.IgnoreNotFound(i.client.Patch(ctx, object, patch))
 }

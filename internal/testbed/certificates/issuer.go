@@ -1,6 +1,5 @@
-// Package certificates does what of cert-manager providers of Cluster API need: it issues the Secrets
-// of Certificates whose Issuer signs by itself, and puts the authority into the webhooks and CRDs
-// that ask for it.
+// Package certificates implements the parts of cert-manager that providers of Cluster API need: it issues the Secrets of
+// Certificates with a self-signed Issuer, and writes the authority into webhooks and CRDs that request it.
 package certificates
 
 import (
@@ -24,8 +23,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 )
 
-// Manifest is what clusterctl installs as cert-manager: its namespace, and the kinds that are
-// understood here, without schemas.
+// Manifest is installed as cert-manager by clusterctl: its namespace, and the supported kinds without schemas.
 //
 //go:embed cert-manager.yaml
 var Manifest []byte
@@ -43,8 +41,8 @@ func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object
 }
 
-// SetupWithManager adds the controllers to a manager, whose scheme has to know CRDs and webhook
-// configurations. The kinds of cert-manager may be installed later.
+// SetupWithManager adds the controllers to a manager, whose scheme must have CRDs and webhook configurations. The kinds of
+// cert-manager may be installed later.
 func SetupWithManager(mgr ctrl.Manager) error {
 	if err := (&starter{manager: mgr}).setup(mgr); err != nil {
 		return err
@@ -52,8 +50,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 	return setupInjectors(mgr)
 }
 
-// starter adds the controller of Certificates once there are Certificates: watching a kind that
-// doesn't exist fails.
+// starter adds the controller of Certificates when their CRD exists: watching a missing kind fails.
 type starter struct {
 	manager ctrl.Manager
 	started bool
@@ -63,7 +60,7 @@ func (s *starter) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("certificates-crd").For(&apiextensionsv1.CustomResourceDefinition{}).Complete(s)
 }
 
-// Reconcile looks at the CRD of Certificates. It has one worker, so nothing is started twice.
+// Reconcile reads the CRD of Certificates. It has one worker, so that the controller is added once.
 func (s *starter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	if s.started || request.Name != certificatesCRD {
 		return ctrl.Result{}, nil
@@ -86,12 +83,12 @@ func (s *starter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		Complete(i)
 }
 
-// issuer makes the Secrets of Certificates.
+// issuer issues the Secrets of Certificates.
 type issuer struct {
 	client client.Client
 }
 
-// ofNamespace are the Certificates in the namespace of an Issuer.
+// ofNamespace returns requests for the Certificates in the namespace of an Issuer.
 func (i *issuer) ofNamespace(ctx context.Context, object client.Object) []reconcile.Request {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(certificateKind.GroupVersion().WithKind("CertificateList"))
@@ -106,7 +103,7 @@ func (i *issuer) ofNamespace(ctx context.Context, object client.Object) []reconc
 	return requests
 }
 
-// Reconcile issues the Secret of a Certificate where there is none.
+// Reconcile issues the Secret of a Certificate if it doesn't exist.
 func (i *issuer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	certificate := newObject(certificateKind)
 	if err := i.client.Get(ctx, request.NamespacedName, certificate); err != nil || !certificate.GetDeletionTimestamp().IsZero() {
@@ -127,7 +124,7 @@ func (i *issuer) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, i.setReady(ctx, certificate, ready, message)
 }
 
-// complaint says what a Certificate lacks to be issued, or "".
+// complaint returns why a Certificate can't be issued, or "".
 func (i *issuer) complaint(ctx context.Context, certificate *unstructured.Unstructured) (string, error) {
 	secretName, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
 	if secretName == "" {
@@ -142,13 +139,13 @@ func (i *issuer) complaint(ctx context.Context, certificate *unstructured.Unstru
 	if err != nil {
 		return "", err
 	}
-	if _, is, _ := unstructured.NestedMap(issuer.Object, "spec", "selfSigned"); !is {
-		return fmt.Sprintf("the Issuer %q isn't selfSigned, which is all that the testbed has", name), nil
+	if _, ok, _ := unstructured.NestedMap(issuer.Object, "spec", "selfSigned"); !ok {
+		return fmt.Sprintf("the Issuer %q isn't selfSigned, the only type that the testbed supports", name), nil
 	}
 	return "", nil
 }
 
-// issue makes the Secret of a Certificate, with an authority that nobody else has.
+// issue creates the Secret of a Certificate, with its own authority.
 func (i *issuer) issue(ctx context.Context, certificate *unstructured.Unstructured) error {
 	secretName, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
 	key := types.NamespacedName{Namespace: certificate.GetNamespace(), Name: secretName}
@@ -183,12 +180,12 @@ func (i *issuer) issue(ctx context.Context, certificate *unstructured.Unstructur
 	return nil
 }
 
-// setReady writes the condition of a Certificate that its users read.
+// setReady writes the Ready condition of a Certificate.
 func (i *issuer) setReady(ctx context.Context, certificate *unstructured.Unstructured, ready bool, message string) error {
 	status := map[bool]string{true: "True", false: "False"}[ready]
 	conditions, _, _ := unstructured.NestedSlice(certificate.Object, "status", "conditions")
 	if len(conditions) == 1 {
-		if last, is := conditions[0].(map[string]any); is && last["status"] == status && last["message"] == message {
+		if last, ok := conditions[0].(map[string]any); ok && last["status"] == status && last["message"] == message {
 			return nil
 		}
 	}

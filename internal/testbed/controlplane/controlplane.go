@@ -1,5 +1,5 @@
-// Package controlplane runs a Kubernetes control plane as processes: etcd, kube-apiserver and, where
-// asked for, kube-controller-manager. There are no nodes and no scheduler.
+// Package controlplane runs a Kubernetes control plane as processes: etcd, kube-apiserver and optionally
+// kube-controller-manager. There are no nodes and no scheduler.
 package controlplane
 
 import (
@@ -25,29 +25,29 @@ import (
 
 const startTimeout = 2 * time.Minute
 
-// Options say what control plane to run.
+// Options are the options of Start.
 type Options struct {
-	// Dir is a folder for its files. It is made.
+	// Dir is the folder for its files. Start creates it.
 	Dir string
-	// Etcd, APIServer and ControllerManager are the programs. No ControllerManager: none runs, and
-	// nothing collects garbage or finishes the deletion of namespaces.
+	// Etcd, APIServer and ControllerManager are the paths of the programs. Without a ControllerManager there is no garbage
+	// collection, and the deletion of namespaces doesn't finish.
 	Etcd, APIServer, ControllerManager string
 	// Address and Port of the API server.
 	Address netip.Addr
 	Port    int
-	// Names are more names and addresses that clients reach the API server by.
+	// Names are additional names and addresses of the API server for clients.
 	Names []string
-	// CA signs the API server's certificate and those of its clients. None: one of its own.
+	// CA signs the API server's certificate and those of its clients. If it is nil, Start creates one.
 	CA *authority.Authority
-	// Audited is the user whose requests the API server writes to AuditLog. Nobody's when empty.
+	// Audited is the user whose requests the API server writes to AuditLog, or empty for none.
 	Audited string
 }
 
-// ControlPlane is a control plane that runs.
+// ControlPlane is a running control plane.
 type ControlPlane struct {
 	// CA signs the API server's certificate and those of its clients.
 	CA *authority.Authority
-	// Config is for clients with all rights.
+	// Config is the configuration of clients with all rights.
 	Config *rest.Config
 
 	options   Options
@@ -95,23 +95,22 @@ func Start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 // Stop ends all processes of the control plane.
 func (c *ControlPlane) Stop() {
 	for i := len(c.processes) - 1; i >= 0; i-- {
-		// Nothing of it is used again, so nobody waits for a graceful end.
+		// The data isn't used again, so a graceful end isn't needed.
 		c.processes[i].Kill()
 	}
 }
 
-// Address is that of the API server.
+// Address returns the address of the API server.
 func (c *ControlPlane) Address() netip.Addr {
 	return c.options.Address
 }
 
-// URL is the API server's address.
+// URL returns the URL of the API server.
 func (c *ControlPlane) URL() string {
 	return "https://" + net.JoinHostPort(c.options.Address.String(), strconv.Itoa(c.options.Port))
 }
 
-// Kubeconfig gives all rights to whoever has it. The server is reached by a URL, for those that
-// don't reach it by its own.
+// Kubeconfig returns a kubeconfig with all rights. url is the URL of the server for clients that can't use its own.
 func (c *ControlPlane) Kubeconfig(url string) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["testbed"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: c.Config.CAData}
@@ -125,7 +124,7 @@ func (c *ControlPlane) file(name string) string {
 	return filepath.Join(c.options.Dir, name)
 }
 
-// writeKeys writes the API server's certificate, and the key that tokens of service accounts are signed with.
+// writeKeys writes the API server's certificate, and the key that signs tokens of service accounts.
 func (c *ControlPlane) writeKeys() error {
 	names := append([]string{
 		c.options.Address.String(), "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -135,7 +134,7 @@ func (c *ControlPlane) writeKeys() error {
 	if err != nil {
 		return err
 	}
-	// Nodes let the API server read logs by this.
+	// Nodes authenticate the API server by this certificate when it reads logs.
 	nodesCert, nodesKey, err := c.CA.Issue(authority.Request{CommonName: "kube-apiserver-kubelet-client"})
 	if err != nil {
 		return err
@@ -176,10 +175,10 @@ func (c *ControlPlane) startEtcd() (url string, err error) {
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 }
 
-// AuditLog is the path of the log with the requests of the user that is audited.
+// AuditLog returns the path of the log with the requests of the audited user.
 func (c *ControlPlane) AuditLog() string { return c.file("audit.log") }
 
-// auditArgs have the API server log who asked for what, without contents, as far as it is the audited user.
+// auditArgs returns the arguments for logging the requests of the audited user without their contents.
 func (c *ControlPlane) auditArgs() ([]string, error) {
 	if c.options.Audited == "" {
 		return nil, nil
@@ -210,9 +209,9 @@ func (c *ControlPlane) startAPIServer(etcd string) error {
 		"--kubelet-client-certificate="+c.file("nodes.crt"), "--kubelet-client-key="+c.file("nodes.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file="+c.file("accounts.key"), "--service-account-signing-key-file="+c.file("accounts.key"),
-		// Webhook Services reach the addresses of pods without kube-proxy.
+		// Webhooks by Service reach the addresses of pods without kube-proxy.
 		"--enable-aggregator-routing=true",
-		// Nothing could be reached by the Service kubernetes.
+		// The Service kubernetes has no reachable address.
 		"--endpoint-reconciler-type=none")...)
 }
 
@@ -228,7 +227,7 @@ func (c *ControlPlane) startControllerManager() error {
 		"--kubeconfig="+c.file("admin.conf"), "--leader-elect=false", "--secure-port=0",
 		"--use-service-account-credentials=true", "--root-ca-file="+c.file("ca.crt"),
 		"--service-account-private-key-file="+c.file("accounts.key"),
-		// The nodes of testbeds have no kubelets that would renew their leases.
+		// The nodes of testbeds have no kubelets that renew leases.
 		"--controllers=*,-node-lifecycle-controller")
 }
 
@@ -243,7 +242,7 @@ func (c *ControlPlane) clientConfig(user string, groups ...string) (*rest.Config
 	}, nil
 }
 
-// waitUntilReady asks the API server until it is, or until one of the processes has ended.
+// waitUntilReady polls the API server until it is ready or one of the processes has ended.
 func (c *ControlPlane) waitUntilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -276,7 +275,7 @@ func (c *ControlPlane) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// freePorts returns ports of the loopback address that nobody listens on.
+// freePorts returns free ports of the loopback address.
 func freePorts(count int) ([]int, error) {
 	var ports []int
 	for range count {

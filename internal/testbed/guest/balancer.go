@@ -16,23 +16,23 @@ import (
 	"strings"
 )
 
-// addition is what an image has besides the kernel and the program.
+// addition has the parts of an image in addition to the kernel and the program.
 type addition struct {
-	// name that the image's begins with, and size of its disk in bytes.
+	// name is the prefix of the image's name, and size the size of its disk in bytes.
 	name string
 	size int64
-	// packages of Debian whose files of fromPackages come along.
+	// packages of Debian, of which fromPackages are the added files.
 	packages     []string
 	fromPackages []string
-	// files are those of this machine that come along, and content is what is there too, both by their paths in
-	// the guest, which begin with no slash.
+	// files are added files of this machine, and content are files with a given content, both by their paths in the guest
+	// without the first slash.
 	files   map[string]string
 	content map[string][]byte
-	// folders are empty ones.
+	// folders are empty folders.
 	folders []string
 }
 
-// sum is another one when anything is added that wasn't, or has another content.
+// sum returns a hash of the additions and their content.
 func (a addition) sum() (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, a.size, a.packages, a.fromPackages, a.folders)
@@ -49,7 +49,7 @@ func (a addition) sum() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// write writes what is added. The packages are in a tree. All of it can be executed.
+// write writes the additions to an archive. tree has the content of the packages. All files are executable.
 func (a addition) write(archive *cpio, tree string) error {
 	files := maps.Clone(a.files)
 	for _, name := range a.fromPackages {
@@ -90,12 +90,12 @@ func (a addition) write(archive *cpio, tree string) error {
 //go:embed systemctl.sh
 var systemctl []byte
 
-// BalancerImage is like Image, with what an image for load balancers has: the HAProxy of this machine, a shell
-// (Debian's busybox-static), and a systemctl that knows HAProxy only.
+// BalancerImage is Image for load balancers: it adds the HAProxy of this machine, a shell (Debian's busybox-static), and a
+// systemctl that supports HAProxy only.
 func BalancerImage(ctx context.Context, project, cache string) (string, error) {
 	files, err := withLibraries(ctx, "usr/sbin/haproxy")
 	if err != nil {
-		return "", fmt.Errorf("looking for HAProxy, which hack/tools/libvirt installs: %w", err)
+		return "", fmt.Errorf("finding HAProxy, which hack/tools/libvirt installs: %w", err)
 	}
 	return image(ctx, project, cache, systemdBoot, addition{
 		name: "balancer", size: 96 << 20, files: files,
@@ -105,10 +105,10 @@ func BalancerImage(ctx context.Context, project, cache string) (string, error) {
 	})
 }
 
-// libraryLine is what ldd says of a library that was found.
+// libraryLine matches a library in the output of ldd.
 var libraryLine = regexp.MustCompile(`(?m)^\s+(?:\S+ => )?/(\S+) \(0x`)
 
-// withLibraries are a program of this machine and what it is linked with, by their paths without the slash.
+// withLibraries returns a program of this machine and its shared libraries, by their paths without the first slash.
 func withLibraries(ctx context.Context, program string) (map[string]string, error) {
 	out, err := exec.CommandContext(ctx, "ldd", "/"+program).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "not found") {

@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// cpio is an archive in the format that kernels take an initramfs in
-// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). Everything belongs to root
-// and has no time, so that the same content is the same archive.
+// cpio is an archive in the format of an initramfs
+// (https://docs.kernel.org/driver-api/early-userspace/buffer-format.html). All files belong to root and have no time, so
+// that the same content gives the same archive.
 type cpio struct {
 	buffer bytes.Buffer
 	inode  int
@@ -30,7 +30,7 @@ func (c *cpio) entry(name string, mode int, content []byte) {
 	c.pad()
 }
 
-// pad fills up to a multiple of 4 bytes.
+// pad pads to a multiple of 4 bytes.
 func (c *cpio) pad() {
 	for c.buffer.Len()%4 != 0 {
 		c.buffer.WriteByte(0)

@@ -11,18 +11,18 @@ import (
 	"slices"
 )
 
-// loader is what firmware starts a guest with.
+// loader is the boot loader of a guest.
 type loader struct {
-	// packages of Debian that it is made of.
+	// packages of Debian with its files.
 	packages []string
-	// files are those of the packages, and content is what is there too, both by their paths on the guest's disk.
+	// files are files of the packages, and content are files with a given content, both by their paths on the guest's disk.
 	files, content map[string]string
 }
 
-// kernelOptions are those of a guest's kernel.
+// kernelOptions are the options of a guest's kernel.
 const kernelOptions = "console=ttyS0 quiet panic=5"
 
-// systemdBoot has no signature.
+// systemdBoot is a loader without a signature.
 var systemdBoot = loader{
 	packages: []string{"systemd-boot-efi"},
 	files:    map[string]string{removableLoader: "usr/lib/systemd/boot/efi/systemd-bootx64.efi"},
@@ -32,7 +32,7 @@ var systemdBoot = loader{
 	},
 }
 
-// signedGRUB is a shim, which starts the GRUB in the same folder, which reads its configuration where Debian has it.
+// signedGRUB is a shim, which starts the GRUB in the same folder. GRUB reads its configuration from Debian's path.
 var signedGRUB = loader{
 	packages: []string{"shim-signed", "grub-efi-amd64-signed"},
 	files: map[string]string{
@@ -42,10 +42,10 @@ var signedGRUB = loader{
 	content: map[string]string{"EFI/debian/grub.cfg": "linux /linux " + kernelOptions + "\ninitrd /initrd\nboot\n"},
 }
 
-// removableLoader is what firmware starts on disks that it doesn't know.
+// removableLoader is the path that firmware starts on an unknown disk.
 const removableLoader = "EFI/BOOT/BOOTX64.EFI"
 
-// build makes the image in a folder that has the program already.
+// build builds the image in a folder with the program.
 func build(ctx context.Context, work string, packages []string, starts loader, more addition) (string, error) {
 	for _, name := range packages {
 		download := exec.CommandContext(ctx, "apt-get", "download", "-qq", name)
@@ -85,8 +85,7 @@ func build(ctx context.Context, work string, packages []string, starts loader, m
 	return writeDisk(ctx, work, more.size, disk)
 }
 
-// writeDisk makes a disk of a size in bytes with a FAT file system and nothing else, in which files are, by their
-// paths there.
+// writeDisk creates a disk of a size in bytes with only a FAT file system, which contains files by their paths in it.
 func writeDisk(ctx context.Context, work string, size int64, files map[string]string) (string, error) {
 	raw, image := filepath.Join(work, "disk.raw"), filepath.Join(work, "disk.qcow2")
 	if err := os.WriteFile(raw, nil, 0o644); err != nil {
@@ -113,7 +112,7 @@ func writeDisk(ctx context.Context, work string, size int64, files map[string]st
 	commands = append(commands, []string{"qemu-img", "convert", "-O", "qcow2", raw, image})
 	for _, args := range commands {
 		command := exec.CommandContext(ctx, args[0], args[1:]...)
-		// The same image whenever it is made: no times of now, no zones.
+		// The image doesn't depend on the time and the time zone.
 		command.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1000000000", "TZ=UTC", "MTOOLS_SKIP_CHECK=1")
 		if err := run(command); err != nil {
 			return "", err

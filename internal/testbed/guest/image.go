@@ -1,6 +1,5 @@
-// Package guest makes the images of tiny guests: Debian's kernel for clouds, and an initramfs with one
-// program. They are started by UEFI from a disk, as any other image, and are up in seconds without
-// hardware virtualization.
+// Package guest builds the images of tiny guests: Debian's kernel for clouds, and an initramfs with one program. UEFI starts
+// them from a disk, like any other image, in seconds without hardware virtualization.
 package guest
 
 import (
@@ -19,26 +18,26 @@ import (
 	"strings"
 )
 
-// modules are the drivers that a guest needs. What they depend on comes along.
+// modules are the drivers of a guest. Their dependencies are added.
 var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "isofs", "button", "evdev", "qemu_fw_cfg", "efivarfs"}
 
-// format counts changes of what is made, so that a cache has no image of the older kind.
+// format is the version of the images, so that images of older versions in a cache aren't used.
 const format = "3"
 
-// Image returns the path of the guest's image, a qcow2, in a folder for it, where it is made once. It
-// is made of Debian's packages of the kernel and of systemd-boot, which apt-get downloads, and of the
-// program that go builds in the folder of this project.
+// Image returns the path of the guest image, a qcow2 file in the folder cache, where it is built once from Debian's packages
+// of the kernel and of systemd-boot, which apt-get downloads, and from the program, which go builds in the folder of this
+// project.
 func Image(ctx context.Context, project, cache string) (string, error) {
 	return image(ctx, project, cache, systemdBoot, addition{name: "guest", size: 48 << 20})
 }
 
-// SignedImage is like Image, with what firmware starts that has secure boot on: Debian's shim, which has Microsoft's
-// signature, and a GRUB and a kernel with Debian's.
+// SignedImage is Image with a loader for secure boot: Debian's shim, which has Microsoft's signature, and a GRUB and a
+// kernel with Debian's.
 func SignedImage(ctx context.Context, project, cache string) (string, error) {
 	return image(ctx, project, cache, signedGRUB, addition{name: "signed", size: 64 << 20})
 }
 
-// image makes an image with an addition.
+// image builds an image with an addition.
 func image(ctx context.Context, project, cache string, starts loader, more addition) (_ string, err error) {
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("the testbed's guest is for amd64, and this is %s", runtime.GOARCH)
@@ -57,11 +56,11 @@ func image(ctx context.Context, project, cache string, starts loader, more addit
 	}
 	kernel, err := newestKernel(ctx)
 	if err != nil {
-		return "", fmt.Errorf("looking for the guest's kernel: %w", err)
+		return "", fmt.Errorf("finding the guest's kernel: %w", err)
 	}
 	packages, err := newest(ctx, slices.Concat(starts.packages, more.packages)...)
 	if err != nil {
-		return "", fmt.Errorf("looking for what the guest is made of: %w", err)
+		return "", fmt.Errorf("finding the guest's packages: %w", err)
 	}
 	packages = append(packages, kernel)
 	content, err := os.ReadFile(program)
@@ -79,7 +78,7 @@ func image(ctx context.Context, project, cache string, starts loader, more addit
 	}
 	temporary, err := build(ctx, work, packages, starts, more)
 	if err != nil {
-		return "", fmt.Errorf("making the guest's image: %w", err)
+		return "", fmt.Errorf("building the guest's image: %w", err)
 	}
 	return image, os.Rename(temporary, image)
 }
@@ -99,12 +98,11 @@ func run(command *exec.Cmd) error {
 	return nil
 }
 
-// writeInitramfs writes the program and the modules with what those need, in an order in which they
-// can be loaded.
+// writeInitramfs writes the program and the modules with their dependencies, in the order for loading them.
 func writeInitramfs(target, program, tree string, more addition) error {
 	all := map[string]string{}
 	err := filepath.WalkDir(filepath.Join(tree, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
-		if name, _, is := strings.Cut(filepath.Base(path), ".ko"); is {
+		if name, _, ok := strings.Cut(filepath.Base(path), ".ko"); ok {
 			all[strings.ReplaceAll(name, "-", "_")] = path
 		}
 		return err
@@ -140,8 +138,7 @@ func writeInitramfs(target, program, tree string, more addition) error {
 	return os.WriteFile(target, archive.end(), 0o644)
 }
 
-// withDependencies adds a module to a list, after what it depends on. What has no file is a part of
-// the kernel itself.
+// withDependencies adds a module to a list, after its dependencies. A module without a file is built into the kernel.
 func withDependencies(order []string, name string, all map[string]string) ([]string, error) {
 	path, known := all[name]
 	if !known || slices.Contains(order, name) {
@@ -154,15 +151,15 @@ func withDependencies(order []string, name string, all map[string]string) ([]str
 	defer func() { _ = file.Close() }()
 	section := file.Section(".modinfo")
 	if section == nil {
-		return nil, fmt.Errorf("the module %s doesn't say what it depends on", path)
+		return nil, fmt.Errorf("the module %s has no list of dependencies", path)
 	}
 	info, err := section.Data()
 	if err != nil {
 		return nil, err
 	}
 	for field := range strings.SplitSeq(string(info), "\x00") {
-		list, is := strings.CutPrefix(field, "depends=")
-		if !is || list == "" {
+		list, ok := strings.CutPrefix(field, "depends=")
+		if !ok || list == "" {
 			continue
 		}
 		for dependency := range strings.SplitSeq(list, ",") {

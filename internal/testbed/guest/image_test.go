@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest"
 )
 
-// TestSameImage: two builds of an image are the same.
+// TestSameImage checks that two builds of an image are equal.
 func TestSameImage(t *testing.T) {
 	for name, build := range map[string]func(context.Context, string, string) (string, error){"guest": guest.Image, "signed": guest.SignedImage, "balancer": guest.BalancerImage} {
 		t.Run(name, func(t *testing.T) {

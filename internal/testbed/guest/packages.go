@@ -13,7 +13,7 @@ var (
 	kernelField  = regexp.MustCompile(`(?m)^Depends: .*?(linux-image-\S+-cloud-amd64) \(= (\S+)\)`)
 )
 
-// newestKernel is the newest package of the kernel, as name=version.
+// newestKernel returns the newest package of the kernel, as name=version.
 func newestKernel(ctx context.Context) (string, error) {
 	const name = "linux-image-cloud-amd64"
 	if _, err := exec.LookPath("apt-get"); err != nil {
@@ -21,7 +21,7 @@ func newestKernel(ctx context.Context) (string, error) {
 	}
 	shown, err := show(ctx, name)
 	if err != nil {
-		// A fresh machine has no list of packages.
+		// A new machine has no list of packages.
 		if err := run(exec.CommandContext(ctx, "apt-get", "update", "-qq")); err != nil {
 			return "", err
 		}
@@ -36,7 +36,7 @@ func newestKernel(ctx context.Context) (string, error) {
 	return match[1] + "=" + match[2], nil
 }
 
-// newest are the newest packages of some names, each as name=version.
+// newest returns the newest packages with some names, each as name=version.
 func newest(ctx context.Context, names ...string) (packages []string, err error) {
 	for _, name := range names {
 		shown, err := show(ctx, name)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What systemd does for the service of Debian's HAProxy: a master that is told by a signal to read its
-# configuration again, and is started when it isn't there. Nothing else is known.
+# Replaces systemd for the service of Debian's HAProxy: a signal makes the running master reload its configuration;
+# otherwise it is started. Other commands aren't supported.
 if [ "$*" != "reload-or-restart haproxy.service" ]; then
 	echo "systemctl $*: this is a guest of the testbed" >&2
 	exit 1

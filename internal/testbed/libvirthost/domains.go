@@ -9,10 +9,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Domain is a domain of a host, whether it runs or not.
+// Domain is a domain of a host in any state.
 type Domain struct{ Name, UUID string }
 
-// Domains are all domains of the host.
+// Domains returns all domains of the host.
 func (h *Host) Domains() ([]Domain, error) {
 	client, err := h.Connect()
 	if err != nil {
@@ -30,7 +30,7 @@ func (h *Host) Domains() ([]Domain, error) {
 	return domains, nil
 }
 
-// DomainXML is a domain as it runs, in libvirt's words.
+// DomainXML returns libvirt's XML of a running domain.
 func (h *Host) DomainXML(id string) (string, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *Host) DomainXML(id string) (string, error) {
 	return client.DomainGetXMLDesc(domain, 0)
 }
 
-// HugepageKiB is how much memory in huge pages the process of a domain has, in KiB, as the kernel says.
+// HugepageKiB returns the memory in huge pages of a domain's process in KiB.
 func (h *Host) HugepageKiB(domain string) (kib int64, err error) {
 	pid, err := os.ReadFile(h.path("run", "qemu", domain+".pid"))
 	if err != nil {

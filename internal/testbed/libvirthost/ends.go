@@ -5,11 +5,11 @@ import (
 	"regexp"
 )
 
-// endOf is what libvirt writes into the log of a domain when that ends.
+// endOf matches libvirt's line in a domain's log about its end.
 var endOf = regexp.MustCompile(`(?m)^[^\n]*: shutting down, reason=(\S+)$`)
 
-// Ends are the reasons why a domain has ended each time so far, the first one first, in libvirt's words:
-// "shutdown" when its guest has shut down, and "destroyed" when somebody took the power from it.
+// Ends returns libvirt's reasons for all ends of a domain so far, the first one first: "shutdown" if its guest has shut down,
+// and "destroyed" if it was powered off.
 func (h *Host) Ends(domain string) ([]string, error) {
 	content, err := os.ReadFile(h.path("log", "qemu", domain+".log"))
 	if err != nil {

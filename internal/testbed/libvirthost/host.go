@@ -1,5 +1,5 @@
-// Package libvirthost runs libvirt hosts in a sandbox: each has its own libvirtd, with its own folders,
-// its own network, a storage pool, and a network for guests with DHCP. They are reached by TLS or SSH.
+// Package libvirthost runs libvirt hosts in a sandbox: each has its own libvirtd, folders and network, a storage pool, and a
+// network for guests with DHCP. They are reached by TLS or SSH.
 package libvirthost
 
 import (
@@ -28,32 +28,32 @@ import (
 
 const startTimeout = time.Minute
 
-// The pool and the network that each host has.
+// The pool and the network of each host.
 const (
 	Pool    = "default"
 	Network = "default"
 )
 
-// Options say what host to run.
+// Options are the options of Start.
 type Options struct {
 	// Name of the host, at most 11 characters.
 	Name string
-	// Dir is a folder for its files. It is made.
+	// Dir is the folder for its files. Start creates it.
 	Dir string
-	// Network that the host is reached by.
+	// Network is the network of the host.
 	Network *sandbox.Network
-	// Guests are the addresses of the host's guests, at least 16. The host itself has the first. They are
+	// Guests are the addresses for the host and its guests, at least 16. The host itself has the first one. They are
 	// routed through Network.
 	Guests netip.Prefix
 	// CA signs the certificates of the host and of its clients.
 	CA *authority.Authority
-	// AuthorizedKey may reach libvirtd by SSH. None: there is no SSH server, and the host is reached by TLS.
+	// AuthorizedKey is the key for SSH. If it is nil, there is no SSH server, and the host is reached by TLS.
 	AuthorizedKey ssh.PublicKey
 }
 
 // Host is a libvirt host.
 type Host struct {
-	// Namespace of the host's network.
+	// Namespace is the host's network namespace.
 	Namespace *sandbox.Namespace
 
 	options Options
@@ -66,7 +66,7 @@ type Host struct {
 	news    chan struct{}
 }
 
-// Start starts a host, makes its pool and its network, and waits until it is ready.
+// Start starts a host, creates its pool and its network, and waits until it is ready.
 func Start(ctx context.Context, options Options) (_ *Host, err error) {
 	h := &Host{options: options, news: make(chan struct{})}
 	if h.Namespace, err = options.Network.Join(options.Name); err != nil {
@@ -84,7 +84,7 @@ func Start(ctx context.Context, options Options) (_ *Host, err error) {
 		return nil, err
 	}
 	if err := h.prepare(); err != nil {
-		return nil, fmt.Errorf("making the pool and the network of the host %s: %w", options.Name, err)
+		return nil, fmt.Errorf("creating the pool and the network of the host %s: %w", options.Name, err)
 	}
 	if err := options.Network.AddRoute(options.Guests.Masked(), h.Namespace.Address); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func Start(ctx context.Context, options Options) (_ *Host, err error) {
 	return h, h.listenForReports(ctx)
 }
 
-// URI is what a LibvirtHost has for the host.
+// URI returns the URI of the host for a LibvirtHost.
 func (h *Host) URI() string {
 	if h.ssh != nil {
 		return "qemu+ssh://root@" + h.Namespace.Address.String() + "/system"
@@ -105,7 +105,7 @@ func (h *Host) URI() string {
 	return "qemu+tls://" + h.Namespace.Address.String() + "/system"
 }
 
-// Gateway is the host's address in the network of its guests.
+// Gateway returns the host's address in the network of its guests.
 func (h *Host) Gateway() netip.Addr {
 	return h.options.Guests.Masked().Addr().Next()
 }
@@ -114,16 +114,14 @@ func (h *Host) path(parts ...string) string {
 	return filepath.Join(append([]string{h.options.Dir}, parts...)...)
 }
 
-// folders are what libvirt has on a machine, and where a host has them. Programs of other hosts see
-// their own.
+// folders maps libvirt's folders on a machine to those of a host, which are mounted over them.
 var folders = map[string]string{
 	"etc": "/etc/libvirt", "lib": "/var/lib/libvirt", "cache": "/var/cache/libvirt", "log": "/var/log/libvirt", "run": "/run/libvirt",
-	// swtpm keeps an authority for the certificates of TPMs, and logs of its own.
+	// swtpm stores an authority for the certificates of TPMs, and logs.
 	"swtpm-localca": "/var/lib/swtpm-localca", "swtpm-log": "/var/log/swtpm",
 }
 
-// daemonConfiguration has a UUID because all hosts of a testbed are one machine, by whose UUID libvirt would
-// call them.
+// daemonConfiguration has a UUID: all hosts of a testbed are on one machine, whose UUID libvirt would use for each.
 const daemonConfiguration = `host_uuid = "%s"
 listen_tls = 1
 listen_tcp = 0
@@ -137,8 +135,8 @@ key_file = "/etc/libvirt/tls.key"
 log_outputs = "3:stderr"
 `
 
-// qemuConfiguration does without what a sandbox doesn't have: control groups, security modules, users
-// for guests, and the daemon of logs.
+// qemuConfiguration disables what a sandbox doesn't have: control groups, security modules, users for guests, and the log
+// daemon.
 const qemuConfiguration = `user = "root"
 group = "root"
 swtpm_user = "root"
@@ -156,7 +154,7 @@ func (h *Host) writeConfiguration() error {
 			return err
 		}
 	}
-	// Debian's package has it, and libvirt opens a guest's console log before it would make the folder.
+	// Debian's package contains the folder, and libvirt opens a guest's console log before it would create it.
 	if err := os.MkdirAll(h.path("log", "qemu"), 0o755); err != nil {
 		return err
 	}
@@ -178,8 +176,8 @@ func (h *Host) writeConfiguration() error {
 	return nil
 }
 
-// writeNames adds the user of libvirt's guests to those of the machine. The daemon wants one even where
-// it is told to use another, and it is there only where Debian's package of the system daemon is.
+// writeNames adds the user of libvirt's guests to those of the machine. The daemon requires this user even if its
+// configuration has another one, and it exists only with Debian's package of the system daemon.
 func (h *Host) writeNames() error {
 	for name, line := range map[string]string{
 		"passwd": "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n", "group": "libvirt-qemu:x:64055:\n",
@@ -195,13 +193,12 @@ func (h *Host) writeNames() error {
 			return err
 		}
 	}
-	// libvirtd asks for the address of its own name when it starts and for every guest that it starts,
-	// and there is nobody who would answer.
+	// libvirtd resolves its own name when it starts, and for every guest that it starts, and there is no DNS server.
 	names := fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", h.Namespace.Address, h.options.Name)
 	return os.WriteFile(h.path("hosts"), []byte(names), 0o644)
 }
 
-// StartDaemon starts the host's libvirtd, also again after KillDaemon, and waits until it answers.
+// StartDaemon starts the host's libvirtd, also after KillDaemon, and waits until it answers.
 func (h *Host) StartDaemon(ctx context.Context) error {
 	command := sandbox.Command{
 		Args:     []string{"libvirtd", "--listen", "--config", "/etc/libvirt/libvirtd.conf", "--pid-file", h.path("libvirtd.pid")},
@@ -242,21 +239,21 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 	}
 }
 
-// Connect connects to the host by its socket, past its network.
+// Connect connects to the host by its socket, without its network.
 func (h *Host) Connect() (*golibvirt.Libvirt, error) {
 	client := golibvirt.NewWithDialer(dialers.NewLocal(dialers.WithSocket(h.path("run", "libvirt-sock"))))
 	return client, client.ConnectToURI(golibvirt.QEMUSystem)
 }
 
-// KillDaemon kills the host's libvirtd with signal 9. Its guests run on.
+// KillDaemon kills the host's libvirtd with signal 9. Its guests keep running.
 func (h *Host) KillDaemon() {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	// Guests and dnsmasq are in sessions of their own, so the group is the daemon alone.
+	// Guests and dnsmasq have their own sessions, so the group contains only the daemon.
 	h.daemon.Kill()
 }
 
-// Stop ends all that the host runs, with its guests, and takes its network away. Its files stay.
+// Stop ends all processes of the host, including its guests, and removes its network. Its files stay.
 func (h *Host) Stop() {
 	if h.ssh != nil {
 		h.ssh.stop()
@@ -270,7 +267,7 @@ func (h *Host) Stop() {
 				_ = client.DomainDestroy(domain)
 			}
 		}
-		// It has a process of its own, for DHCP.
+		// It has a process for DHCP.
 		if network, err := client.NetworkLookupByName(Network); err == nil {
 			_ = client.NetworkDestroy(network)
 		}
@@ -284,7 +281,7 @@ func (h *Host) Stop() {
 	_ = h.Namespace.Remove()
 }
 
-// prepare makes the pool and the network, which a daemon that is started again finds again.
+// prepare creates the pool and the network, which a restarted daemon loads again.
 func (h *Host) prepare() error {
 	client, err := h.Connect()
 	if err != nil {
@@ -296,10 +293,10 @@ func (h *Host) prepare() error {
 	}
 	static, _ := h.Static()
 	first, last := h.Gateway().Next(), static.Prev()
-	// A lease stays until it ends, as nobody gives it back for a guest that was destroyed: it is the
-	// shortest that dnsmasq gives, which guests renew.
+	// The lease of a destroyed guest stays until it ends, because nothing releases it. So leases are the shortest that
+	// dnsmasq supports, and guests renew them.
 	//
-	// Mode open leaves the machine's packet filters alone, of which there are none in a sandbox.
+	// Mode open doesn't change the machine's packet filters, which a sandbox doesn't have.
 	network, err := client.NetworkDefineXML(fmt.Sprintf("<network><name>%s</name><forward mode='open'/><bridge name='virbr0' stp='off' delay='0'/>"+
 		"<ip address='%s' prefix='%d'><dhcp><range start='%s' end='%s'><lease expiry='%d' unit='seconds'/></range></dhcp></ip></network>", Network, h.Gateway(), h.options.Guests.Bits(), first, last, int(leaseTime.Seconds())))
 	if err != nil {
@@ -308,8 +305,7 @@ func (h *Host) prepare() error {
 	return errors.Join(client.NetworkCreate(network), client.NetworkSetAutostart(network, 1))
 }
 
-// Static are the first and the last address for guests that DHCP doesn't give: the last quarter of
-// those that guests may have.
+// Static returns the first and the last address for guests without DHCP: the last quarter of the addresses for guests.
 func (h *Host) Static() (first, last netip.Addr) {
 	guests := h.options.Guests.Masked()
 	last = lastOf(guests)
@@ -320,7 +316,7 @@ func (h *Host) Static() (first, last netip.Addr) {
 	return netip.AddrFrom4(bytes), last
 }
 
-// lastOf is the last address of a prefix of IPv4 that a guest may have.
+// lastOf returns the last usable address of an IPv4 prefix.
 func lastOf(prefix netip.Prefix) netip.Addr {
 	bytes := prefix.Masked().Addr().As4()
 	for bit := prefix.Bits(); bit < 31; bit++ {
@@ -329,7 +325,7 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// listenForReports takes what the host's guests tell.
+// listenForReports receives the reports of the host's guests.
 func (h *Host) listenForReports(ctx context.Context) error {
 	listener, err := h.Namespace.Listen(ctx, net.JoinHostPort(h.Gateway().String(), report.Port))
 	if err != nil {
@@ -353,8 +349,7 @@ func (h *Host) listenForReports(ctx context.Context) error {
 	return nil
 }
 
-// Reports returns what the host's guests have told, the oldest first, and a channel that is closed
-// when there is more.
+// Reports returns the reports of the host's guests, the oldest first, and a channel that is closed when there are more.
 func (h *Host) Reports() ([]report.Report, <-chan struct{}) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

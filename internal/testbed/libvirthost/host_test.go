@@ -32,8 +32,8 @@ const domain = `<domain type='qemu'><name>%s</name><uuid>%s</uuid><memory unit='
 <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
 </devices></domain>`
 
-// TestHosts: hosts side by side start guests, which get addresses, report and listen to their power
-// button; a daemon that is killed and started again finds its guest, its pool and its network.
+// TestHosts starts guests on concurrent hosts. The guests get addresses, send reports and react to their power button, and a
+// restarted daemon finds its guest, its pool and its network.
 func TestHosts(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -67,7 +67,7 @@ func TestHosts(t *testing.T) {
 		first, last := host.Static()
 		g.Expect([]string{first.String(), last.String()}).To(Equal([]string{fmt.Sprintf("10.90.%d.192", i), fmt.Sprintf("10.90.%d.254", i)}))
 		g.Expect(netip.MustParseAddr(got.Address).Less(first)).To(BeTrue())
-		// The guest may report before libvirt's file of leases says what it got.
+		// The guest may report before libvirt's file has its lease.
 		g.Eventually(host.Leases).WithTimeout(time.Minute).Should(And(HaveLen(1), HaveKey(got.MACAddress)))
 		g.Expect(host.Left()).To(ConsistOf("domain guest", "volume root-guest", "firmware variables guest_VARS.fd"))
 		g.Expect(host.Forgets(got.MACAddress, time.Now())).To(Succeed())
@@ -90,13 +90,13 @@ func TestHosts(t *testing.T) {
 		g.Eventually(func() (int32, error) {
 			state, _, err := client.DomainGetState(found, 0)
 			return state, err
-		}).WithTimeout(time.Minute).Should(BeEquivalentTo(golibvirt.DomainShutoff), "the guest listens to the power button")
+		}).WithTimeout(time.Minute).Should(BeEquivalentTo(golibvirt.DomainShutoff), "the guest reacts to the power button")
 		g.Expect(host.Ends("guest")).To(Equal([]string{"shutdown"}))
 		g.Expect(client.Disconnect()).To(Succeed())
 	}
 }
 
-// start defines and starts a guest from the tiny image.
+// start defines and starts a guest from the guest image.
 func start(g *WithT, host *libvirthost.Host, name, uuid string) {
 	client, err := host.Connect()
 	g.Expect(err).ToNot(HaveOccurred())

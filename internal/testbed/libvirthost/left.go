@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// leaseTime is how long a guest has an address if it doesn't ask again: the shortest that dnsmasq
-// gives. Nobody gives an address back for a guest that was destroyed.
+// leaseTime is the duration of a lease that isn't renewed: the shortest that dnsmasq supports. Nothing releases the lease of
+// a destroyed guest.
 const leaseTime = 2 * time.Minute
 
-// Left lists what is on the host that machines have made, but for leases of addresses: domains,
-// volumes, variables of firmware, and states of TPMs.
+// Left lists the leftovers of machines on the host except leases: domains, volumes, firmware variables and TPM states.
 func (h *Host) Left() ([]string, error) {
 	var left []string
 	domains, err := h.Domains()
@@ -42,8 +41,7 @@ func (h *Host) Left() ([]string, error) {
 	return left, nil
 }
 
-// Leases are the ends of the leases of addresses, by MAC address. libvirt leaves out those that have
-// ended.
+// Leases returns the ends of the current leases by MAC address.
 func (h *Host) Leases() (map[string]time.Time, error) {
 	client, err := h.Connect()
 	if err != nil {
@@ -67,8 +65,8 @@ func (h *Host) Leases() (map[string]time.Time, error) {
 	return ends, nil
 }
 
-// Forgets says whether the host no longer keeps the address of a guest that was gone at a time: it
-// has no lease, or one that ends by itself since nobody asks for more.
+// Forgets returns an error if the host still keeps the address of a guest that was deleted at a time: its lease must have
+// ended, or end without another renewal.
 func (h *Host) Forgets(mac string, gone time.Time) error {
 	leases, err := h.Leases()
 	if err != nil {
@@ -76,7 +74,7 @@ func (h *Host) Forgets(mac string, gone time.Time) error {
 	}
 	// The server writes whole seconds.
 	if end, exists := leases[mac]; exists && end.After(gone.Add(leaseTime+time.Second)) {
-		return fmt.Errorf("%s keeps the address of %s until %s, though the guest was gone at %s and a lease is for %s",
+		return fmt.Errorf("%s keeps the address of %s until %s, although the guest was deleted at %s and a lease lasts %s",
 			h.options.Name, mac, end.Format(time.TimeOnly), gone.Format(time.TimeOnly), leaseTime)
 	}
 	return nil

@@ -9,10 +9,10 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// poolFolder is where the volumes of a pool are.
+// poolFolder returns the folder of a pool's volumes.
 func (h *Host) poolFolder(pool string) string { return filepath.Join(h.path("pools"), pool) }
 
-// AddPool makes one more storage pool, and starts it whenever the daemon starts.
+// AddPool creates another storage pool, which starts with the daemon.
 func (h *Host) AddPool(name string) error {
 	client, err := h.Connect()
 	if err != nil {
@@ -20,7 +20,7 @@ func (h *Host) AddPool(name string) error {
 	}
 	defer func() { _ = client.Disconnect() }()
 	if err := h.addPool(client, name); err != nil {
-		return fmt.Errorf("making the pool %s of the host %s: %w", name, h.options.Name, err)
+		return fmt.Errorf("creating the pool %s of the host %s: %w", name, h.options.Name, err)
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (h *Host) addPool(client *golibvirt.Libvirt, name string) error {
 	return errors.Join(client.StoragePoolCreate(pool, 0), client.StoragePoolSetAutostart(pool, 1))
 }
 
-// Volumes are the names of all files in the folders of the host's pools.
+// Volumes returns the names of all files in the folders of the host's pools.
 func (h *Host) Volumes() ([]string, error) {
 	files, err := filepath.Glob(h.poolFolder("*/*"))
 	if err != nil {
@@ -50,7 +50,7 @@ func (h *Host) Volumes() ([]string, error) {
 	return names, nil
 }
 
-// Capacity is how large a volume of the host's default pool is for a guest, in bytes.
+// Capacity returns the size of a volume of the host's default pool for a guest, in bytes.
 func (h *Host) Capacity(volume string) (capacity uint64, err error) {
 	err = h.withVolume(volume, func(client *golibvirt.Libvirt, found golibvirt.StorageVol) error {
 		_, capacity, _, err = client.StorageVolGetInfo(found)
@@ -59,7 +59,7 @@ func (h *Host) Capacity(volume string) (capacity uint64, err error) {
 	return capacity, err
 }
 
-// VolumeXML is how the daemon describes a volume of the host's default pool.
+// VolumeXML returns libvirt's XML of a volume of the host's default pool.
 func (h *Host) VolumeXML(volume string) (text string, err error) {
 	err = h.withVolume(volume, func(client *golibvirt.Libvirt, found golibvirt.StorageVol) error {
 		text, err = client.StorageVolGetXMLDesc(found, 0)

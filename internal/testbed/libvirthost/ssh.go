@@ -17,20 +17,19 @@ import (
 
 const (
 	sshPort = "22"
-	// daemonSocket is where libvirtd listens on a machine.
+	// daemonSocket is the path of libvirtd's socket.
 	daemonSocket = "/run/libvirt/libvirt-sock"
-	// streamLocal asks for a way to a socket of the server's machine, as `ssh -L` does (OpenSSH's
-	// PROTOCOL, 2.4).
+	// streamLocal requests a channel to a socket on the server, as `ssh -L` does (OpenSSH's PROTOCOL, 2.4).
 	streamLocal = "direct-streamlocal@openssh.com"
 )
 
 var errUnknownKey = errors.New("the key isn't an authorized one")
 
-// sshServer lets one key in to the socket of a host's libvirtd, and to nothing else.
+// sshServer allows one key to connect to the socket of a host's libvirtd, and nothing else.
 type sshServer struct {
 	listener net.Listener
 	hostKey  ssh.Signer
-	// target is where the daemon's socket is in the sandbox.
+	// target is the path of the daemon's socket in the sandbox.
 	target string
 
 	mutex       sync.Mutex
@@ -44,22 +43,22 @@ func (s *sshServer) lets(key ssh.PublicKey) bool {
 	return bytes.Equal(key.Marshal(), s.authorized.Marshal())
 }
 
-// Authorize lets another key in to a host that has an SSH server, in place of the one that it was started with.
+// Authorize replaces the authorized key of a host with an SSH server.
 func (h *Host) Authorize(key ssh.PublicKey) {
 	h.ssh.mutex.Lock()
 	defer h.ssh.mutex.Unlock()
 	h.ssh.authorized = key
 }
 
-// startSSH begins to serve at the host's own address.
+// startSSH starts the server on the host's own address.
 func (h *Host) startSSH(ctx context.Context) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return fmt.Errorf("making the key of the SSH server: %w", err)
+		return fmt.Errorf("creating the key of the SSH server: %w", err)
 	}
 	server := &sshServer{target: h.path("run", "libvirt-sock"), authorized: h.options.AuthorizedKey, connections: map[net.Conn]bool{}}
 	if server.hostKey, err = ssh.NewSignerFromSigner(key); err != nil {
-		return fmt.Errorf("making the key of the SSH server: %w", err)
+		return fmt.Errorf("creating the key of the SSH server: %w", err)
 	}
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, shown ssh.PublicKey) (*ssh.Permissions, error) {
 		if server.lets(shown) {
@@ -76,7 +75,7 @@ func (h *Host) startSSH(ctx context.Context) error {
 	return nil
 }
 
-// KnownHosts is the line of a known_hosts file for the host's SSH server. Empty where it has none.
+// KnownHosts returns the line of a known_hosts file for the host's SSH server, or "" without one.
 func (h *Host) KnownHosts() string {
 	if h.ssh == nil {
 		return ""
@@ -88,7 +87,7 @@ func (s *sshServer) serve(config *ssh.ServerConfig) {
 	for {
 		raw, err := s.listener.Accept()
 		if err != nil {
-			return // it is closed
+			return // the listener is closed
 		}
 		s.mutex.Lock()
 		s.connections[raw] = true
@@ -106,7 +105,7 @@ func (s *sshServer) serve(config *ssh.ServerConfig) {
 func (s *sshServer) connection(raw net.Conn, config *ssh.ServerConfig) {
 	_, channels, requests, err := ssh.NewServerConn(raw, config)
 	if err != nil {
-		return // the client is told by the protocol
+		return // the protocol sends the client an error
 	}
 	go ssh.DiscardRequests(requests)
 	for asked := range channels {
@@ -114,7 +113,7 @@ func (s *sshServer) connection(raw net.Conn, config *ssh.ServerConfig) {
 	}
 }
 
-// channel joins a client to the daemon until one of them closes.
+// channel connects a client to the daemon until one of them closes.
 func (s *sshServer) channel(asked ssh.NewChannel) {
 	var wanted struct {
 		Path, Reserved string

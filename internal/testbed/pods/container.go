@@ -19,7 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// restartDelay grows with each restart, to at most its eightfold.
+// restartDelay doubles with each restart, at most three times.
 const restartDelay = time.Second
 
 // container is one container of a pod, over all its restarts.
@@ -35,12 +35,11 @@ type container struct {
 	last     *corev1.ContainerStateTerminated
 	ready    bool
 	stopping bool
-	// log is of the run that runs or ran last, and previousLog of the one before.
+	// log is the log of the current or last run, and previousLog that of the run before.
 	log, previousLog *logRun
 }
 
-// sync starts the container where it doesn't run. It returns a delay after which it wants to be
-// asked again.
+// sync starts the container unless it runs. It returns the delay until the next call, or 0.
 func (c *container) sync(object *corev1.Pod, spec *corev1.Container) (time.Duration, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -83,7 +82,7 @@ func (c *container) sync(object *corev1.Pod, spec *corev1.Container) (time.Durat
 	return 0, nil
 }
 
-// watch notes the end of a process.
+// watch records the end of a process.
 func (c *container) watch(ctx context.Context, process *sandbox.Process) {
 	<-process.Done()
 	c.mutex.Lock()
@@ -100,7 +99,7 @@ func (c *container) watch(ctx context.Context, process *sandbox.Process) {
 	c.pod.runner.changed(context.WithoutCancel(ctx), c.pod.key)
 }
 
-// stop ends the container for good.
+// stop ends the container permanently.
 func (c *container) stop(grace time.Duration) {
 	c.mutex.Lock()
 	c.stopping = true
@@ -123,7 +122,7 @@ func (c *container) setReady(ctx context.Context, ready bool) {
 	}
 }
 
-// command is what a container's process is started with.
+// command returns the command of a container's process.
 func (c *container) command(object *corev1.Pod, spec *corev1.Container) (sandbox.Command, error) {
 	image, err := c.pod.runner.image(spec.Image)
 	if err != nil {
@@ -187,7 +186,7 @@ func (r *Runner) image(ref string) (Image, error) {
 	return image, nil
 }
 
-// security is what a container's process may do.
+// security has the rights of a container's process.
 type security struct {
 	user, group                            int64
 	nonRoot, readOnlyRoot, noNewPrivileges bool
@@ -216,7 +215,7 @@ func set[T any](target *T, value *T) {
 	}
 }
 
-// environment is that of a container. Variables of Services aren't there, but for the API server's.
+// environment returns the environment of a container. It has no variables of Services except the API server's.
 func (c *container) environment(object *corev1.Pod, spec *corev1.Container) (map[string]string, error) {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", "HOSTNAME": object.Name,
@@ -236,13 +235,13 @@ func (c *container) environment(object *corev1.Pod, spec *corev1.Container) (map
 			}
 			env[variable.Name] = value
 		default:
-			return nil, &waiting{"CreateContainerConfigError", "the testbed's pods have env from fieldRef only, and " + variable.Name + " isn't"}
+			return nil, &waiting{"CreateContainerConfigError", "the testbed's pods support env with fieldRef only: change " + variable.Name}
 		}
 	}
 	return env, nil
 }
 
-// field is a field of the pod as the downward API gives it to containers.
+// field returns a field of the pod for the downward API.
 func (c *container) field(object *corev1.Pod, path string) (string, error) {
 	switch path {
 	case "metadata.name":
@@ -260,12 +259,12 @@ func (c *container) field(object *corev1.Pod, path string) (string, error) {
 	case "status.hostIP":
 		return c.pod.runner.Network.Gateway().String(), nil
 	}
-	return "", &waiting{"CreateContainerConfigError", "the testbed's pods don't know the field " + path}
+	return "", &waiting{"CreateContainerConfigError", "the testbed's pods don't support the field " + path}
 }
 
 var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)`)
 
-// expand puts in the variables that are written as $(NAME). Unknown ones stay as they are, and $$ is $.
+// expand replaces $(NAME) by the variable. Unknown names stay as they are, and $$ is $.
 func expand(text string, env map[string]string) string {
 	return variable.ReplaceAllStringFunc(text, func(match string) string {
 		if match == "$$" {

@@ -20,8 +20,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/authority"
 )
 
-// serveLogs serves what the API server asks a kubelet for `kubectl logs`, at a port of the node that it returns.
-// Clients need a certificate of the runner's authority.
+// serveLogs serves the kubelet's part of `kubectl logs`, on a port of the node that it returns. Clients need a certificate
+// of the runner's authority.
 func (r *Runner) serveLogs(ctx context.Context) (port int32, err error) {
 	address := r.Network.Gateway().String()
 	certPEM, keyPEM, err := r.CA.Issue(authority.Request{CommonName: "system:node:" + r.Node, Organizations: []string{"system:nodes"}, Names: []string{address}})
@@ -41,7 +41,7 @@ func (r *Runner) serveLogs(ctx context.Context) (port int32, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", r.containerLogs)
 	mux.HandleFunc("/", func(response http.ResponseWriter, _ *http.Request) {
-		http.Error(response, "the testbed's node serves logs only: there is no exec, attach or port-forward", http.StatusNotImplemented)
+		http.Error(response, "the testbed's node serves logs only: exec, attach and port-forward aren't supported", http.StatusNotImplemented)
 	})
 	r.logs = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{
 		Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS12,
@@ -50,7 +50,7 @@ func (r *Runner) serveLogs(ctx context.Context) (port int32, err error) {
 	return int32(listener.Addr().(*net.TCPAddr).Port), nil
 }
 
-// containerLogs answers as a kubelet does: status 400 is for what can't be shown, and clients get its text.
+// containerLogs answers like a kubelet: status 400 is for errors, and its text is shown to users.
 func (r *Runner) containerLogs(response http.ResponseWriter, request *http.Request) {
 	response.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	key := types.NamespacedName{Namespace: request.PathValue("namespace"), Name: request.PathValue("pod")}
@@ -66,17 +66,17 @@ func (r *Runner) containerLogs(response http.ResponseWriter, request *http.Reque
 	}
 	response.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(response).Flush
-	_ = flush() // a client that follows waits for the status
-	// The status is sent: an error can only end the connection.
+	_ = flush() // a following client waits for the status
+	// The status is already sent: an error can only end the connection.
 	if err := run.copyTo(request.Context(), response, flush, options); err != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// logOptions are those of corev1.PodLogOptions that the testbed has.
+// logOptions are the supported fields of corev1.PodLogOptions.
 type logOptions struct {
 	follow, previous bool
-	// tail is how many lines at the end are shown, and limit how many bytes. Negative for all.
+	// tail is the number of last lines, and limit the number of bytes. Negative values mean all.
 	tail, limit int64
 }
 
@@ -94,13 +94,13 @@ func parseLogOptions(query url.Values) (logOptions, error) {
 		case "limitBytes":
 			options.limit, err = strconv.ParseInt(value, 10, 64)
 		case "timestamps", "sinceSeconds", "sinceTime":
-			err = errors.New("the testbed doesn't keep the time of each line")
+			err = errors.New("the testbed doesn't store the times of lines")
 		case "stream":
 			if value != "All" {
-				err = errors.New("the testbed keeps both streams in one file")
+				err = errors.New("the testbed stores both streams in one file")
 			}
 		default:
-			err = errors.New("the testbed doesn't have this option")
+			err = errors.New("the testbed doesn't support this option")
 		}
 		if err != nil {
 			return options, fmt.Errorf("option %s of the logs: %w", name, err)
@@ -109,16 +109,16 @@ func parseLogOptions(query url.Values) (logOptions, error) {
 	return options, nil
 }
 
-// logRun is what one run of a container has written: a part of the file that all its runs share.
+// logRun is the output of one run of a container: a part of the file that all its runs share.
 type logRun struct {
 	file string
 	from int64
-	// to is where the part ends. It is there when ended is closed.
+	// to is the end of the part, which is valid after ended is closed.
 	to    int64
 	ended chan struct{}
 }
 
-// newLogRun is for a run that is about to start.
+// newLogRun returns the log of a run that is about to start.
 func newLogRun(file string) (*logRun, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -130,7 +130,7 @@ func newLogRun(file string) (*logRun, error) {
 	return &logRun{file: file, from: info.Size(), ended: make(chan struct{})}, nil
 }
 
-// end is called when the run has ended, and before the next one starts.
+// end marks the end of the run. It is called before the next run starts.
 func (l *logRun) end() {
 	if info, err := os.Stat(l.file); err == nil {
 		l.to = info.Size()
@@ -138,7 +138,7 @@ func (l *logRun) end() {
 	close(l.ended)
 }
 
-// logRun finds the newest run of a container, or the one before.
+// logRun returns the log of the newest run of a container, or of the one before.
 func (r *Runner) logRun(key types.NamespacedName, name string, previous bool) (*logRun, error) {
 	c := r.container(key, name)
 	if c == nil {
@@ -147,7 +147,7 @@ func (r *Runner) logRun(key types.NamespacedName, name string, previous bool) (*
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	run := c.log
-	// As with a kubelet, what has ended and waits to be restarted is the newest run and the previous one.
+	// As with a kubelet, an ended container that waits for its restart is the newest run and the previous one.
 	if previous && c.process != nil {
 		run = c.previousLog
 	}
@@ -161,7 +161,7 @@ func (r *Runner) logRun(key types.NamespacedName, name string, previous bool) (*
 	}
 }
 
-// container returns what runs for a container, or nil. It prefers the pod that isn't being stopped where two have a name.
+// container returns the container of a pod, or nil. If two pods have the name, it prefers the one that isn't stopping.
 func (r *Runner) container(key types.NamespacedName, name string) (result *container) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -178,10 +178,10 @@ func (r *Runner) container(key types.NamespacedName, name string) (result *conta
 	return result
 }
 
-// followInterval is how often a log is looked at for more.
+// followInterval is the interval of checking a log for more.
 const followInterval = 100 * time.Millisecond
 
-// copyTo writes the part, as far as it is there, or until the run or the context ends.
+// copyTo copies the existing part, and with follow also the rest until the run or the context ends.
 func (l *logRun) copyTo(ctx context.Context, to io.Writer, flush func() error, options logOptions) error {
 	file, err := os.Open(l.file)
 	if err != nil {
@@ -233,7 +233,7 @@ func (l *logRun) copyTo(ctx context.Context, to io.Writer, flush func() error, o
 	}
 }
 
-// tailStart is where the last lines of a part begin that itself begins somewhere in its file.
+// tailStart returns the beginning of the last lines of a part that begins at an offset in its file.
 func tailStart(part io.Reader, lines, begins int64) (int64, error) {
 	content, err := io.ReadAll(part)
 	if err != nil {

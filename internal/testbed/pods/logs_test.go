@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// logs are those of the container of a pod, as kubectl asks for them.
+// logs reads the logs of a pod's container as kubectl does.
 type logs struct {
 	client kubernetes.Interface
 	pod    string
-	// follower shows the first run, and is asked for more by next.
+	// follower follows the first run, and next reads more of it.
 	follower io.Closer
 	next     *bufio.Scanner
 }
@@ -45,21 +45,21 @@ func (l *logs) read(ctx context.Context, options corev1.PodLogOptions) (string, 
 	return string(content), errors.Join(err, stream.Close())
 }
 
-// say has the container write a line.
+// say makes the container write a line.
 func say(g *WithT, address, text string) {
 	response, err := http.Get("http://" + address + ":8000/say?text=" + url.QueryEscape(text))
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(response.Body.Close()).To(Succeed())
 }
 
-// firstRun: what a container writes is shown, the end of it, and more as it comes; what isn't kept is refused.
+// firstRun checks that the output of a container, its end, and new output are shown, and that unsupported options are refused.
 func (l *logs) firstRun(ctx context.Context, g *WithT, address string) {
 	stream, err := l.request(corev1.PodLogOptions{Follow: true}).Stream(ctx)
 	g.Expect(err).ToNot(HaveOccurred())
 	l.follower, l.next = stream, bufio.NewScanner(stream)
 	for _, line := range []string{"one", "two", "three"} {
 		say(g, address, line)
-		g.Expect(l.next.Scan()).To(BeTrue(), "a client that follows")
+		g.Expect(l.next.Scan()).To(BeTrue(), "a following client")
 		g.Expect(l.next.Text()).To(Equal(line))
 	}
 	for want, options := range map[string]corev1.PodLogOptions{
@@ -72,17 +72,17 @@ func (l *logs) firstRun(ctx context.Context, g *WithT, address string) {
 		g.Expect(l.read(ctx, options)).To(Equal(want), "%v", options)
 	}
 	for want, options := range map[string]corev1.PodLogOptions{
-		`previous terminated container "program" in pod "one" not found`:                  {Previous: true},
-		"option timestamps of the logs: the testbed doesn't keep the time of each line":   {Timestamps: true},
-		"option sinceSeconds of the logs: the testbed doesn't keep the time of each line": {SinceSeconds: new(int64(1))},
-		"option sinceTime of the logs: the testbed doesn't keep the time of each line":    {SinceTime: new(metav1.NewTime(time.Now()))},
+		`previous terminated container "program" in pod "one" not found`:                {Previous: true},
+		"option timestamps of the logs: the testbed doesn't store the times of lines":   {Timestamps: true},
+		"option sinceSeconds of the logs: the testbed doesn't store the times of lines": {SinceSeconds: new(int64(1))},
+		"option sinceTime of the logs: the testbed doesn't store the times of lines":    {SinceTime: new(metav1.NewTime(time.Now()))},
 	} {
 		_, err := l.read(ctx, options)
 		g.Expect(err).To(MatchError(want))
 	}
 }
 
-// secondRun: who follows the first run has come to its end, and each run has logs of its own.
+// secondRun checks that following the first run has ended, and that each run has its own logs.
 func (l *logs) secondRun(ctx context.Context, g *WithT, address string) {
 	g.Expect(l.next.Scan()).To(BeFalse(), l.next.Text())
 	g.Expect(l.next.Err()).ToNot(HaveOccurred())
@@ -93,7 +93,7 @@ func (l *logs) secondRun(ctx context.Context, g *WithT, address string) {
 	g.Expect(l.read(ctx, corev1.PodLogOptions{Previous: true, Follow: true, TailLines: new(int64(1))})).To(Equal("three\n"))
 }
 
-// node: nothing else of a kubelet is there, and nobody may ask without a certificate of the cluster.
+// node checks that the node has no other part of a kubelet, and that clients need a certificate of the cluster.
 func (l *logs) node(ctx context.Context, g *WithT, config *rest.Config) {
 	node, err := l.client.CoreV1().Nodes().Get(ctx, "node", metav1.GetOptions{})
 	g.Expect(err).ToNot(HaveOccurred())
@@ -102,11 +102,11 @@ func (l *logs) node(ctx context.Context, g *WithT, config *rest.Config) {
 	g.Expect(err).ToNot(HaveOccurred())
 	response, err := trusted.Get(address + "/exec/default/one/program")
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(io.ReadAll(response.Body)).To(BeEquivalentTo("the testbed's node serves logs only: there is no exec, attach or port-forward\n"))
+	g.Expect(io.ReadAll(response.Body)).To(BeEquivalentTo("the testbed's node serves logs only: exec, attach and port-forward aren't supported\n"))
 	g.Expect(response.StatusCode).To(Equal(http.StatusNotImplemented))
 	g.Expect(response.Body.Close()).To(Succeed())
 	stranger, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
 	g.Expect(err).ToNot(HaveOccurred())
 	_, err = stranger.Get(address + "/containerLogs/default/one/program")
-	g.Expect(err).To(HaveOccurred()) // in one of several words
+	g.Expect(err).To(HaveOccurred()) // the text differs
 }

@@ -18,19 +18,19 @@ import (
 
 const ownNames = "127.0.0.1 localhost\n"
 
-// names lets pods find Services by name: it keeps the file /etc/hosts of all containers, as there is no
-// DNS. Nor is there a kube-proxy: a name leads to the pods themselves, as that of a Service without an
-// address of its own does, so a Service is found where its port is the pods'.
+// names lets pods find Services by name: it maintains the file /etc/hosts of all containers, because there is no DNS. There
+// is no kube-proxy either: a name resolves to the pods themselves, as for a headless Service, so the port of a Service must
+// be that of its pods.
 type names struct {
 	client client.Client
 
 	mutex   sync.Mutex
 	content []byte
-	// files are those of the containers that were started so far.
+	// files are the files of the started containers.
 	files []string
 }
 
-// Reconcile writes anew who is behind the names, after any EndpointSlice has changed.
+// Reconcile rewrites the files after a change of any EndpointSlice.
 func (n *names) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var list discoveryv1.EndpointSliceList
 	if err := n.client.List(ctx, &list); err != nil {
@@ -45,7 +45,7 @@ func (n *names) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	n.content = content
 	n.files = slices.DeleteFunc(n.files, func(file string) bool {
 		_, err := os.Stat(file)
-		return errors.Is(err, os.ErrNotExist) // with its pod
+		return errors.Is(err, os.ErrNotExist) // deleted with its pod
 	})
 	var errs []error
 	for _, file := range n.files {
@@ -56,7 +56,7 @@ func (n *names) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// keep writes the file of a container that is to be started, and from then on whenever names change.
+// keep writes the file of a container before it starts, and adds it to the updated files.
 func (n *names) keep(root string) error {
 	file := filepath.Join(root, "etc", "hosts")
 	n.mutex.Lock()
@@ -70,7 +70,7 @@ func (n *names) keep(root string) error {
 	return replace(file, n.content)
 }
 
-// replace gives a file another content at once, so that nobody reads half of it.
+// replace replaces the content of a file atomically.
 func replace(file string, content []byte) error {
 	next := file + ".next"
 	if err := os.WriteFile(next, content, 0o644); err != nil {
@@ -79,7 +79,7 @@ func replace(file string, content []byte) error {
 	return os.Rename(next, file)
 }
 
-// linesOf are a line for each endpoint that is ready, with the names of its Service, sorted.
+// linesOf returns a line for each ready endpoint, with the names of its Service, sorted.
 func linesOf(slicesOfEndpoints []discoveryv1.EndpointSlice) string {
 	var lines []string
 	for _, slice := range slicesOfEndpoints {

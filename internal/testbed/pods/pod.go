@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// pod is what runs for a Pod.
+// pod is the running part of a Pod.
 type pod struct {
 	runner *Runner
 	key    types.NamespacedName
@@ -25,8 +25,8 @@ type pod struct {
 	name string
 	dir  string
 
-	// mutex guards what follows. A pod is reconciled by one worker at a time, and its containers'
-	// goroutines report into it.
+	// mutex guards the following fields. A pod is reconciled by one worker at a time, and its containers' goroutines report
+	// to it.
 	mutex      sync.Mutex
 	network    *sandbox.Namespace
 	started    metav1.Time
@@ -35,7 +35,7 @@ type pod struct {
 	stopped    bool
 }
 
-// waiting is a reason why a pod's containers don't run yet, in the words of a kubelet.
+// waiting is the reason why a pod's containers don't run yet, as a kubelet reports it.
 type waiting struct {
 	reason, message string
 }
@@ -44,8 +44,7 @@ func (w *waiting) Error() string {
 	return w.reason + ": " + w.message
 }
 
-// sync starts what should run and doesn't. Its error is a *waiting where something that others do has
-// to come first.
+// sync starts the parts of the pod that don't run. The error is a *waiting if another object is missing.
 func (p *pod) sync(ctx context.Context, object *corev1.Pod) (ctrl.Result, error) {
 	if err := refuse(object); err != nil {
 		return ctrl.Result{}, err
@@ -89,7 +88,7 @@ func (p *pod) sync(ctx context.Context, object *corev1.Pod) (ctrl.Result, error)
 	return result, errors.Join(problems...)
 }
 
-// refuse returns an error where a pod asks for what isn't done here.
+// refuse returns an error for a pod with unsupported features.
 func refuse(object *corev1.Pod) error {
 	unsupported := func(what string) error {
 		return &waiting{"CreateContainerConfigError", "the testbed's pods have no " + what}
@@ -100,13 +99,13 @@ func refuse(object *corev1.Pod) error {
 	case object.Spec.HostNetwork || object.Spec.HostPID || object.Spec.HostIPC:
 		return unsupported("namespaces of the host")
 	case object.Spec.RestartPolicy != corev1.RestartPolicyAlways:
-		return unsupported("restart policy but Always")
+		return unsupported("restart policy other than Always")
 	case len(object.Spec.ReadinessGates) > 0:
 		return unsupported("readiness gates")
 	case len(object.Spec.HostAliases) > 0 || object.Spec.Hostname != "" || object.Spec.DNSConfig != nil:
-		return unsupported("names of their own")
+		return unsupported("host names")
 	case object.Spec.ShareProcessNamespace != nil && *object.Spec.ShareProcessNamespace:
-		return unsupported("namespace of processes that containers share")
+		return unsupported("shared process namespace")
 	case object.Spec.RuntimeClassName != nil:
 		return unsupported("runtime classes")
 	}
@@ -114,17 +113,17 @@ func refuse(object *corev1.Pod) error {
 		c := &object.Spec.Containers[i]
 		switch {
 		case c.Lifecycle != nil:
-			return unsupported("hooks of containers, and " + c.Name + " has some")
+			return unsupported("lifecycle hooks: remove those of " + c.Name)
 		case len(c.VolumeDevices) > 0:
-			return unsupported("block devices, and " + c.Name + " wants some")
+			return unsupported("block devices: remove those of " + c.Name)
 		case c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged:
-			return unsupported("privileged containers, and " + c.Name + " wants to be one")
+			return unsupported("privileged containers: change " + c.Name)
 		}
 	}
 	return nil
 }
 
-// stop begins to end a pod's containers and returns true when nothing is left of them.
+// stop begins to end a pod's containers, and reports whether all have ended.
 func (p *pod) stop(graceSeconds int64) bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

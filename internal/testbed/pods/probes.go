@@ -16,11 +16,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// firstLook is how often a container that was never ready is asked, instead of once in its period:
-// a suite doesn't wait for what is there.
+// firstLook is the interval of probes until a container is ready for the first time, in place of its period, so that tests
+// wait less.
 const firstLook = 200 * time.Millisecond
 
-// prober asks one container how it is.
+// prober runs the probes of one container.
 type prober struct {
 	container           *container
 	readiness, liveness *check
@@ -94,8 +94,8 @@ func (p *prober) start(ctx context.Context, process *sandbox.Process) {
 	}
 }
 
-// repeat asks until the context ends, and reports each time that the answers have been the same for
-// as often as the probe's thresholds say.
+// repeat probes until the context ends, and reports each result that was the same for as many times as the probe's
+// threshold.
 func (c *check) repeat(ctx context.Context, untilWell time.Duration, report func(well bool)) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	client := &http.Client{Transport: transport, Timeout: time.Duration(max(1, c.spec.TimeoutSeconds)) * time.Second}

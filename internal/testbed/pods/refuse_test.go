@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestRefuse: a pod that asks for what isn't done here is told so, and not run without it.
+// TestRefuse checks that a pod with an unsupported feature is refused with a message.
 func TestRefuse(t *testing.T) {
 	yes, text := true, "other"
 	tests := map[string]struct {
@@ -20,12 +20,12 @@ func TestRefuse(t *testing.T) {
 		"host's processes": {func(s *corev1.PodSpec) { s.HostPID = true }, "namespaces of the host"},
 		"restart policy":   {func(s *corev1.PodSpec) { s.RestartPolicy = corev1.RestartPolicyNever }, "restart policy"},
 		"readiness gate":   {func(s *corev1.PodSpec) { s.ReadinessGates = make([]corev1.PodReadinessGate, 1) }, "readiness gates"},
-		"host name":        {func(s *corev1.PodSpec) { s.Hostname = text }, "names of their own"},
-		"shared processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace = &yes }, "that containers share"},
+		"host name":        {func(s *corev1.PodSpec) { s.Hostname = text }, "host names"},
+		"shared processes": {func(s *corev1.PodSpec) { s.ShareProcessNamespace = &yes }, "shared process namespace"},
 		"runtime class":    {func(s *corev1.PodSpec) { s.RuntimeClassName = &text }, "runtime classes"},
-		"hook":             {func(s *corev1.PodSpec) { s.Containers[0].Lifecycle = &corev1.Lifecycle{} }, "and manager has some"},
-		"block device":     {func(s *corev1.PodSpec) { s.Containers[0].VolumeDevices = make([]corev1.VolumeDevice, 1) }, "and manager wants some"},
-		"privileged":       {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} }, "and manager wants to be one"},
+		"hook":             {func(s *corev1.PodSpec) { s.Containers[0].Lifecycle = &corev1.Lifecycle{} }, "remove those of manager"},
+		"block device":     {func(s *corev1.PodSpec) { s.Containers[0].VolumeDevices = make([]corev1.VolumeDevice, 1) }, "remove those of manager"},
+		"privileged":       {func(s *corev1.PodSpec) { s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes} }, "change manager"},
 		"merely restricted": {func(s *corev1.PodSpec) {
 			s.Containers[0].SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes}
 		}, ""},

@@ -1,9 +1,8 @@
-// Package pods runs pods on one node of a testbed: each container as a process of the sandbox, in
-// namespaces of its own, as its user, with its environment, its volumes and its probes. There are no
-// images: a table says which program an image reference stands for.
+// Package pods runs pods on one node of a testbed: each container as a process of the sandbox, in its own namespaces, as its
+// user, with its environment, volumes and probes. There are no images: a table maps image references to programs.
 //
-// It does what a kubelet does as far as controllers of Cluster API and its providers can tell, and
-// refuses pods that ask for more.
+// It implements the parts of a kubelet that controllers of Cluster API and its providers need, and refuses pods that need
+// more.
 package pods
 
 import (
@@ -33,36 +32,36 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// Image is what is run for an image reference.
+// Image is the content of an image.
 type Image struct {
 	// Program is the path of a static program.
 	Program string
-	// Entrypoint is where the image has the program, and what is run when a container has no command.
+	// Entrypoint is the path of the program in the image, which runs if a container has no command.
 	Entrypoint string
-	// User that the image runs as unless the pod says otherwise.
+	// User is the user of the image, unless the pod sets another one.
 	User int64
 }
 
-// Runner runs the pods of one node, and binds to it every pod that has no node yet.
+// Runner runs the pods of one node, and binds every pod without a node to it.
 type Runner struct {
-	// Node is the name of the node, which no other Runner of the sandbox has.
+	// Node is the name of the node, which is unique in the sandbox.
 	Node string
-	// Dir is a folder for the pods' files. Logs are in logs/<namespace>_<pod>_<container>.log.
+	// Dir is the folder for the pods' files. Logs are in logs/<namespace>_<pod>_<container>.log.
 	Dir string
-	// Network is where pods get their addresses from.
+	// Network is the network of the pods.
 	Network *sandbox.Network
-	// APIServer is the host and the port that pods reach the API server by.
+	// APIServer is the host and the port of the API server for pods.
 	APIServer [2]string
-	// CA signs the certificate of the node, and those of clients that may read logs there.
+	// CA signs the certificate of the node, and those of clients that may read logs from it.
 	CA *authority.Authority
-	// Images are found by reference without tag and digest.
+	// Images by their references without tag and digest.
 	Images map[string]Image
 
 	client client.Client
 	events chan event.GenericEvent
 	// logs serves the logs of containers.
 	logs *http.Server
-	// services are the names by which pods find Services.
+	// services writes the names of Services for pods.
 	services *names
 
 	mutex sync.Mutex
@@ -70,7 +69,7 @@ type Runner struct {
 	names int
 }
 
-// SetupWithManager makes the node, and adds the runner to a manager. Pods run until Stop.
+// SetupWithManager creates the node, and adds the runner to a manager. Pods run until Stop.
 func (r *Runner) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.client = mgr.GetClient()
 	r.pods = map[types.UID]*pod{}
@@ -84,21 +83,21 @@ func (r *Runner) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("serving the logs of containers: %w", err)
 	}
 	if err := r.makeNode(ctx, direct, port); err != nil {
-		return fmt.Errorf("making the node %s: %w", r.Node, err)
+		return fmt.Errorf("creating the node %s: %w", r.Node, err)
 	}
 	r.services = &names{client: mgr.GetClient()}
 	if err := ctrl.NewControllerManagedBy(mgr).Named("service-names").For(&discoveryv1.EndpointSlice{}).Complete(r.services); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("pods").For(&corev1.Pod{}).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.podsThatWait)).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.podsThatWait)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.podsWaitingFor)).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.podsWaitingFor)).
 		WatchesRawSource(source.Channel(r.events, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(r)
 }
 
-// makeNode makes a node that is ready and has plenty of everything, and serves logs at a port.
+// makeNode creates a ready node with ample resources, whose logs are served at a port.
 func (r *Runner) makeNode(ctx context.Context, c client.Client, port int32) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node, Labels: map[string]string{corev1.LabelHostname: r.Node}}}
 	if err := c.Create(ctx, node); err != nil {
@@ -119,9 +118,8 @@ func (r *Runner) makeNode(ctx context.Context, c client.Client, port int32) erro
 	return c.Status().Update(ctx, node)
 }
 
-// podsThatWait are the pods for which a Secret or a ConfigMap may be what they wait for, or a part of
-// their volumes.
-func (r *Runner) podsThatWait(ctx context.Context, object client.Object) []reconcile.Request {
+// podsWaitingFor returns requests for the pods that may wait for a Secret or a ConfigMap, or have it in a volume.
+func (r *Runner) podsWaitingFor(ctx context.Context, object client.Object) []reconcile.Request {
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(object.GetNamespace())); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "listing pods")
@@ -136,7 +134,7 @@ func (r *Runner) podsThatWait(ctx context.Context, object client.Object) []recon
 	return requests
 }
 
-// Reconcile makes processes of what a pod asks for, and says in its status what became of them.
+// Reconcile starts and stops the processes of a pod, and writes its status.
 func (r *Runner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var object corev1.Pod
 	err := r.client.Get(ctx, request.NamespacedName, &object)
@@ -164,7 +162,7 @@ func (r *Runner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	return result, running.publish(ctx, &object, problem)
 }
 
-// pod returns what runs for a pod.
+// pod returns the running part of a pod.
 func (r *Runner) pod(object *corev1.Pod) *pod {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -180,7 +178,7 @@ func (r *Runner) pod(object *corev1.Pod) *pod {
 	return started
 }
 
-// end stops a pod that is being deleted and lets its object go when nothing of it runs any more.
+// end stops a deleted pod, and deletes its object when all its processes have ended.
 func (r *Runner) end(ctx context.Context, object *corev1.Pod) error {
 	r.mutex.Lock()
 	running := r.pods[object.UID]
@@ -191,7 +189,7 @@ func (r *Runner) end(ctx context.Context, object *corev1.Pod) error {
 			grace = *object.DeletionGracePeriodSeconds
 		}
 		if !running.stop(grace) {
-			return nil // it comes back by an event
+			return nil // an event triggers the next reconcile
 		}
 		r.mutex.Lock()
 		delete(r.pods, object.UID)
@@ -199,12 +197,12 @@ func (r *Runner) end(ctx context.Context, object *corev1.Pod) error {
 	}
 	err := r.client.Delete(ctx, object, client.GracePeriodSeconds(0), client.Preconditions{UID: &object.UID})
 	if apierrors.IsConflict(err) {
-		return nil // it is another pod by now
+		return nil // another pod has the name
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// forget stops what runs under a name and isn't the pod with the UID.
+// forget stops the running pod with a name unless it has the UID.
 func (r *Runner) forget(key types.NamespacedName, uid types.UID) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -215,7 +213,7 @@ func (r *Runner) forget(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// Stop ends all pods at once. Their objects stay as they are.
+// Stop ends all pods at once. Their objects don't change.
 func (r *Runner) Stop() {
 	_ = r.logs.Close()
 	r.mutex.Lock()
@@ -227,7 +225,7 @@ func (r *Runner) Stop() {
 	}
 }
 
-// changed makes the runner look at a pod again.
+// changed triggers a reconcile of a pod.
 func (r *Runner) changed(ctx context.Context, key types.NamespacedName) {
 	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	select {
@@ -236,12 +234,12 @@ func (r *Runner) changed(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// LogDir is the folder with the logs of all containers.
+// LogDir returns the folder with the logs of all containers.
 func (r *Runner) LogDir() string {
 	return filepath.Join(r.Dir, "logs")
 }
 
-// write puts a file in place as a whole. One that is the same is left alone: programs watch them.
+// write replaces a file atomically. It doesn't touch an unchanged file, because programs watch them.
 func write(file string, content []byte, user int64, mode os.FileMode) error {
 	if current, err := os.ReadFile(file); err == nil && bytes.Equal(current, content) {
 		return nil

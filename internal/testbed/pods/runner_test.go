@@ -38,13 +38,13 @@ func TestMain(m *testing.M) {
 	}, m.Run))
 }
 
-// start starts a control plane and a runner that knows one image. It returns the folder of the runner too, and
-// the configuration of clients. Nothing of them stays when the test ends: it can run once more in the same sandbox.
+// start starts a control plane and a runner with one image. It returns a client, the runner's folder, and the configuration
+// of clients. All of it ends with the test, so that it can run again in the same sandbox.
 func start(ctx context.Context, t *testing.T, g *WithT) (client.Client, string, *rest.Config) {
 	t.Helper()
 	dir, err := os.MkdirTemp(sandbox.Dir, "run-")
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(os.Chmod(dir, 0o755)).To(Succeed()) // containers' users go through it
+	g.Expect(os.Chmod(dir, 0o755)).To(Succeed()) // the users of containers need access
 	program := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "build", "-o", program, "./testdata/program")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -107,7 +107,7 @@ func newPod(name, image string) *corev1.Pod {
 	}
 }
 
-// TestPods: a pod waits for its Secret, gets what it asks for, is restarted, and ends.
+// TestPods checks that a pod waits for its Secret, has the parts of its spec, is restarted, and ends.
 func TestPods(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
@@ -154,7 +154,7 @@ func TestPods(t *testing.T) {
 
 	shown.firstRun(ctx, g, pod.Status.PodIP)
 
-	// It ends by itself, and runs again.
+	// The program exits, and runs again.
 	_, err = http.Get("http://" + pod.Status.PodIP + ":8000/exit")
 	g.Expect(err).To(HaveOccurred())
 	eventually(func(g Gomega) {
@@ -175,7 +175,7 @@ func TestPods(t *testing.T) {
 	}
 	remove()
 
-	// What can't be run says why.
+	// Unsupported pods have a reason.
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		reason string

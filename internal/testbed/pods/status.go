@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// publish writes what became of a pod into its status. What its containers wait for is shown there;
-// any other error is returned, so that it is tried again.
+// publish writes the status of a pod. A *waiting error is shown there; other errors are returned for a retry.
 func (p *pod) publish(ctx context.Context, object *corev1.Pod, problem error) error {
 	before := object.DeepCopy()
 	status := &object.Status
@@ -80,9 +79,9 @@ func (p *pod) containerStatus(spec *corev1.Container, wait corev1.ContainerState
 	return status
 }
 
-func setCondition(status *corev1.PodStatus, kind corev1.PodConditionType, is bool) {
+func setCondition(status *corev1.PodStatus, kind corev1.PodConditionType, isTrue bool) {
 	value := corev1.ConditionFalse
-	if is {
+	if isTrue {
 		value = corev1.ConditionTrue
 	}
 	i := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
@@ -95,7 +94,7 @@ func setCondition(status *corev1.PodStatus, kind corev1.PodConditionType, is boo
 	}
 }
 
-// now is the time as the API server keeps it: a status that hasn't changed compares as equal.
+// now returns the time in the API server's precision, so that an unchanged status compares as equal.
 func now() metav1.Time {
 	return metav1.Now().Rfc3339Copy()
 }

@@ -20,8 +20,7 @@ func (p *pod) volume(name string) string {
 	return filepath.Join(p.dir, "volumes", name)
 }
 
-// writeVolumes writes the files of all volumes. Where they were written before, they get the content
-// that Secrets and ConfigMaps have now.
+// writeVolumes writes the files of all volumes, and updates existing ones to the current Secrets and ConfigMaps.
 func (p *pod) writeVolumes(ctx context.Context, object *corev1.Pod) error {
 	for i := range object.Spec.Volumes {
 		if err := p.writeVolume(ctx, object, &object.Spec.Volumes[i]); err != nil {
@@ -89,11 +88,11 @@ func (p *pod) project(ctx context.Context, object *corev1.Pod, folder string, pr
 		}
 		return nil
 	}
-	return &waiting{"CreateContainerConfigError", "the testbed's pods have no such source of a projected volume"}
+	return &waiting{"CreateContainerConfigError", "the testbed's pods don't support this source of a projected volume"}
 }
 
-// user is the one that owns a pod's token: that of its first container, as they are the same for all
-// that share a token.
+// user returns the owner of a pod's token: the user of its first container, because containers that share a token have the
+// same user.
 func (p *pod) user(object *corev1.Pod) int64 {
 	image, err := p.runner.image(object.Spec.Containers[0].Image)
 	if err != nil {
@@ -102,7 +101,7 @@ func (p *pod) user(object *corev1.Pod) int64 {
 	return securityOf(object, &object.Spec.Containers[0], image).user
 }
 
-// token asks for a token of the pod's service account, which ends with the pod.
+// token requests a token of the pod's service account, which is bound to the pod.
 func (p *pod) token(ctx context.Context, object *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: projection.ExpirationSeconds,
@@ -113,7 +112,7 @@ func (p *pod) token(ctx context.Context, object *corev1.Pod, projection *corev1.
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Spec.ServiceAccountName}}
 	if err := p.runner.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", fmt.Errorf("asking for a token of service account %s: %w", account.Name, err)
+		return "", fmt.Errorf("requesting a token of service account %s: %w", account.Name, err)
 	}
 	return request.Status.Token, nil
 }
@@ -141,7 +140,7 @@ func (p *pod) configMap(ctx context.Context, name string, items []corev1.KeyToPa
 	return chosen("configmap "+name, data, items)
 }
 
-// get reads an object that a volume is made of. What isn't there is waited for.
+// get reads an object for a volume. The error is a *waiting if the object doesn't exist.
 func (p *pod) get(ctx context.Context, name string, object client.Object, optional *bool) error {
 	err := p.runner.client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: name}, object)
 	if !apierrors.IsNotFound(err) {
@@ -153,7 +152,7 @@ func (p *pod) get(ctx context.Context, name string, object client.Object, option
 	return &waiting{"ContainerCreating", err.Error()}
 }
 
-// chosen picks the keys that a volume asks for. None asked for is all.
+// chosen selects the requested keys of a volume. Without any it returns all.
 func chosen(from string, data map[string][]byte, items []corev1.KeyToPath) (map[string][]byte, error) {
 	if len(items) == 0 {
 		return data, nil

@@ -1,6 +1,5 @@
-// Package repository makes a local repository of clusterctl with the providers that a management cluster
-// has in addition to an infrastructure provider, made of the sources of their Go modules, and what clusterctl
-// needs in addition to them. It reaches no network.
+// Package repository creates a local repository of clusterctl with the providers that a management cluster needs in addition
+// to an infrastructure provider, from the sources of their Go modules, and with cert-manager. It uses no network.
 package repository
 
 import (
@@ -15,33 +14,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The Go modules that providers are made of.
+// The Go modules of providers.
 const (
 	ClusterAPI    = "sigs.k8s.io/cluster-api"
 	IPAMInCluster = "sigs.k8s.io/cluster-api-ipam-provider-in-cluster"
 )
 
-// Provider is a provider that is made of the sources of a Go module.
+// Provider is a provider from the sources of a Go module.
 type Provider struct {
 	// Label is the folder in the repository, e.g. bootstrap-kubeadm.
 	Label string
-	// Name and Type as clusterctl.yaml has them.
+	// Name and Type in clusterctl.yaml.
 	Name, Type string
 	// Components is the name of the file with its components in a release.
 	Components string
-	// Module has its sources.
+	// Module is the Go module of its sources.
 	Module string
 	// Tree is the folder of its kustomization in the module.
 	Tree string
 	// Staged is the image of its manager in the sources, before a release.
 	Staged string
-	// Image that its manager is released as.
+	// Image is the image of its manager in a release.
 	Image string
-	// Tool is the pinned tool that the manager is built as.
+	// Tool is the pinned tool with the manager.
 	Tool string
 }
 
-// Providers are those that a management cluster has in addition to an infrastructure provider.
+// Providers are the providers that a management cluster needs in addition to an infrastructure provider.
 var Providers = []Provider{
 	{
 		Label: "cluster-api", Name: "cluster-api", Type: "CoreProvider", Components: "core-components.yaml",
@@ -65,29 +64,29 @@ var Providers = []Provider{
 	},
 }
 
-// Source is where the sources of a Go module are.
+// Source is the location of a Go module's sources.
 type Source struct {
-	// Dir is their folder, and Version the version of them.
+	// Dir is the folder of the sources, and Version their version.
 	Dir, Version string
 }
 
-// Options say what to write.
+// Options are the options of Write.
 type Options struct {
-	// Dir of the repository. It is made.
+	// Dir is the folder of the repository. Write creates it.
 	Dir string
 	// Sources of the modules of Providers, by their paths.
 	Sources map[string]Source
-	// Kustomize is the program.
+	// Kustomize is the path of the program.
 	Kustomize string
-	// CertManager is the manifest that is installed as cert-manager.
+	// CertManager is the manifest of cert-manager.
 	CertManager []byte
-	// Entries are more providers, as clusterctl.yaml lists them.
+	// Entries are additional providers for clusterctl.yaml.
 	Entries []Entry
-	// Variables are set in clusterctl.yaml.
+	// Variables are variables for clusterctl.yaml.
 	Variables map[string]string
 }
 
-// Entry is a provider as clusterctl.yaml lists it.
+// Entry is a provider in clusterctl.yaml.
 type Entry struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
@@ -95,16 +94,16 @@ type Entry struct {
 	URL string `json:"url"`
 }
 
-// certManagerVersion is any: clusterctl only wants one to compare with.
+// certManagerVersion is any version: clusterctl only compares it.
 const certManagerVersion = "v1.99.0"
 
-// Write makes the repository and returns the path of its clusterctl.yaml.
+// Write creates the repository and returns the path of its clusterctl.yaml.
 func Write(ctx context.Context, options Options) (string, error) {
 	entries := options.Entries
 	for _, provider := range Providers {
 		file, err := write(ctx, options, provider)
 		if err != nil {
-			return "", fmt.Errorf("making the components of %s: %w", provider.Label, err)
+			return "", fmt.Errorf("building the components of %s: %w", provider.Label, err)
 		}
 		entries = append(entries, Entry{Name: provider.Name, Type: provider.Type, URL: file})
 	}
@@ -127,8 +126,8 @@ func Write(ctx context.Context, options Options) (string, error) {
 	return file, writeFile(file, content)
 }
 
-// write builds one provider, as its own release does: the kustomization with the image of the release,
-// and the module's metadata.yaml.
+// write builds one provider like its release: the kustomization with the image of the release, and the module's
+// metadata.yaml.
 func write(ctx context.Context, options Options, provider Provider) (string, error) {
 	source, known := options.Sources[provider.Module]
 	if !known {
@@ -141,10 +140,10 @@ func write(ctx context.Context, options Options, provider Provider) (string, err
 		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	if count := strings.Count(stdout.String(), "image: "+provider.Staged+"\n"); count != 1 {
-		return "", fmt.Errorf("the image %s should be there once, and is there %d times", provider.Staged, count)
+		return "", fmt.Errorf("the components must have the image %s once, and have it %d times", provider.Staged, count)
 	}
 	components := strings.Replace(stdout.String(), provider.Staged, provider.Image+":"+source.Version, 1)
-	// Nothing is pulled, and clusterctl doesn't mind; it is as in the releases.
+	// As in the releases. Nothing is pulled.
 	components = strings.ReplaceAll(components, "imagePullPolicy: Always", "imagePullPolicy: IfNotPresent")
 
 	metadata, err := os.ReadFile(filepath.Join(source.Dir, "metadata.yaml"))

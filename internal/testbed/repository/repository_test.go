@@ -14,12 +14,11 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/repository"
 )
 
-// kustomize is a program that prints what the tree has, and so stands for the real one, which other
-// tests of the testbed run.
+// kustomize is a program that prints the content of the tree. Other tests of the testbed run the real one.
 const kustomize = "#!/bin/sh\n[ \"$1\" = build ] && exec cat \"$2/components.yaml\"\n"
 
-// sources makes modules with the trees of the providers, and the program that builds them.
-// change may change the components of each.
+// sources creates modules with the trees of the providers, and the program that builds them. change may edit the components
+// of each.
 func sources(t *testing.T, change func(repository.Provider, string) string) repository.Options {
 	t.Helper()
 	g := NewWithT(t)
@@ -45,7 +44,7 @@ func sources(t *testing.T, change func(repository.Provider, string) string) repo
 	return options
 }
 
-// TestWrite: every provider that clusterctl.yaml lists is there, with the images of the release.
+// TestWrite checks that every provider in clusterctl.yaml exists, with the images of the release.
 func TestWrite(t *testing.T) {
 	g := NewWithT(t)
 	options := sources(t, func(_ repository.Provider, components string) string { return components })
@@ -59,7 +58,7 @@ func TestWrite(t *testing.T) {
 		Checksum    string             `json:"CHECKSUM"`
 	}
 	g.Expect(yaml.Unmarshal(content, &config)).To(Succeed())
-	g.Expect(config.Checksum).To(Equal("12"), "a variable stays text")
+	g.Expect(config.Checksum).To(Equal("12"), "variables are strings")
 	g.Expect(os.ReadFile(config.CertManager["url"])).To(BeEquivalentTo("kind: Namespace\n"))
 	g.Expect(config.Providers).To(HaveLen(1 + len(repository.Providers)))
 	g.Expect(config.Providers[0]).To(Equal(options.Entries[0]))
@@ -67,14 +66,14 @@ func TestWrite(t *testing.T) {
 		entry := config.Providers[i+1]
 		g.Expect([]string{entry.Name, entry.Type}).To(Equal([]string{provider.Name, provider.Type}))
 		version := options.Sources[provider.Module].Version
-		// clusterctl takes label and version of a local repository from the path.
+		// clusterctl derives the label and the version of a local repository from its path.
 		g.Expect(filepath.Dir(entry.URL)).To(Equal(filepath.Join(options.Dir, provider.Label, version)))
 		g.Expect(os.ReadFile(entry.URL)).To(BeEquivalentTo("image: " + provider.Image + ":" + version + "\nimagePullPolicy: IfNotPresent\n"))
 		g.Expect(os.ReadFile(filepath.Join(filepath.Dir(entry.URL), "metadata.yaml"))).To(BeEquivalentTo("module: " + provider.Module + "\n"))
 	}
 }
 
-// TestWriteFails: what isn't as expected is named, with the provider.
+// TestWriteFails checks that errors name the problem and the provider.
 func TestWriteFails(t *testing.T) {
 	bootstrap := "bootstrap-kubeadm"
 	only := func(change func(string) string) func(repository.Provider, string) string {

@@ -13,46 +13,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launchVariable has what a launch is about.
+// launchVariable has the Command of a launch.
 const launchVariable = "TESTBED_LAUNCH"
 
-// Command is a command with namespaces of its own inside of the sandbox. Its mounts are seen by
-// itself alone.
+// Command is a command in the sandbox with its own namespaces. Its mounts are visible to the command only.
 type Command struct {
-	// Args are the program and its arguments. The program is looked up in Root, if there is one.
+	// Args are the program and its arguments. The program is looked up in Root, if set.
 	Args []string
 	// Env is the whole environment.
 	Env []string
-	// Dir is the folder to start in.
+	// Dir is the working directory.
 	Dir string
-	// Hostname is what the command takes for the name of its machine. None for the sandbox's.
+	// Hostname is the command's host name, or empty for that of the sandbox.
 	Hostname string
-	// Network is the namespace of the network to be in. None for that of the sandbox.
+	// Network is the command's network namespace, or nil for that of the sandbox.
 	Network *Namespace
-	// Root is the folder that becomes the root. None for the sandbox's own.
+	// Root is the folder that becomes the root, or empty for that of the sandbox.
 	Root string
-	// ReadOnlyRoot lets nothing be written but in mounts.
+	// ReadOnlyRoot makes everything except mounts read-only.
 	ReadOnlyRoot bool
-	// Mounts are made in this order.
+	// Mounts are mounted in this order.
 	Mounts []Mount
-	// User and Group to run as.
+	// User and Group of the process.
 	User, Group uint32
-	// NoNewPrivileges keeps the program from getting more rights than it starts with.
+	// NoNewPrivileges keeps the program from gaining rights.
 	NoNewPrivileges bool
 }
 
-// Mount shows a folder or a file at another place.
+// Mount mounts a folder or a file at another place.
 type Mount struct {
 	// Source is a path in the sandbox.
 	Source string
 	// Target is a path below the command's root.
 	Target string
-	// ReadOnly lets nothing be written.
+	// ReadOnly makes the mount read-only.
 	ReadOnly bool
 }
 
-// Cmd returns the command, ready to be started. Where it can't be launched, it writes why to its
-// standard error and ends with status 125.
+// Cmd returns the command, ready to start. If it can't be launched, the process writes the error to its standard error and
+// ends with status 125.
 func (c Command) Cmd() (*exec.Cmd, error) {
 	spec, err := json.Marshal(c)
 	if err != nil {
@@ -66,7 +65,7 @@ func (c Command) Cmd() (*exec.Cmd, error) {
 
 const launchFailed = 125
 
-// launch turns this process into the command that it was started for. It returns only to fail.
+// launch replaces this process by its command. It returns only after an error.
 func launch() error {
 	var c Command
 	if err := json.Unmarshal([]byte(os.Getenv(launchVariable)), &c); err != nil {
@@ -79,18 +78,18 @@ func launch() error {
 	return nil
 }
 
-// become sets the namespaces up and replaces the process.
+// become sets up the namespaces and replaces the process.
 func (c Command) become() error {
 	if len(c.Args) == 0 {
 		return errors.New("there is no command")
 	}
-	// The namespace of the network is that of this thread, and the thread is what becomes the command.
+	// The network namespace is that of this thread, which becomes the command.
 	runtime.LockOSThread()
 	if c.Network != nil {
 		if err := c.Network.enter(); err != nil {
 			return err
 		}
-		// It shows the devices of the network that it was mounted in.
+		// sysfs shows the devices of the network namespace in which it was mounted.
 		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 			return fmt.Errorf("mounting /sys: %w", err)
 		}
@@ -125,7 +124,7 @@ func (c Command) become() error {
 	return syscall.Exec(path, c.Args, c.Env)
 }
 
-// program finds the program by the PATH that it will have itself.
+// program looks up the program in the PATH of its environment.
 func (c Command) program() (string, error) {
 	if filepath.IsAbs(c.Args[0]) {
 		return c.Args[0], nil
@@ -159,7 +158,7 @@ func (c Command) mount() error {
 		return err
 	}
 	if c.ReadOnlyRoot {
-		// Only a mount can be read-only, and a folder becomes one by being mounted on itself.
+		// Only a mount can be read-only, so the folder is mounted on itself.
 		if err := unix.Mount(root, root, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("mounting the root: %w", err)
 		}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ip runs lines of the command ip, all of them or none after the first that fails.
+// ip runs lines of the command ip until one fails.
 func ip(lines ...string) error {
 	command := exec.Command("ip", "-batch", "-")
 	command.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
@@ -27,8 +27,7 @@ func ip(lines ...string) error {
 	return nil
 }
 
-// Network is an Ethernet in the sandbox. The sandbox itself has its first address, and other
-// namespaces can be joined to it.
+// Network is an Ethernet in the sandbox. The sandbox itself has its first address, and other namespaces can join it.
 type Network struct {
 	bridge string
 	prefix netip.Prefix
@@ -38,8 +37,7 @@ type Network struct {
 	made  int
 }
 
-// NewNetwork makes a network with the addresses of a prefix, on a bridge with a name of at most 8
-// characters.
+// NewNetwork creates a network with the addresses of a prefix, on a bridge with a name of at most 8 characters.
 func NewNetwork(bridge string, prefix netip.Prefix) (*Network, error) {
 	n := &Network{bridge: bridge, prefix: prefix, last: prefix.Masked().Addr().Next()}
 	err := ip(
@@ -49,31 +47,31 @@ func NewNetwork(bridge string, prefix netip.Prefix) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Routed networks of hosts are reached through the sandbox.
+	// The sandbox routes to the networks of hosts.
 	return n, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600)
 }
 
-// Remove takes the network away. Namespaces in it stay until they are removed.
+// Remove removes the network. Namespaces in it stay until they are removed.
 func (n *Network) Remove() error {
 	return ip("link delete " + n.bridge)
 }
 
-// Gateway is the sandbox's own address in the network.
+// Gateway returns the sandbox's address in the network.
 func (n *Network) Gateway() netip.Addr {
 	return n.prefix.Masked().Addr().Next()
 }
 
-// AddAddress gives the sandbox one more address, from another prefix than the network's if need be.
+// AddAddress gives the sandbox another address, which may be outside of the network's prefix.
 func (n *Network) AddAddress(address netip.Addr) error {
 	return ip(fmt.Sprintf("address add %s/32 dev %s", address, n.bridge))
 }
 
-// RemoveAddress takes an address of AddAddress away.
+// RemoveAddress removes an address of AddAddress.
 func (n *Network) RemoveAddress(address netip.Addr) error {
 	return ip(fmt.Sprintf("address del %s/32 dev %s", address, n.bridge))
 }
 
-// AddRoute says that the addresses of a prefix are reached by way of an address in the network.
+// AddRoute routes the addresses of a prefix through an address in the network.
 func (n *Network) AddRoute(to netip.Prefix, via netip.Addr) error {
 	return ip(fmt.Sprintf("route add %s via %s", to, via))
 }
@@ -82,15 +80,15 @@ func (n *Network) AddRoute(to netip.Prefix, via netip.Addr) error {
 type Namespace struct {
 	// Name of the namespace.
 	Name string
-	// Address of its interface.
+	// Address of the interface.
 	Address netip.Addr
-	// device is the other end of its interface.
+	// device is the other end of the interface.
 	device string
-	// network is the prefix of the Network that it is joined to.
+	// network is the prefix of the joined Network.
 	network netip.Prefix
 }
 
-// Join makes a namespace with the network's next address. Names are unique in a sandbox.
+// Join creates a namespace with the network's next address. Names are unique in a sandbox.
 func (n *Network) Join(name string) (*Namespace, error) {
 	n.mutex.Lock()
 	n.last = n.last.Next()
@@ -120,7 +118,7 @@ func (n *Network) Join(name string) (*Namespace, error) {
 	return namespace, nil
 }
 
-// ip runs the command ip with a line of arguments in the namespace.
+// ip runs the command ip with the arguments of a line in the namespace.
 func (ns *Namespace) ip(line string) error {
 	arguments := append([]string{"-netns", ns.Name}, strings.Fields(line)...)
 	if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
@@ -129,11 +127,10 @@ func (ns *Namespace) ip(line string) error {
 	return nil
 }
 
-// Cut has every packet dropped that comes from the Network to the namespace, or goes there, without a
-// word to anybody: who calls waits, and connections that are open hear nothing. What else the namespace
-// is joined to goes on. Not to be called again before Fix.
+// Cut silently drops every packet between the Network and the namespace: new connections wait, and open ones receive nothing.
+// Other networks of the namespace still work. Don't call it again before Fix.
 func (ns *Namespace) Cut() error {
-	// The table of the namespace's own addresses comes first as a rule, and would let in what is for them.
+	// The table of local addresses is the first rule by default, and would accept packets for them.
 	for _, line := range []string{
 		"rule add pref 3 table local", "rule del pref 0 table local",
 		"rule add pref 1 iif eth0 type blackhole", "rule add pref 2 to " + ns.network.String() + " type blackhole",
@@ -155,9 +152,9 @@ func (ns *Namespace) Fix() error {
 	return nil
 }
 
-// Remove takes the namespace away. Processes in it lose their network.
+// Remove removes the namespace. Its processes lose their network.
 func (ns *Namespace) Remove() error {
-	// The kernel would take the interface away too, some time after the last process has ended.
+	// The kernel would remove the interface too, some time after the last process has ended.
 	return ip("netns delete "+ns.Name, "link delete "+ns.device)
 }
 
@@ -182,7 +179,7 @@ func (ns *Namespace) Listen(ctx context.Context, address string) (net.Listener, 
 	}
 	results := make(chan result, 1)
 	go func() {
-		// Not unlocked: the thread is in another network now and ends with this function.
+		// Not unlocked: the thread is in another network namespace and ends with this function.
 		runtime.LockOSThread()
 		if err := ns.enter(); err != nil {
 			results <- result{err: err}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Process is a command that runs, with its output in a file.
+// Process is a running command with its output in a file.
 type Process struct {
 	name, log string
 	cmd       *exec.Cmd
@@ -18,7 +18,7 @@ type Process struct {
 	err       error
 }
 
-// Start starts a command in a process group of its own, with its output added to a file.
+// Start starts a command in a new process group, and appends its output to a file.
 func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return nil, err
@@ -44,18 +44,18 @@ func Start(name string, cmd *exec.Cmd, log string) (*Process, error) {
 	return p, nil
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} {
 	return p.done
 }
 
-// ExitCode is the status of a process that has ended, or -1 where it was killed.
+// ExitCode returns the status of an ended process, or -1 if it was killed.
 func (p *Process) ExitCode() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Err says how the process has ended, with the end of its log. It is for those that should run on.
+// Err returns the end of a process as an error, with the end of its log. It is for processes that shouldn't end.
 func (p *Process) Err() error {
 	<-p.done
 	err := p.err
@@ -65,7 +65,7 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s: %w: %s", p.name, err, p.Tail())
 }
 
-// Tail is the end of the process's log.
+// Tail returns the end of the process's log.
 func (p *Process) Tail() string {
 	const most = 4096
 	log, err := os.ReadFile(p.log)
@@ -75,7 +75,7 @@ func (p *Process) Tail() string {
 	return string(log[max(0, len(log)-most):])
 }
 
-// Stop asks the process to end, kills its whole group after a grace period, and waits for it.
+// Stop terminates the process, kills its whole group after a grace period, and waits for it.
 func (p *Process) Stop(grace time.Duration) {
 	if grace > 0 {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -89,7 +89,7 @@ func (p *Process) Stop(grace time.Duration) {
 	p.Kill()
 }
 
-// Kill ends the process and its group at once and waits for it.
+// Kill kills the process and its group and waits for it.
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done

@@ -1,7 +1,6 @@
-// Package sandbox runs a program in a small world of its own: namespaces of processes, mounts and
-// network, in which it may start daemons, make bridges and take any port it likes. Nothing of that
-// is seen outside, several such worlds stand side by side, and the kernel takes all of it away when
-// the program ends, however it ends.
+// Package sandbox runs a program in new namespaces of processes, mounts and network, in which it may start daemons, create
+// bridges and use any port. Nothing of it is visible outside, several sandboxes can exist at the same time, and the kernel
+// removes a sandbox when its program ends in any way.
 package sandbox
 
 import (
@@ -18,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stageVariable tells a program that was started once more what it is there for.
+// stageVariable has the stage of a process that a sandbox has started.
 const stageVariable = "TESTBED_STAGE"
 
-// offVariable leaves out what needs a sandbox, when it is "off".
+// offVariable skips everything that needs a sandbox, if it is "off".
 const offVariable = "TESTBED"
 
 const (
@@ -30,30 +29,28 @@ const (
 	stageLaunch = "launch" // a command that is about to start in its namespaces
 )
 
-// Dir is the sandbox's folder for everything that its programs write. It is memory, and gone with
-// the sandbox.
+// Dir is the sandbox's folder for all files of its programs. It is in memory, and disappears with the sandbox.
 const Dir = "/run/testbed"
 
-// programs are what a sandbox is built with, and the Debian packages that have them.
+// programs are the required programs, with their Debian packages.
 var programs = map[string]string{"ip": "iproute2"}
 
-// Main runs a program in a sandbox and returns the exit status for its process. It starts the
-// running program once more, with the same arguments, so it has to come first in main or TestMain.
+// Main runs a program in a sandbox and returns the exit status for its process. It starts the running program again, with
+// the same arguments, so it must be called first in main or TestMain.
 //
-// prepare runs outside of the sandbox, before there is one: it may build and download, for which
-// there is no network inside. What it puts into the environment is seen inside. run is the program,
-// inside.
+// prepare runs before, outside of the sandbox: it may build and download, because there is no network inside. Its changes of
+// the environment are visible inside. run is the program inside.
 func Main(prepare func() error, run func() int) int {
 	var err error
 	status := 1
 	switch stage := os.Getenv(stageVariable); stage {
 	case "":
 		if os.Getenv(offVariable) == "off" {
-			if os.Getenv("CI") != "" { // nobody reads there what was left out
-				fmt.Fprintf(os.Stderr, "testbed: %s=off and CI are both in the environment, and continuous integration leaves nothing out: take one of them away\n", offVariable)
+			if os.Getenv("CI") != "" { // skipped tests would not be noticed there
+				fmt.Fprintf(os.Stderr, "testbed: %s=off and CI are both in the environment, and continuous integration must not skip tests: remove one of them\n", offVariable)
 				return 1
 			}
-			fmt.Fprintf(os.Stderr, "testbed: left out, as %s=off is in the environment\n", offVariable)
+			fmt.Fprintf(os.Stderr, "testbed: skipped, because %s=off is in the environment\n", offVariable)
 			return 0
 		}
 		if err = Usable(); err == nil {
@@ -77,23 +74,21 @@ func Main(prepare func() error, run func() int) int {
 	return status
 }
 
-// Started tells whether this process was started by a sandbox: then Main has to be called, whatever
-// the arguments are.
+// Started reports whether a sandbox has started this process: then Main must be called, whatever the arguments are.
 func Started() bool {
 	return os.Getenv(stageVariable) != ""
 }
 
-// ErrUnusable is in errors about machines that can't have a sandbox.
+// ErrUnusable is wrapped by errors about machines without support for a sandbox.
 var ErrUnusable = errors.New("the testbed can't run here")
 
-// Usable returns an error that wraps ErrUnusable and says what is missing, where a sandbox can't be
-// made on this machine.
+// Usable returns an error that wraps ErrUnusable and names the missing parts, if this machine doesn't support a sandbox.
 func Usable() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("%w: it needs Linux, and this is %s", ErrUnusable, runtime.GOOS)
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: it needs root, to make namespaces and bridges and to run containers as their users: run it as root, or leave its tests out by %s=off in the environment", ErrUnusable, offVariable)
+		return fmt.Errorf("%w: it needs root, to create namespaces and bridges and to run containers as their users: run it as root, or skip its tests with %s=off in the environment", ErrUnusable, offVariable)
 	}
 	var missing []string
 	for program, pkg := range programs {
@@ -104,19 +99,19 @@ func Usable() error {
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: there is no %s: run hack/tools/libvirt", ErrUnusable, strings.Join(missing, ", "))
 	}
-	// The kernel is asked, and not the list of capabilities: containers and seccomp filters refuse too.
+	// Try it in the kernel, because containers and seccomp filters refuse more than the list of capabilities shows.
 	probe := exec.Command("ip", "link", "add", "testbed0", "type", "bridge")
 	probe.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	if out, err := probe.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: it needs namespaces of mounts, processes and network and the right to make a bridge in them "+
-			"(CAP_SYS_ADMIN and CAP_NET_ADMIN; in a container: --privileged), or %s=off in the environment to leave its tests out: %w: %s", ErrUnusable, offVariable, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%w: it needs namespaces of mounts, processes and network and the right to create a bridge in them "+
+			"(CAP_SYS_ADMIN and CAP_NET_ADMIN; in a container: --privileged), or %s=off in the environment to skip its tests: %w: %s", ErrUnusable, offVariable, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
 const namespaces = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// again is this program once more, for another stage.
+// again returns the command of this program for another stage.
 func again(stage string, args ...string) *exec.Cmd {
 	command := exec.Command("/proc/self/exe", args...)
 	command.Args[0] = os.Args[0]
@@ -127,23 +122,23 @@ func again(stage string, args ...string) *exec.Cmd {
 
 // enter starts process 1 of a new sandbox and waits for its end.
 func enter() (int, error) {
-	// The kernel signals the death of the thread that started a process, not that of its program.
+	// The kernel sends the death signal when the thread that started a process ends, not its program.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	command := again(stageInit, os.Args[1:]...)
 	command.ExtraFiles = inherited
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
-		return 1, fmt.Errorf("making the sandbox: %w", err)
+		return 1, fmt.Errorf("creating the sandbox: %w", err)
 	}
 	return wait(command)
 }
 
-// inherited are open files that the sandbox's program finds as 3, 4 and so on.
+// inherited are open files that the sandbox's program has as 3, 4 and so on.
 var inherited []*os.File
 
-// Inherit hands an open file on to the program in the sandbox, where Inherited gives it back. It is
-// for prepare: a socket that listens outside is reached from outside.
+// Inherit passes an open file to the program in the sandbox, where Inherited returns it. prepare can pass a listening socket
+// that is reachable from outside.
 func Inherit(file *os.File) {
 	inherited = append(inherited, file)
 }
@@ -153,10 +148,10 @@ func Inherited(index int) *os.File {
 	return os.NewFile(uintptr(3+index), "inherited")
 }
 
-// passedOn are the signals that the program in the sandbox gets when the process outside does.
+// passedOn are the signals that are forwarded to the program in the sandbox.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1}
 
-// passSignals passes signals of this process on to another one until stop is called.
+// passSignals forwards signals of this process to another one until stop is called.
 func passSignals(to *os.Process) (stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, passedOn...)
@@ -168,7 +163,7 @@ func passSignals(to *os.Process) (stop func()) {
 	return func() { signal.Stop(signals) }
 }
 
-// wait passes signals on to a process until it ends, and returns its exit status.
+// wait forwards signals to a process until it ends, and returns its exit status.
 func wait(command *exec.Cmd) (int, error) {
 	defer passSignals(command.Process)()
 	err := command.Wait()
@@ -181,9 +176,8 @@ func wait(command *exec.Cmd) (int, error) {
 	return 0, err
 }
 
-// beInit is process 1: it sets the world up, starts the program, and buries what daemons leave
-// behind, since libvirt takes a process for alive until somebody does. When it returns, the kernel
-// kills what is left.
+// beInit is process 1: it sets up the sandbox, starts the program, and reaps orphaned processes, because libvirt takes a
+// zombie for a running process. When it returns, the kernel kills the remaining processes.
 func beInit() (int, error) {
 	if err := furnish(); err != nil {
 		return 1, err
@@ -217,12 +211,12 @@ func beInit() (int, error) {
 	}
 }
 
-// extraFiles counts the files that were handed to this process.
+// extraFiles counts the files that this process has inherited.
 func extraFiles() int {
 	count := 0
 	for {
 		var stat syscall.Stat_t
-		// The runtime's own files have the flag close-on-exec, those of a parent don't.
+		// The runtime's own files have the flag close-on-exec, and inherited ones don't.
 		flags, err := unix.FcntlInt(uintptr(3+count), unix.F_GETFD, 0)
 		if err != nil || flags&unix.FD_CLOEXEC != 0 || syscall.Fstat(3+count, &stat) != nil {
 			return count
@@ -231,7 +225,7 @@ func extraFiles() int {
 	}
 }
 
-// furnish gives the sandbox its folders, its own view of processes and network, and a /dev without KVM.
+// furnish mounts the sandbox's folders, its own /proc and /sys, and a /dev without KVM.
 func furnish() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping the sandbox's mounts to itself: %w", err)
@@ -247,7 +241,7 @@ func furnish() error {
 	if err := os.Mkdir(Dir, 0o755); err != nil {
 		return err
 	}
-	// libvirt looks for KVM again and again where the device is there and can't be used.
+	// If the KVM device exists but doesn't work, libvirt tries it again and again.
 	if err := mountDevices("/run/dev", []string{"null", "zero", "full", "random", "urandom", "tty", "net/tun"}); err != nil {
 		return err
 	}
@@ -279,7 +273,7 @@ func furnish() error {
 	return ip("link set lo up")
 }
 
-// mountHugepages gives guests a place for memory in huge pages, where machines have it, if the kernel has such.
+// mountHugepages mounts huge pages at the usual place for guests, if the kernel supports them.
 func mountHugepages(target string) error {
 	if err := os.Mkdir(target, 0o755); err != nil {
 		return err
@@ -291,7 +285,7 @@ func mountHugepages(target string) error {
 	return nil
 }
 
-// mountDevices makes a folder of its own for devices of the machine.
+// mountDevices creates a folder with devices of the machine.
 func mountDevices(target string, names []string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
@@ -307,7 +301,7 @@ func mountDevices(target string, names []string) error {
 	return nil
 }
 
-// bind shows a file or a folder at another place, which is made first.
+// bind mounts a file or a folder at another place, which it creates.
 func bind(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -324,7 +318,7 @@ func bind(source, target string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making a place for %s: %w", source, err)
+		return fmt.Errorf("creating the target of %s: %w", source, err)
 	}
 	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mounting %s at %s: %w", source, target, err)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Main(func() error { return nil }, m.Run))
 }
 
-// TestAlone: nothing of the machine's processes, network and devices is there.
+// TestAlone checks that the machine's processes, network and devices aren't visible.
 func TestAlone(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(os.Getppid()).To(Equal(1))
@@ -45,15 +45,15 @@ func TestAlone(t *testing.T) {
 	g.Expect(t.TempDir()).To(HavePrefix(sandbox.Dir))
 }
 
-// TestOrphansAreBuried: what a daemon leaves behind doesn't stay as a zombie.
-func TestOrphansAreBuried(t *testing.T) {
+// TestOrphansAreReaped checks that orphaned processes don't stay as zombies.
+func TestOrphansAreReaped(t *testing.T) {
 	g := NewWithT(t)
 	out, err := exec.Command("sh", "-c", "sleep 0.1 & echo $!").Output()
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Eventually(filepath.Join("/proc", strings.TrimSpace(string(out)))).WithTimeout(time.Minute).ShouldNot(BeAnExistingFile())
 }
 
-// TestLaunch: a command has the user, the root, the mounts and the network that it asks for.
+// TestLaunch checks that a command has its user, root, mounts and network.
 func TestLaunch(t *testing.T) {
 	g := NewWithT(t)
 	network, err := sandbox.NewNetwork("net0", netip.MustParsePrefix("10.1.0.0/24"))
@@ -85,16 +85,16 @@ func TestLaunch(t *testing.T) {
 	g.Expect(out).To(HavePrefix("65532\n65533\nbin\ndev\nlib\nlib64\nmounted\nproc\nsys\nusr\nthe keyNoNewPrivs:\t1\neth0\nlo\n"))
 	g.Expect(out).To(HaveSuffix("read-only\nvalue\nguest\n"))
 
-	// What isn't there is said, and the command does not start.
+	// A missing source is an error, and the command doesn't start.
 	command, err := sandbox.Command{Args: []string{"true"}, Mounts: []sandbox.Mount{{Source: "/nowhere", Target: "/mnt"}}}.Cmd()
 	g.Expect(err).ToNot(HaveOccurred())
-	said, err := command.CombinedOutput()
+	stderr, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	g.Expect(errors.As(err, &exit)).To(BeTrue())
 	g.Expect(exit.ExitCode()).To(Equal(125))
-	g.Expect(string(said)).To(ContainSubstring("/nowhere: no such file"))
+	g.Expect(string(stderr)).To(ContainSubstring("/nowhere: no such file"))
 
-	// The sandbox and the namespace reach each other.
+	// The sandbox and the namespace can connect to each other.
 	listener, err := namespace.Listen(t.Context(), ":80")
 	g.Expect(err).ToNot(HaveOccurred())
 	go func() {
@@ -110,8 +110,8 @@ func TestLaunch(t *testing.T) {
 	g.Expect(namespace.Remove()).To(Succeed())
 }
 
-// TestCut: packets from and to a namespace that is cut off are dropped. Who calls isn't refused, and a
-// connection that was open hears what was said meanwhile once it is fixed.
+// TestCut checks that packets from and to a cut namespace are dropped: new connections aren't refused, and an open one
+// receives its data after the fix.
 func TestCut(t *testing.T) {
 	g := NewWithT(t)
 	network, err := sandbox.NewNetwork("cut", netip.MustParsePrefix("10.78.0.0/24"))
@@ -161,7 +161,7 @@ func TestCut(t *testing.T) {
 	g.Expect(again.Close()).To(Succeed())
 }
 
-// TestProcess: a process that ignores being asked is killed with all that it started.
+// TestProcess checks that a process that ignores SIGTERM is killed with its whole group.
 func TestProcess(t *testing.T) {
 	g := NewWithT(t)
 	log := filepath.Join(t.TempDir(), "log")
@@ -174,8 +174,8 @@ func TestProcess(t *testing.T) {
 	g.Expect(process.Err()).To(MatchError(ContainSubstring("stubborn: signal: killed")))
 }
 
-// TestNothingStays: kill -9 of the program outside ends every process of its sandbox. The program is
-// this one, inside of which a second sandbox is made.
+// TestNothingStays checks that kill -9 of the program outside ends every process of its sandbox. The program is this one,
+// which creates a second sandbox inside.
 func TestNothingStays(t *testing.T) {
 	if os.Getenv("TESTBED_TEST_SLEEP") != "" {
 		command := exec.Command("sleep", "1000")
@@ -201,7 +201,7 @@ func TestNothingStays(t *testing.T) {
 	g.Eventually(func() int { return processes(g, "sleep\x001000") }).WithTimeout(time.Minute).Should(BeZero())
 }
 
-// processes counts those with a command line.
+// processes returns the number of processes with a command line.
 func processes(g *WithT, commandLine string) int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	g.Expect(err).ToNot(HaveOccurred())

@@ -1,8 +1,7 @@
-// Package workload plays what kubeadm and the kubelets do in the machines of workload clusters. A
-// testbed's guests are too small for them, so that the control plane of a cluster runs as processes
-// of the sandbox, at the address that the cluster has for it and with its authority, and there is a
-// node for every guest that has reported. It begins with the report of the first control plane
-// machine, as the real one does.
+// Package workload simulates kubeadm and the kubelets in the machines of workload clusters. A testbed's guests are too small
+// for them, so the control plane of a cluster runs as processes of the sandbox, at the cluster's endpoint and with its
+// authority, and every guest that has reported has a node. The control plane starts with the report of the first control
+// plane machine, like a real one.
 package workload
 
 import (
@@ -34,24 +33,23 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/sandbox"
 )
 
-// providerIDPrefix is what the provider puts before the instance ID of a machine.
+// providerIDPrefix is the prefix of the instance ID in a provider ID.
 const providerIDPrefix = "libvirt:///"
 
-// Host is where guests report from: all that they have told, the oldest first, and a channel that is
-// closed when there is more.
+// Host returns the reports of its guests, the oldest first, and a channel that is closed when there are more.
 type Host interface {
 	Reports() ([]report.Report, <-chan struct{})
 }
 
-// Player plays the machines of all workload clusters.
+// Player simulates the machines of all workload clusters.
 type Player struct {
-	// Dir is a folder for the files of control planes.
+	// Dir is the folder for the files of control planes.
 	Dir string
-	// Network that control planes are reached by.
+	// Network is the network of the control planes.
 	Network *sandbox.Network
-	// Etcd and APIServer are the programs.
+	// Etcd and APIServer are the paths of the programs.
 	Etcd, APIServer string
-	// Hosts are where guests report from.
+	// Hosts are the hosts of the guests.
 	Hosts []Host
 
 	mutex       sync.Mutex
@@ -60,28 +58,27 @@ type Player struct {
 	unaware     map[types.NamespacedName]bool
 }
 
-// management is a management cluster whose workload clusters are played.
+// management is a management cluster with simulated workload clusters.
 type management struct {
 	*Player
 	client client.Client
 	events chan event.GenericEvent
 }
 
-// cluster is a control plane, from when it is started on.
+// cluster is the control plane of a workload cluster.
 type cluster struct {
 	mutex        sync.Mutex
 	controlPlane *controlplane.ControlPlane
 	client       client.Client
-	// unaware says that the kubelets were given no provider ID.
+	// unaware says that the kubelets have no provider ID.
 	unaware bool
 }
 
-// workers are how many machines are looked at, and control planes started, at once.
+// workers is the maximum of concurrent reconciles of machines, and of control planes that start concurrently.
 const workers = 4
 
-// SetupWithManager has the workload clusters of one more management cluster played, by a manager whose
-// scheme has Cluster API's core kinds, which have to be installed already. A cluster that is moved from
-// one management cluster to another keeps its control plane.
+// SetupWithManager simulates the workload clusters of another management cluster, with a manager whose scheme has Cluster
+// API's core kinds. Their CRDs must be installed. A cluster that moves between management clusters keeps its control plane.
 func (p *Player) SetupWithManager(mgr ctrl.Manager) error {
 	m := &management{Player: p, client: mgr.GetClient(), events: make(chan event.GenericEvent)}
 	p.mutex.Lock()
@@ -104,10 +101,10 @@ func (p *Player) SetupWithManager(mgr ctrl.Manager) error {
 
 type managerFunc func(ctx context.Context) error
 
-// Start is that of a manager's runnable.
+// Start implements manager.Runnable.
 func (f managerFunc) Start(ctx context.Context) error { return f(ctx) }
 
-// follow has all machines looked at when a host's guests have reported.
+// follow triggers reconciles of all machines after new reports of a host.
 func (m *management) follow(ctx context.Context, host Host) error {
 	for {
 		_, more := host.Reports()
@@ -137,7 +134,7 @@ func (m *management) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return requests
 }
 
-// Reconcile gives a machine whose guest has reported its node.
+// Reconcile creates the node of a machine whose guest has reported.
 func (m *management) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var machine clusterv1.Machine
 	if err := m.client.Get(ctx, request.NamespacedName, &machine); err != nil {
@@ -154,12 +151,12 @@ func (m *management) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	_, isControlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]
 	played, err := m.controlPlane(ctx, key, isControlPlane)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("the control plane of the cluster %s, which %s is of: %w", key, machine.Name, err)
+		return ctrl.Result{}, fmt.Errorf("the control plane of the cluster %s of machine %s: %w", key, machine.Name, err)
 	}
 	return ctrl.Result{}, played.join(ctx, &machine, got, isControlPlane)
 }
 
-// controlPlane returns the control plane of a cluster, which begins with its first control plane machine.
+// controlPlane returns the control plane of a cluster, and starts it if begin is true.
 func (m *management) controlPlane(ctx context.Context, key types.NamespacedName, begin bool) (*cluster, error) {
 	m.mutex.Lock()
 	played := m.clusters[key]
@@ -183,7 +180,7 @@ func (m *management) controlPlane(ctx context.Context, key types.NamespacedName,
 	return played, m.start(ctx, key, played)
 }
 
-// report is the newest one of the guest with a provider ID, or nil.
+// report returns the newest report of the guest with a provider ID, or nil.
 func (p *Player) report(providerID string) *report.Report {
 	if providerID == "" {
 		return nil
@@ -200,8 +197,8 @@ func (p *Player) report(providerID string) *report.Report {
 	return newest
 }
 
-// start starts the control plane of a cluster as kubeadm init does: with the authority that Cluster
-// API made for it, and with the ConfigMap by which Cluster API sees that it is initialized.
+// start starts the control plane of a cluster like kubeadm init: with the authority that Cluster API created for it, and with
+// the ConfigMap that tells Cluster API that it is initialized.
 func (m *management) start(ctx context.Context, key types.NamespacedName, into *cluster) (err error) {
 	var object clusterv1.Cluster
 	if err := m.client.Get(ctx, key, &object); err != nil {
@@ -217,7 +214,7 @@ func (m *management) start(ctx context.Context, key types.NamespacedName, into *
 	}
 	address, err := netip.ParseAddr(object.Spec.ControlPlaneEndpoint.Host)
 	if err != nil {
-		return fmt.Errorf("the endpoint has to be an address of the testbed's network: %w", err)
+		return fmt.Errorf("the endpoint must be an address of the testbed's network: %w", err)
 	}
 	if err := m.Network.AddAddress(address); err != nil {
 		return err
@@ -250,7 +247,7 @@ func (m *management) start(ctx context.Context, key types.NamespacedName, into *
 	return nil
 }
 
-// join makes the node of a guest, as its kubelet does.
+// join creates the node of a guest, like its kubelet.
 func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *report.Report, isControlPlane bool) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: got.MetaData.LocalHostname, Labels: map[string]string{corev1.LabelHostname: got.MetaData.LocalHostname}},
@@ -268,7 +265,7 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 			return err
 		}
 	} else if err != nil {
-		return fmt.Errorf("making the node of %s: %w", machine.Name, err)
+		return fmt.Errorf("creating the node of %s: %w", machine.Name, err)
 	}
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("128Mi")}
 	node.Status = corev1.NodeStatus{
@@ -291,8 +288,8 @@ func (c *cluster) join(ctx context.Context, machine *clusterv1.Machine, got *rep
 	return c.client.Status().Update(ctx, node)
 }
 
-// Unaware has the kubelets of a cluster, which has no machines so far, given no provider IDs: others have to write
-// these on the nodes.
+// Unaware makes the kubelets of a cluster without machines omit the provider IDs, so that a controller must write them to the
+// nodes.
 func (p *Player) Unaware(key types.NamespacedName) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -302,7 +299,7 @@ func (p *Player) Unaware(key types.NamespacedName) {
 	p.unaware[key] = true
 }
 
-// stopDeleted ends the control plane of a cluster that was deleted, in any management cluster.
+// stopDeleted ends the control plane of a cluster that was deleted in all management clusters.
 func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -325,7 +322,7 @@ func (p *Player) stopDeleted(ctx context.Context, request reconcile.Request) (re
 	return ctrl.Result{}, p.Network.RemoveAddress(deleted.controlPlane.Address())
 }
 
-// Client has all rights in the workload cluster with a name, once its control plane runs.
+// Client returns a client with all rights in a workload cluster, and false until its control plane runs.
 func (p *Player) Client(key types.NamespacedName) (client.Client, bool) {
 	p.mutex.Lock()
 	played := p.clusters[key]

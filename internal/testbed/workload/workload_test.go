@@ -18,14 +18,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
 )
 
-// told is a host with what its guests have told.
-type told []report.Report
+// reportingHost is a host with the given reports.
+type reportingHost []report.Report
 
-func (t told) Reports() ([]report.Report, <-chan struct{}) { return t, nil }
+func (h reportingHost) Reports() ([]report.Report, <-chan struct{}) { return h, nil }
 
 var (
 	one     = types.NamespacedName{Namespace: "demo", Name: "one"}
-	reports = told{
+	reports = reportingHost{
 		{MetaData: report.MetaData{InstanceID: "a", LocalHostname: "one"}, SystemUUID: "a-b", Address: "10.90.0.2"},
 		{MetaData: report.MetaData{InstanceID: "a", LocalHostname: "one"}, SystemUUID: "a-b", Address: "10.90.0.3"},
 	}
@@ -45,21 +45,21 @@ func newMachine(providerID string) *clusterv1.Machine {
 	}
 }
 
-// TestNewestReport: of several reports of a guest the newest counts, and those of others don't.
+// TestNewestReport checks that the newest report of a guest counts, and that those of other guests don't.
 func TestNewestReport(t *testing.T) {
 	g := NewWithT(t)
-	p := &Player{Hosts: []Host{told{}, reports}}
+	p := &Player{Hosts: []Host{reportingHost{}, reports}}
 	g.Expect(p.report("libvirt:///a")).To(HaveValue(HaveField("Address", "10.90.0.3")))
 	g.Expect(p.report("libvirt:///b")).To(BeNil())
 	g.Expect(p.report("")).To(BeNil())
 }
 
-// TestJoin: a guest's node has what the kubelet says, once, also where the first try was cut off.
+// TestJoin checks that a guest's node has the kubelet's fields, also after an interrupted first try.
 func TestJoin(t *testing.T) {
 	for name, objects := range map[string][]client.Object{
 		"new": nil,
-		// It was made, and its status wasn't written.
-		"half made": {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: corev1.NodeSpec{ProviderID: "libvirt:///a"}}},
+		// The node was created without its status.
+		"incomplete": {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: corev1.NodeSpec{ProviderID: "libvirt:///a"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -82,7 +82,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestUnaware: the node of a cluster whose kubelets were given no provider ID has none.
+// TestUnaware checks that the nodes of a cluster with unaware kubelets have no provider ID.
 func TestUnaware(t *testing.T) {
 	g := NewWithT(t)
 	c := &cluster{client: newClient(g), unaware: true}
@@ -93,8 +93,8 @@ func TestUnaware(t *testing.T) {
 	g.Expect(node.Status.Conditions).ToNot(BeEmpty())
 }
 
-// TestWaits: nothing is done for machines that are deleted, have their node, or whose guest hasn't
-// reported; and a worker doesn't begin a control plane.
+// TestWaits checks that machines that are deleted, have their node, or have no report are skipped, and that a worker doesn't
+// start a control plane.
 func TestWaits(t *testing.T) {
 	now := metav1.Now()
 	deleted, joined := newMachine("libvirt:///a"), newMachine("libvirt:///a")
@@ -105,12 +105,12 @@ func TestWaits(t *testing.T) {
 		machine *clusterv1.Machine
 		want    string
 	}{
-		{"gone", nil, ""},
+		{"missing", nil, ""},
 		{"deleted", deleted, ""},
 		{"joined", joined, ""},
 		{"no provider ID", newMachine(""), ""},
 		{"no report", newMachine("libvirt:///b"), ""},
-		{"no control plane", newMachine("libvirt:///a"), "the control plane of the cluster demo/cluster, which one is of: it doesn't run so far"},
+		{"no control plane", newMachine("libvirt:///a"), "the control plane of the cluster demo/cluster of machine one: it doesn't run so far"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestStopDeleted: a cluster is forgotten when no management cluster has it any more.
+// TestStopDeleted checks that the control plane of a cluster ends when no management cluster has the cluster.
 func TestStopDeleted(t *testing.T) {
 	g := NewWithT(t)
 	ctx := context.Background()

@@ -13,14 +13,14 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// Everything that is reconciled has conditions.
+// All reconciled kinds have conditions.
 var _ = []conditions.Setter{
 	&infrav1.LibvirtCluster{}, &infrav1.LibvirtMachine{}, &infrav1.LibvirtMachinePool{},
 	&infrav1.LibvirtHost{}, &infrav1.LibvirtClusterIdentity{},
 }
 
-// TestFieldsOfTheContract looks for the fields that Cluster API reads and writes, in the tables of
-// rules of InfraCluster, InfraMachine and InfraMachinePool.
+// TestFieldsOfTheContract checks the fields that Cluster API reads and writes, from the tables of rules of InfraCluster,
+// InfraMachine and InfraMachinePool.
 func TestFieldsOfTheContract(t *testing.T) {
 	crds := readCRDs(t)
 	for kind, fields := range map[string]map[string]string{

@@ -30,7 +30,7 @@ var contractKinds = []string{
 	"LibvirtMachinePool", "LibvirtMachinePoolTemplate",
 }
 
-// hierarchyKinds are shared by clusters, and moved with everything below them.
+// hierarchyKinds are shared by clusters, and move with all objects below them.
 var hierarchyKinds = []string{"LibvirtHost", "LibvirtClusterIdentity"}
 
 func readCRDs(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
@@ -56,14 +56,14 @@ func TestCRDsAreAcceptedByTheAPIServer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 
-			// What the API server does to a CRD before it validates it.
+			// The API server sets these defaults before it validates a CRD.
 			apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 			apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 			crd.Status.StoredVersions = []string{infrav1.GroupVersion.Version}
 			internal := &apiextensions.CustomResourceDefinition{}
 			g.Expect(apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil)).To(Succeed())
 
-			// This includes the cost of the CEL rules, and that defaults fit their schemas.
+			// This includes the cost of the CEL rules, and the validity of defaults.
 			errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), internal)
 			g.Expect(errs).To(BeEmpty())
 		})
@@ -99,8 +99,8 @@ func TestCRDsFollowTheContract(t *testing.T) {
 	}
 }
 
-// TestCRDsHavePrintColumns: kubectl shows the age of all kinds, whether they are ready and paused, and what is in the
-// way. A column shows a field that exists.
+// TestCRDsHavePrintColumns checks that kubectl shows for all kinds the age, whether they are ready and paused, and the
+// problem, and that each column shows an existing field.
 func TestCRDsHavePrintColumns(t *testing.T) {
 	const condition = `.status.conditions[?(@.type=="%s")].%s`
 	for kind, crd := range readCRDs(t) {
@@ -118,7 +118,7 @@ func TestCRDsHavePrintColumns(t *testing.T) {
 				}
 				g.Expect(fieldAt(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, column.JSONPath)).To(BeTrue(), "%s shows %s", column.Name, column.JSONPath)
 			}
-			g.Expect(wide).ToNot(BeEmpty(), "no column for -o wide")
+			g.Expect(wide).ToNot(BeEmpty(), "-o wide needs a column")
 			g.Expect(shown).To(HaveKeyWithValue("Age", ".metadata.creationTimestamp"))
 			if !fieldAt(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, ".status.conditions") {
 				return
@@ -131,7 +131,7 @@ func TestCRDsHavePrintColumns(t *testing.T) {
 	}
 }
 
-// fieldAt says whether a schema has the field of a column, as far as the path names fields of objects.
+// fieldAt reports whether a schema has the field of a column, for paths of object fields.
 func fieldAt(schema *apiextensionsv1.JSONSchemaProps, path string) bool {
 	path, _, _ = strings.Cut(path, "[")
 	for _, name := range strings.Split(strings.TrimPrefix(path, "."), ".") {
@@ -156,8 +156,8 @@ func TestTemplatesHaveNoImmutabilityRules(t *testing.T) {
 	}
 }
 
-// TestFieldsAreDescribedAndLimited holds every field below spec and status to having a description,
-// and every string and list that this package defines to having a limit.
+// TestFieldsAreDescribedAndLimited checks that every field below spec and status has a description, and that every string
+// and list of this package has a limit.
 func TestFieldsAreDescribedAndLimited(t *testing.T) {
 	for kind, crd := range readCRDs(t) {
 		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
@@ -199,8 +199,7 @@ func complaints(path string, schema *apiextensionsv1.JSONSchemaProps) []string {
 	return found
 }
 
-// isForeign tells whether a field belongs to a type of Kubernetes or of Cluster API, which this
-// package can't put limits on.
+// isForeign reports whether a field belongs to a type of Kubernetes or Cluster API, which can't be limited here.
 func isForeign(path string) bool {
 	for _, foreign := range []string{
 		".hostSelector", ".selector", // metav1.LabelSelector
@@ -216,7 +215,7 @@ func isForeign(path string) bool {
 	return false
 }
 
-// walk visits a schema and everything in it, fields in the order of their names.
+// walk visits a schema and all schemas in it, with fields in the order of their names.
 func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, schema)
 	names := make([]string, 0, len(schema.Properties))

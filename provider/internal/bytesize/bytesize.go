@@ -15,8 +15,8 @@ type Unit struct {
 
 var units = []Unit{{"B", 1}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}}
 
-// UnitFor returns the unit for some amounts: the largest one of which there is at least one in each amount that isn't
-// 0, or a larger one if the largest amount has more than five digits in it.
+// UnitFor returns the unit for some amounts: the largest one that isn't larger than any amount except 0, or a larger one
+// if the largest amount would have more than five digits.
 func UnitFor(amounts ...int64) Unit {
 	const most = 99_999
 	amounts = slices.DeleteFunc(slices.Clone(amounts), func(amount int64) bool { return amount <= 0 })
@@ -32,10 +32,10 @@ func UnitFor(amounts ...int64) Unit {
 	return chosen
 }
 
-// Up writes an amount in the unit, rounded up to two decimals: what is needed or taken.
+// Up writes an amount in the unit, rounded up to two decimals, for needed or used amounts.
 func (u Unit) Up(bytes int64) string { return u.format(bytes, math.Ceil) }
 
-// Down writes an amount in the unit, rounded down to two decimals: what is available or done.
+// Down writes an amount in the unit, rounded down to two decimals, for available or completed amounts.
 func (u Unit) Down(bytes int64) string { return u.format(bytes, math.Floor) }
 
 func (u Unit) format(bytes int64, round func(float64) float64) string {

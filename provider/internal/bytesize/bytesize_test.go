@@ -8,7 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/bytesize"
 )
 
-// TestUnitFor: the amounts of a sentence have one unit, and what is available is not rounded up to what is needed.
+// TestUnitFor checks that compared amounts have one unit, and that rounding doesn't hide a shortage.
 func TestUnitFor(t *testing.T) {
 	const mebi, gibi, tebi = 1 << 20, 1 << 30, 1 << 40
 	for _, tc := range []struct {

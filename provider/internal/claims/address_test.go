@@ -20,14 +20,14 @@ func TestReadAddress(t *testing.T) {
 		{name: "IPv4", address: "192.0.2.7", prefix: ptr.To[int32](24), gateway: "192.0.2.1",
 			want: Address{Prefix: netip.MustParsePrefix("192.0.2.7/24"), Gateway: netip.MustParseAddr("192.0.2.1")}},
 		{name: "IPv6, no gateway", address: "2001:db8::7", prefix: ptr.To[int32](64), want: Address{Prefix: netip.MustParsePrefix("2001:db8::7/64")}},
-		{name: "IPv6 with a gateway of the link", address: "2001:db8::7", prefix: ptr.To[int32](128), gateway: "fe80::1",
+		{name: "IPv6 with a link-local gateway", address: "2001:db8::7", prefix: ptr.To[int32](128), gateway: "fe80::1",
 			want: Address{Prefix: netip.MustParsePrefix("2001:db8::7/128"), Gateway: netip.MustParseAddr("fe80::1")}},
 		{name: "IPv4 in IPv6", address: "::ffff:192.0.2.7", prefix: ptr.To[int32](24), want: Address{Prefix: netip.MustParsePrefix("192.0.2.7/24")}},
-		{name: "another claim's", claim: "b", address: "192.0.2.7", prefix: ptr.To[int32](24), failure: `spec.claimRef.name is "b"`},
+		{name: "of another claim", claim: "b", address: "192.0.2.7", prefix: ptr.To[int32](24), failure: `spec.claimRef.name is "b"`},
 		{name: "no address", address: "x", prefix: ptr.To[int32](24), failure: `spec.address "x" isn't the IP address of one machine`},
 		{name: "with a zone", address: "fe80::1%eth0", prefix: ptr.To[int32](64), failure: "spec.address"},
-		{name: "of many machines", address: "224.0.0.1", prefix: ptr.To[int32](24), failure: "spec.address"},
-		{name: "of none", address: "0.0.0.0", prefix: ptr.To[int32](24), failure: "spec.address"},
+		{name: "a multicast address", address: "224.0.0.1", prefix: ptr.To[int32](24), failure: "spec.address"},
+		{name: "the unspecified address", address: "0.0.0.0", prefix: ptr.To[int32](24), failure: "spec.address"},
 		{name: "no prefix", address: "192.0.2.7", failure: "spec.prefix is missing"},
 		{name: "prefix of the other family", address: "192.0.2.7", prefix: ptr.To[int32](64), failure: "spec.prefix is 64, and spec.address 192.0.2.7 has 32 bits"},
 		{name: "negative prefix", address: "192.0.2.7", prefix: ptr.To[int32](-1), failure: "spec.prefix is -1"},
@@ -52,7 +52,7 @@ func TestReadAddress(t *testing.T) {
 	}
 }
 
-// FuzzReadAddress: whatever an IPAM provider writes, what comes out can be configured.
+// FuzzReadAddress checks that every accepted IPAddress can be configured.
 func FuzzReadAddress(f *testing.F) {
 	f.Add("192.0.2.7", int32(24), "192.0.2.1")
 	f.Add("::ffff:192.0.2.7", int32(120), "fe80::1%eth0")

@@ -118,12 +118,12 @@ func (c Claimer) create(ctx context.Context, name string, pool ipamv1.IPPoolRefe
 		Spec:       ipamv1.IPAddressClaimSpec{ClusterName: c.Cluster, PoolRef: pool},
 	}
 	if filter, filtered := c.Owner.GetLabels()[clusterv1.WatchLabel]; filtered {
-		claim.Labels[clusterv1.WatchLabel] = filter // an IPAM provider may look at no others
+		claim.Labels[clusterv1.WatchLabel] = filter // an IPAM provider may ignore claims without it
 	}
 	if err := controllerutil.SetControllerReference(c.Owner, claim, c.Client.Scheme()); err != nil {
-		return fmt.Errorf("making IPAddressClaim %s: %w", name, err)
+		return fmt.Errorf("preparing IPAddressClaim %s: %w", name, err)
 	}
-	if err := c.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) { // the cache will show it
+	if err := c.Client.Create(ctx, claim); err != nil && !apierrors.IsAlreadyExists(err) { // another reconcile created it
 		return fmt.Errorf("creating IPAddressClaim %s: %w", name, err)
 	}
 	return waitingFor(name, pool)
@@ -133,7 +133,7 @@ func waitingFor(name string, pool ipamv1.IPPoolReference) *NotGivenError {
 	return &NotGivenError{Claim: name, Cause: fmt.Sprintf("waiting for the IPAM provider to allocate an address of %s %s (%s)", pool.Kind, pool.Name, pool.APIGroup)}
 }
 
-// adopt sets the owner of a claim of the cluster whose owner reference somebody has removed.
+// adopt sets the owner of a claim that has lost its owner reference.
 func (c Claimer) adopt(ctx context.Context, claim *ipamv1.IPAddressClaim, pool ipamv1.IPPoolReference) error {
 	if metav1.GetControllerOf(claim) != nil || claim.Labels[clusterv1.ClusterNameLabel] != c.Cluster || claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero() {
 		return nil
@@ -163,7 +163,7 @@ func (c Claimer) given(ctx context.Context, claim *ipamv1.IPAddressClaim, pool i
 		return failed("it is for %s %s (%s), and not for %s %s (%s): delete it", claim.Spec.PoolRef.Kind, claim.Spec.PoolRef.Name,
 			claim.Spec.PoolRef.APIGroup, pool.Kind, pool.Name, pool.APIGroup)
 	case !claim.DeletionTimestamp.IsZero():
-		return failed("it is being deleted and is created again afterwards")
+		return failed("it is being deleted, and is created again afterwards")
 	case claim.Status.AddressRef.Name == "":
 		return Address{}, notGiven(claim, pool)
 	}
@@ -206,7 +206,7 @@ func NotGiven(err error) *NotGivenError {
 // ToOwner maps IPAddressClaims and IPAddresses to their owners of a kind.
 func ToOwner(reader client.Reader, of schema.GroupKind) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
-		if address, is := object.(*ipamv1.IPAddress); is {
+		if address, ok := object.(*ipamv1.IPAddress); ok {
 			claim := &ipamv1.IPAddressClaim{}
 			if err := reader.Get(ctx, client.ObjectKey{Namespace: address.Namespace, Name: address.Spec.ClaimRef.Name}, claim); err != nil {
 				if client.IgnoreNotFound(err) != nil {

@@ -30,7 +30,7 @@ func newClient(g *WithT, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&ipamv1.IPAddressClaim{}).Build()
 }
 
-// claimOf is the owner's claim c, changed first.
+// claimOf returns the owner's claim c with a change.
 func claimOf(change func(*ipamv1.IPAddressClaim)) *ipamv1.IPAddressClaim {
 	claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: infrav1.GroupVersion.String(), Kind: "LibvirtMachine", Name: "m", UID: "1", Controller: ptr.To(true)}}},
@@ -39,8 +39,8 @@ func claimOf(change func(*ipamv1.IPAddressClaim)) *ipamv1.IPAddressClaim {
 	return claim
 }
 
-// TestEnsureLooksClosely: a claim of that name is used only if it is ours, as we make it.
-func TestEnsureLooksClosely(t *testing.T) {
+// TestEnsureChecksTheClaim checks that an existing claim is used only if it is the owner's, for the pool.
+func TestEnsureChecksTheClaim(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		change  func(*ipamv1.IPAddressClaim)
@@ -52,8 +52,8 @@ func TestEnsureLooksClosely(t *testing.T) {
 		{name: "going", change: func(c *ipamv1.IPAddressClaim) {
 			c.Finalizers, c.DeletionTimestamp = []string{"a/b"}, ptr.To(metav1.Now())
 		}, failed: true, message: "it is being deleted"},
-		{name: "the IPAddress isn't there", change: func(c *ipamv1.IPAddressClaim) { c.Status.AddressRef.Name = "x" }, message: "waiting for IPAddress x"},
-		{name: "nothing", change: func(*ipamv1.IPAddressClaim) {}, message: "waiting for the IPAM provider"},
+		{name: "no IPAddress", change: func(c *ipamv1.IPAddressClaim) { c.Status.AddressRef.Name = "x" }, message: "waiting for IPAddress x"},
+		{name: "no status", change: func(*ipamv1.IPAddressClaim) {}, message: "waiting for the IPAM provider"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -67,7 +67,7 @@ func TestEnsureLooksClosely(t *testing.T) {
 	}
 }
 
-// TestClaimWithoutOwner: the owner reference of a claim comes back, and the claim keeps its address.
+// TestClaimWithoutOwner checks that a lost owner reference is restored, and that the claim keeps its address.
 func TestClaimWithoutOwner(t *testing.T) {
 	g := NewWithT(t)
 	claim := claimOf(func(c *ipamv1.IPAddressClaim) {
@@ -83,7 +83,7 @@ func TestClaimWithoutOwner(t *testing.T) {
 	g.Expect(metav1.IsControlledBy(claim, owner)).To(BeTrue())
 }
 
-// TestToOwner maps claims and addresses to who claims, and nothing else.
+// TestToOwner checks that claims and addresses map to their owners, and other objects to nothing.
 func TestToOwner(t *testing.T) {
 	g := NewWithT(t)
 	claim := claimOf(func(*ipamv1.IPAddressClaim) {})

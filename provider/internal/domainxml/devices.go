@@ -13,7 +13,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// addDisks adds the root disk, the extra disks and the seed, all virtio: kernels for clouds often have no other
+// addDisks adds the root disk, the extra disks and the seed, all with virtio: kernels for clouds often have no other
 // drivers.
 func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
 	root, err := disk(m.RootDisk, 0)
@@ -23,8 +23,8 @@ func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
 	root.Boot = &libvirtxml.DomainDeviceBoot{Order: 1}
 	domain.Devices.Disks = append(domain.Devices.Disks, root)
 	for _, spec := range m.Spec.ExtraDisks {
-		volume, there := m.ExtraDisks[spec.Name]
-		if !there {
+		volume, exists := m.ExtraDisks[spec.Name]
+		if !exists {
 			return fmt.Errorf("extraDisks %s: there is no volume for it", spec.Name)
 		}
 		extra, err := disk(volume, len(domain.Devices.Disks))
@@ -42,7 +42,7 @@ func (m Machine) addDisks(domain *libvirtxml.Domain, _ platform) error {
 
 func disk(volume Disk, index int) (libvirtxml.DomainDisk, error) {
 	if volume.Pool == "" || volume.Name == "" || volume.Format != hypervisor.FormatRaw && volume.Format != hypervisor.FormatQCOW2 {
-		return libvirtxml.DomainDisk{}, fmt.Errorf("the volume %q with format %q isn't one", volume.String(), volume.Format)
+		return libvirtxml.DomainDisk{}, fmt.Errorf("the volume %q with format %q is invalid", volume.String(), volume.Format)
 	}
 	if index > 'z'-'a' {
 		return libvirtxml.DomainDisk{}, fmt.Errorf("it would be disk %d of the machine, which is too many", index+1)
@@ -63,11 +63,11 @@ const (
 )
 
 // addBootstrap adds a disk for NoCloud, or the firmware configuration device for Ignition
-// (https://coreos.github.io/ignition/supported-platforms/). It comes last, so that removing it moves no disk.
+// (https://coreos.github.io/ignition/supported-platforms/). The disk is the last one, so that removing it renames no disk.
 func (m Machine) addBootstrap(domain *libvirtxml.Domain, _ platform) error {
 	ignition := m.Spec.BootstrapFormat == infrav1.BootstrapFormatIgnition
 	if m.Seed != nil && m.IgnitionPath != "" || m.Seed != nil && ignition || m.IgnitionPath != "" && !ignition {
-		return fmt.Errorf("bootstrapFormat is %s, and the seed is of the other kind", m.Spec.BootstrapFormat)
+		return fmt.Errorf("bootstrapFormat is %s, and the seed has the other format", m.Spec.BootstrapFormat)
 	}
 	if m.Seed != nil {
 		seed, err := disk(Disk{VolumeRef: *m.Seed, Format: hypervisor.FormatRaw}, len(domain.Devices.Disks))

@@ -1,4 +1,4 @@
-// Package domainxml turns a machine's spec into a domain in libvirt's format
+// Package domainxml translates a machine's spec into a domain in libvirt's format
 // (https://libvirt.org/formatdomain.html).
 package domainxml
 
@@ -30,11 +30,11 @@ type Machine struct {
 	Emulated bool
 	// RootDisk is the volume that the machine starts from.
 	RootDisk Disk
-	// ExtraDisks are the volumes of spec.extraDisks by the names of those.
+	// ExtraDisks are the volumes of spec.extraDisks by their names.
 	ExtraDisks map[string]Disk
-	// Seed is the volume with the NoCloud data. None for Ignition.
+	// Seed is the volume with the NoCloud data, or nil for Ignition.
 	Seed *hypervisor.VolumeRef
-	// IgnitionPath is the path of the Ignition configuration on the host. Empty for cloud-config.
+	// IgnitionPath is the path of the Ignition configuration on the host, or empty for cloud-config.
 	IgnitionPath string
 	// AvailabilityZone and Host are for machines with Ignition, which have no meta-data. Both may be empty.
 	AvailabilityZone, Host string
@@ -79,7 +79,7 @@ var platforms = map[infrav1.Architecture]platform{
 		arch: "aarch64", machine: "virt", acpi: true, uefi: true,
 		tpm: map[infrav1.TPMModel]string{infrav1.TPMModelTIS: "tpm-tis"},
 	},
-	// These two have firmware of their own and nothing to choose.
+	// These two have their own firmware, without a choice.
 	infrav1.ArchitectureS390x:   {arch: "s390x", machine: "s390-ccw-virtio"},
 	infrav1.ArchitecturePpc64le: {arch: "ppc64le", machine: "pseries"},
 }
@@ -145,7 +145,7 @@ func (m Machine) Domain() (*libvirtxml.Domain, error) {
 func clock(architecture infrav1.Architecture) *libvirtxml.DomainClock {
 	clock := &libvirtxml.DomainClock{Offset: "utc"}
 	if architecture == infrav1.ArchitectureAmd64 {
-		// What libvirt's own tools choose for guests that have a clock of their hypervisor.
+		// libvirt's own tools choose these timers for guests with a clock of the hypervisor.
 		clock.Timer = []libvirtxml.DomainTimer{{Name: "rtc", TickPolicy: "catchup"}, {Name: "pit", TickPolicy: "delay"}, {Name: "hpet", Present: "no"}}
 	}
 	return clock
@@ -206,7 +206,7 @@ func (m Machine) addFirmware(domain *libvirtxml.Domain, target platform) error {
 		return nil
 	}
 	domain.OS.Firmware = "efi"
-	// Firmware that could refuse unsigned boot loaders does so only when keys are enrolled in it.
+	// Firmware that supports secure boot refuses unsigned boot loaders only if it has enrolled keys.
 	features := []libvirtxml.DomainOSFirmwareFeature{{Name: "enrolled-keys", Enabled: yesNo(secure)}}
 	if secure {
 		features = append(features, libvirtxml.DomainOSFirmwareFeature{Name: "secure-boot", Enabled: "yes"})
@@ -228,7 +228,7 @@ func (m Machine) addTPM(domain *libvirtxml.Domain, target platform) error {
 	}
 	model, known := target.tpm[m.Spec.TPM.Model]
 	if !known {
-		return fmt.Errorf("tpm.model %q can't be had with cpu.architecture %s: amd64 has CRB and TIS, arm64 has TIS", m.Spec.TPM.Model, m.Spec.CPU.Architecture)
+		return fmt.Errorf("tpm.model %q isn't available with cpu.architecture %s: amd64 has CRB and TIS, arm64 has TIS", m.Spec.TPM.Model, m.Spec.CPU.Architecture)
 	}
 	domain.Devices.TPMs = []libvirtxml.DomainTPM{{
 		Model:   model,
@@ -247,7 +247,7 @@ func (m Machine) addChannels(domain *libvirtxml.Domain) {
 	}
 	console := libvirtxml.DomainConsole{Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}}
 	if m.ConsoleLog != "" {
-		// A start of the domain doesn't empty it: what the last one ended with is what people want to read.
+		// A start of the domain doesn't empty the log: the end of the last run is often the interesting part.
 		console.Log = &libvirtxml.DomainChardevLog{File: m.ConsoleLog, Append: "on"}
 	}
 	domain.Devices.Consoles = []libvirtxml.DomainConsole{console}

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
 
-// small is a machine with the defaults of its CRD.
+// small returns a machine with the defaults of its CRD.
 func small() domainxml.Machine {
 	return domainxml.Machine{
 		UUID: uuid, Name: "default-m-1",
@@ -43,7 +43,7 @@ func small() domainxml.Machine {
 	}
 }
 
-// large is a machine with everything.
+// large returns a machine with all fields set.
 func large() domainxml.Machine {
 	m := small()
 	m.Owner.Name = `m<&>"'1`
@@ -64,8 +64,8 @@ func large() domainxml.Machine {
 	return m
 }
 
-// TestGolden: the files are what libvirt is given. They are read back by libvirtxml; the tests of
-// hypervisor/libvirt define and start such domains on a real libvirt.
+// TestGolden checks the XML that libvirt gets. libvirtxml reads it back; the tests of hypervisor/libvirt define and start
+// such domains on a real libvirt.
 func TestGolden(t *testing.T) {
 	tests := map[string]func() domainxml.Machine{
 		"small": small,
@@ -122,7 +122,7 @@ func TestGolden(t *testing.T) {
 			m.DedicatedCPUs, m.SharedCPUs = []int{5, 20}, "0-3,16-19"
 			return m
 		},
-		"dedicated-all": func() domainxml.Machine { // on a host that keeps all of its CPUs
+		"dedicated-all": func() domainxml.Machine { // on a host without shared CPUs
 			m := small()
 			m.Spec.CPU.Dedicated = ptr.To(true)
 			m.DedicatedCPUs = []int{0, 1}
@@ -161,7 +161,7 @@ func TestGolden(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(definition.XML+"\n").To(Equal(string(want)), "run with -update when the change is meant")
+			g.Expect(definition.XML+"\n").To(Equal(string(want)), "run with -update if the change is intended")
 
 			var again libvirtxml.Domain
 			g.Expect(again.Unmarshal(definition.XML)).To(Succeed())
@@ -225,8 +225,8 @@ func TestRefuses(t *testing.T) {
 			m.ExtraDisks = map[string]domainxml.Disk{"a": {}}
 		}, "extraDisks a: the volume"},
 		"no seed":    {func(m *domainxml.Machine) { m.Seed = &hypervisor.VolumeRef{} }, "the seed: the volume"},
-		"both seeds": {func(m *domainxml.Machine) { m.IgnitionPath = "/x" }, "of the other kind"},
-		"wrong seed": {func(m *domainxml.Machine) { m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition }, "of the other kind"},
+		"both seeds": {func(m *domainxml.Machine) { m.IgnitionPath = "/x" }, "the other format"},
+		"wrong seed": {func(m *domainxml.Machine) { m.Spec.BootstrapFormat = infrav1.BootstrapFormatIgnition }, "the other format"},
 		"ignition on s390x": {func(m *domainxml.Machine) {
 			m.Spec.BootstrapFormat, m.Seed, m.IgnitionPath = infrav1.BootstrapFormatIgnition, nil, "/x"
 			m.Spec.CPU.Architecture = "s390x"
@@ -244,8 +244,8 @@ func TestRefuses(t *testing.T) {
 		}, "isn't the address of a PCI device"},
 		"CPUs missing": {func(m *domainxml.Machine) { m.Spec.CPU.Dedicated, m.DedicatedCPUs = ptr.To(true), []int{4} },
 			"cpu.dedicated: there are 1 CPUs of the host for it, and cpus is 2"},
-		"CPU twice":                 {func(m *domainxml.Machine) { m.Spec.CPU.Dedicated, m.DedicatedCPUs = ptr.To(true), []int{4, 4} }, "in use by the machine already"},
-		"CPUs that nobody asks for": {func(m *domainxml.Machine) { m.DedicatedCPUs = []int{4, 5} }, "cpu.dedicated is false"},
+		"CPU twice":              {func(m *domainxml.Machine) { m.Spec.CPU.Dedicated, m.DedicatedCPUs = ptr.To(true), []int{4, 4} }, "in use by the machine already"},
+		"CPUs without dedicated": {func(m *domainxml.Machine) { m.DedicatedCPUs = []int{4, 5} }, "cpu.dedicated is false"},
 		"address twice": {func(m *domainxml.Machine) {
 			m.Spec.HostDevices = []infrav1.HostDeviceSpec{{Name: "gpu", Count: 2}}
 			m.HostDevices = map[string][]string{"gpu": {"0000:3b:00.0", "0000:3b:00.0"}}

@@ -17,7 +17,7 @@ func gpu(address string, group *int) hypervisor.PCIDevice {
 
 func TestLentOf(t *testing.T) {
 	all := []infrav1.LentDevices{{VendorID: "10de", ProductID: "20b5"}}
-	beside := func(driver string, bridge bool) hypervisor.PCIDevice {
+	neighbor := func(driver string, bridge bool) hypervisor.PCIDevice {
 		return hypervisor.PCIDevice{Address: "0000:3b:00.1", VendorID: "10de", ProductID: "0001", IOMMUGroup: ptr.To(1), Driver: driver, Bridge: bridge}
 	}
 	one := gpu("0000:3b:00.0", ptr.To(1))
@@ -36,13 +36,13 @@ func TestLentOf(t *testing.T) {
 			devices: []hypervisor.PCIDevice{one, gpu("0000:af:00.0", ptr.To(2))}, want: map[string]string{"0000:af:00.0": ""}},
 		{name: "no IOMMU", lends: all, devices: []hypervisor.PCIDevice{gpu("0000:3b:00.0", nil)},
 			want: map[string]string{"0000:3b:00.0": "has no IOMMU group: enable the IOMMU of the host"}},
-		{name: "the host uses what is beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("snd_hda_intel", false)},
+		{name: "the host uses another device of the group", lends: all, devices: []hypervisor.PCIDevice{one, neighbor("snd_hda_intel", false)},
 			want: map[string]string{"0000:3b:00.0": "shares an IOMMU group with 0000:3b:00.1, which the host's driver snd_hda_intel uses"}},
-		{name: "the host doesn't use what is beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("vfio-pci", false)},
+		{name: "the host doesn't use the other device of the group", lends: all, devices: []hypervisor.PCIDevice{one, neighbor("vfio-pci", false)},
 			want: map[string]string{"0000:3b:00.0": ""}},
-		{name: "a bridge beside it", lends: all, devices: []hypervisor.PCIDevice{one, beside("pcieport", true)},
+		{name: "a bridge in the group", lends: all, devices: []hypervisor.PCIDevice{one, neighbor("pcieport", true)},
 			want: map[string]string{"0000:3b:00.0": ""}},
-		{name: "two that are lent in one group", lends: all, devices: []hypervisor.PCIDevice{one, gpu("0000:3b:00.1", ptr.To(1))}, want: map[string]string{
+		{name: "two lent devices in one group", lends: all, devices: []hypervisor.PCIDevice{one, gpu("0000:3b:00.1", ptr.To(1))}, want: map[string]string{
 			"0000:3b:00.0": "shares an IOMMU group with 0000:3b:00.1, which spec.hostDevices has too: keep one of them",
 			"0000:3b:00.1": "shares an IOMMU group with 0000:3b:00.0, which spec.hostDevices has too: keep one of them"}},
 	} {

@@ -58,9 +58,9 @@ func CPU(number int) Thing { return Thing{Kind: KindCPU, Name: fmt.Sprint(number
 // Device is a PCI device of the host by its address.
 func Device(address string) Thing { return Thing{Kind: KindDevice, Name: address} }
 
-// Request asks for some of a list of things.
+// Request requests some of a list of things.
 type Request struct {
-	// Name is the field of the spec that asks, for messages.
+	// Name is the field of the spec that requests the things, for messages.
 	Name string
 	// From has the suitable things, in order of preference.
 	From []Thing
@@ -79,7 +79,7 @@ type NotFreeError struct {
 	Count, Free int
 }
 
-// Error says it in words.
+// Error names the request and both numbers.
 func (e *NotFreeError) Error() string {
 	return fmt.Sprintf("%s: %d needed, and %d are free", e.Request, e.Count, e.Free)
 }

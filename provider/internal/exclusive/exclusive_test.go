@@ -41,15 +41,15 @@ func TestChoose(t *testing.T) {
 		want     exclusive.Chosen
 		failure  string
 	}{
-		{name: "nothing asked for"},
-		{name: "the first that are free", requests: two, want: exclusive.Chosen{"cpus": cpus(8, 9)}},
-		{name: "not those of others", requests: two, domains: []hypervisor.Domain{pinned("a", 8), pinned("b", 10, 99)},
+		{name: "no request"},
+		{name: "the first free ones", requests: two, want: exclusive.Chosen{"cpus": cpus(8, 9)}},
+		{name: "not those of other domains", requests: two, domains: []hypervisor.Domain{pinned("a", 8), pinned("b", 10, 99)},
 			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
-		{name: "it keeps its own, in the order of the list", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11)},
+		{name: "it keeps its things, in the order of the list", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11)},
 			want: exclusive.Chosen{"cpus": cpus(9, 11)}},
-		{name: "it keeps what nobody else has of its own", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11), pinned("a", 9)},
+		{name: "it keeps those that no other domain has", requests: two, domains: []hypervisor.Domain{pinned("me", 9, 11), pinned("a", 9)},
 			want: exclusive.Chosen{"cpus": cpus(8, 11)}},
-		{name: "its own that isn't lent any more is given up", requests: two, domains: []hypervisor.Domain{pinned("me", 4, 5)},
+		{name: "it gives up those that aren't lent any more", requests: two, domains: []hypervisor.Domain{pinned("me", 4, 5)},
 			want: exclusive.Chosen{"cpus": cpus(8, 9)}},
 		{name: "too few", requests: two, domains: []hypervisor.Domain{pinned("a", 8, 9, 10)}, failure: "cpus: 2 needed, and 1 are free"},
 		{name: "none lent", requests: []exclusive.Request{{Name: "cpus", Count: 1}}, failure: "cpus: 1 needed, and 0 are free"},
@@ -57,7 +57,7 @@ func TestChoose(t *testing.T) {
 			requests: []exclusive.Request{{Name: "a", From: gpus, Count: 1}, {Name: "b", From: gpus, Count: 1}},
 			domains:  []hypervisor.Domain{{UUID: "other", HostDevices: []string{"0000:3b:00.0"}}},
 			want:     exclusive.Chosen{"a": devices("0000:af:00.0"), "b": devices("0000:d8:00.0")}},
-		{name: "the second of two requests finds too few",
+		{name: "too few for the second of two requests",
 			requests: []exclusive.Request{{Name: "a", From: gpus, Count: 2}, {Name: "b", From: gpus, Count: 2}},
 			failure:  "b: 2 needed, and 1 are free"},
 	} {
@@ -79,7 +79,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestRivalsAndWhoYields(t *testing.T) {
+func TestRivalsAndYields(t *testing.T) {
 	running := pinned("z", 8)
 	running.State = hypervisor.StateRunning
 	foreign := pinned("z", 8)
@@ -90,13 +90,13 @@ func TestRivalsAndWhoYields(t *testing.T) {
 		rivals int
 		yields bool
 	}{
-		{name: "nobody else"},
-		{name: "others have others", others: []hypervisor.Domain{pinned("a", 9), {UUID: "b", HostDevices: []string{"8"}}}},
-		{name: "an earlier one", others: []hypervisor.Domain{pinned("a", 8)}, rivals: 1, yields: true},
-		{name: "a later one", others: []hypervisor.Domain{pinned("z", 7, 8)}, rivals: 1},
-		{name: "a later one that runs", others: []hypervisor.Domain{running}, rivals: 1, yields: true},
-		{name: "one that isn't of a machine", others: []hypervisor.Domain{foreign}, rivals: 1, yields: true},
-		{name: "a later and an earlier one", others: []hypervisor.Domain{pinned("z", 8), pinned("a", 8)}, rivals: 2, yields: true},
+		{name: "no other domain"},
+		{name: "different things", others: []hypervisor.Domain{pinned("a", 9), {UUID: "b", HostDevices: []string{"8"}}}},
+		{name: "a smaller UUID", others: []hypervisor.Domain{pinned("a", 8)}, rivals: 1, yields: true},
+		{name: "a larger UUID", others: []hypervisor.Domain{pinned("z", 7, 8)}, rivals: 1},
+		{name: "a larger UUID, running", others: []hypervisor.Domain{running}, rivals: 1, yields: true},
+		{name: "a foreign domain", others: []hypervisor.Domain{foreign}, rivals: 1, yields: true},
+		{name: "a larger and a smaller UUID", others: []hypervisor.Domain{pinned("z", 8), pinned("a", 8)}, rivals: 2, yields: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

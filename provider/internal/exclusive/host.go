@@ -67,7 +67,7 @@ func problem(device hypervisor.PCIDevice, all []hypervisor.PCIDevice, isLent fun
 
 // CPUs has the CPUs of a host by their use, in order.
 type CPUs struct {
-	// Dedicated reports whether a machine asks for dedicated CPUs.
+	// Dedicated are the CPUs for machines with dedicated CPUs.
 	Dedicated []int
 	// Shared are the others, as the kernel writes lists of CPUs. It is empty if none is dedicated.
 	Shared string
@@ -103,7 +103,7 @@ func ReadCPUs(text string) (cpuset.CPUSet, error) {
 	return read, nil
 }
 
-// Dedicated reports whether a machine asks for CPUs of its own.
+// Dedicated reports whether a machine requests dedicated CPUs.
 func Dedicated(spec *infrav1.LibvirtMachineSpec) bool {
 	return ptr.Deref(spec.CPU.Dedicated, false)
 }
@@ -141,7 +141,7 @@ func Requests(machine *infrav1.LibvirtMachineSpec, host *infrav1.LibvirtHostSpec
 func (c Chosen) Devices() map[string][]string {
 	devices := map[string][]string{}
 	for request, things := range c {
-		if name, is := strings.CutPrefix(request, deviceRequest); is {
+		if name, ok := strings.CutPrefix(request, deviceRequest); ok {
 			for _, thing := range things {
 				devices[name] = append(devices[name], thing.Name)
 			}
@@ -154,7 +154,7 @@ func (c Chosen) Devices() map[string][]string {
 func (c Chosen) CPUs() []int {
 	var numbers []int
 	for _, thing := range c[cpuRequest] {
-		if number, err := strconv.Atoi(thing.Name); err == nil { // the name was made from a number
+		if number, err := strconv.Atoi(thing.Name); err == nil { // the name is a number
 			numbers = append(numbers, number)
 		}
 	}

@@ -2,7 +2,7 @@
 // notifies controllers of changes, and reconnects when the connection is lost.
 //
 // Reconciles read snapshots and call a host only to change something. A snapshot may be older than the state of the
-// host. Use the snapshot to wait for something. Ask the host before creating or deleting something.
+// host. Use the snapshot to wait for a change. Read from the host itself before creating or deleting something.
 package fleet
 
 import (
@@ -65,7 +65,7 @@ type Fleet struct {
 	candidates map[string]*session
 	// life is the context of the sessions, set by Start.
 	life context.Context
-	// ended is set at the end of Start, after which no session begins.
+	// ended is set at the end of Start. No session starts after that.
 	ended bool
 	// published counts the published snapshots.
 	published atomic.Uint64
@@ -133,8 +133,8 @@ func (f *Fleet) Ensure(host string, target Target) {
 	target.Filters = slices.Clone(target.Filters)
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	old, there := f.sessions[host]
-	if there {
+	old, exists := f.sessions[host]
+	if exists {
 		known := old.hypervisorUUID()
 		if target.UUID == "" && (old.refusal() == nil || old.target.samePlace(target)) {
 			target.UUID = known
@@ -150,13 +150,13 @@ func (f *Fleet) Ensure(host string, target Target) {
 	f.dropCandidate(host)
 	metrics.AddHost(host)
 	s := newSession(host, target, f)
-	if there && old.isOpen() && old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
+	if exists && old.isOpen() && old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
 		f.candidates[host] = s
 		f.begin(s)
 		return
 	}
 	f.sessions[host] = s
-	if there {
+	if exists {
 		last := old.end()
 		if old.target.samePlace(target) && target.UUID == old.hypervisorUUID() {
 			// The old snapshot is valid until the new credentials are tried.
@@ -173,7 +173,7 @@ func (f *Fleet) Forget(host string) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.dropCandidate(host)
-	if s, there := f.sessions[host]; there {
+	if s, exists := f.sessions[host]; exists {
 		delete(f.sessions, host)
 		f.news.tell(host, compare(s.end(), Snapshot{}))
 		metrics.RemoveHost(host)
@@ -288,7 +288,7 @@ func (f *Fleet) subscribe(to *[]*feed, toEvent func(types.NamespacedName) event.
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.life != nil {
-		panic("the sessions with hosts have been started: ask for news before that")
+		panic("the sessions with hosts have been started: subscribe before Start")
 	}
 	feed := newFeed(toEvent)
 	*to = append(*to, feed)

@@ -22,12 +22,12 @@ const (
 	uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
 )
 
-// quick are options with which what takes minutes takes milliseconds. Lists are rare, so that what a
-// test sees comes of news.
+// quick are options with milliseconds in place of minutes. Complete readings are rare, so that a test sees changes by
+// events.
 var quick = fleet.Options{ListInterval: time.Hour, MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, CallLimit: time.Minute,
 	SettleTime: 2 * time.Millisecond}
 
-// fixture is a fleet of pretended hosts.
+// fixture is a fleet of fake hosts.
 type fixture struct {
 	*WithT
 	*fleet.Fleet
@@ -35,14 +35,14 @@ type fixture struct {
 	hosts map[string]*fake.Host
 
 	lock sync.Mutex
-	// connect, if set, is what connections are opened by.
+	// connect opens connections if it is set.
 	connect fleet.Connect
 	dialed  []fleet.Target
 
 	hostNews, reachability, machineNews *listener
 }
 
-// newFixture starts a fleet. At the end of the test it is stopped, and nothing of it may be left.
+// newFixture starts a fleet, stops it at the end of the test, and checks that nothing is left.
 func newFixture(t *testing.T, options fleet.Options, hosts ...string) *fixture {
 	t.Helper()
 	before := gleak.Goroutines()
@@ -59,7 +59,7 @@ func newFixture(t *testing.T, options fleet.Options, hosts ...string) *fixture {
 		cancel()
 		f.Eventually(stopped).WithTimeout(soon).Should(Receive(Succeed()))
 		for name, host := range f.hosts {
-			f.Expect(host.Connections()).To(BeZero(), "connections to %s are left", name)
+			f.Expect(host.Connections()).To(BeZero(), "connections to %s are still open", name)
 		}
 		f.Eventually(gleak.Goroutines).WithTimeout(soon).ShouldNot(gleak.HaveLeaked(before))
 	})
@@ -94,14 +94,14 @@ func target(host string) fleet.Target {
 		Pools: []string{"default"}, Networks: []string{"default"}}
 }
 
-// snapshot waits until the snapshot of a host is as it should be, and returns it.
+// snapshot waits until the snapshot of a host fits, and returns it.
 func (f *fixture) snapshot(host string, fits func(g Gomega, snapshot fleet.Snapshot)) fleet.Snapshot {
 	f.t.Helper()
 	var snapshot fleet.Snapshot
 	f.Eventually(func(g Gomega) {
-		var there bool
-		snapshot, there = f.Snapshot(host)
-		g.Expect(there).To(BeTrue())
+		var exists bool
+		snapshot, exists = f.Snapshot(host)
+		g.Expect(exists).To(BeTrue())
 		fits(g, snapshot)
 	}).WithTimeout(soon).WithPolling(time.Millisecond).Should(Succeed())
 	return snapshot
@@ -111,7 +111,7 @@ func reachable(g Gomega, snapshot fleet.Snapshot) {
 	g.Expect(snapshot.Reachable).To(BeTrue(), "%v", snapshot.Err)
 }
 
-// direct is a connection to a host past the fleet, as somebody else has one.
+// direct returns a connection to a host outside of the fleet.
 func (f *fixture) direct(host string) hypervisor.Hypervisor {
 	f.t.Helper()
 	connection, err := f.hosts[host].Connect(f.t.Context())
@@ -132,7 +132,7 @@ func define(uuid, name string, owner *hypervisor.Owner) hypervisor.Definition {
 		"<domain><name>%s</name><uuid>%s</uuid><metadata>%s</metadata><memory unit='GiB'>1</memory><vcpu>2</vcpu></domain>", name, uuid, metadata)}
 }
 
-// listener counts the news of each object.
+// listener counts the events of each object.
 type listener struct {
 	lock  sync.Mutex
 	heard map[string]int
@@ -173,8 +173,8 @@ func TestSnapshotFollowsTheHost(t *testing.T) {
 	_, err := direct.CreateVolume(t.Context(), volume)
 	f.Expect(err).ToNot(HaveOccurred())
 
-	_, there := f.Snapshot("a")
-	f.Expect(there).To(BeFalse())
+	_, exists := f.Snapshot("a")
+	f.Expect(exists).To(BeFalse())
 	_, err = f.Hypervisor("a")
 	f.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
 	f.Ensure("a", ofA)
@@ -193,7 +193,7 @@ func TestSnapshotFollowsTheHost(t *testing.T) {
 	f.Eventually(f.hostNews.of("/a")).WithTimeout(soon).Should(Equal(1))
 	f.Eventually(f.reachability.of("/a")).WithTimeout(soon).Should(Equal(1))
 
-	// A domain of ours: the machine hears of it, and nobody else.
+	// A domain of this provider: only its machine gets an event.
 	f.Expect(direct.DefineDomain(t.Context(), define(uuid, "m", &hypervisor.Owner{Cluster: "c", Namespace: "n", Name: "m"}))).To(Succeed())
 	f.snapshot("a", func(g Gomega, s fleet.Snapshot) {
 		g.Expect(s.Domains[uuid].State).To(Equal(hypervisor.StateShutOff))
@@ -208,7 +208,7 @@ func TestSnapshotFollowsTheHost(t *testing.T) {
 	f.snapshot("a", func(g Gomega, s fleet.Snapshot) { g.Expect(s.Domains).To(BeEmpty()) })
 	f.Expect(f.hostNews.of("/a")()).To(Equal(1))
 
-	// One of others: it takes room of the host.
+	// A foreign domain: it uses resources of the host.
 	f.Expect(direct.DefineDomain(t.Context(), define(uuid, "theirs", nil))).To(Succeed())
 	f.Eventually(f.hostNews.of("/a")).WithTimeout(soon).Should(Equal(2))
 	f.Expect(f.reachability.of("/a")()).To(Equal(1))
@@ -247,7 +247,7 @@ func TestLostConnection(t *testing.T) {
 	f.snapshot("a", func(g Gomega, s fleet.Snapshot) {
 		g.Expect(s.Reachable).To(BeFalse())
 		g.Expect(s.Err).To(MatchError(hypervisor.ErrUnreachable))
-		g.Expect(s.Domains).To(HaveKey(uuid), "what was seen stays")
+		g.Expect(s.Domains).To(HaveKey(uuid), "the last state stays")
 	})
 	_, err = f.Hypervisor("a")
 	f.Expect(err).To(And(MatchError(hypervisor.ErrUnreachable), MatchError(ContainSubstring("reaching host a"))))
@@ -255,9 +255,9 @@ func TestLostConnection(t *testing.T) {
 	f.Expect(connection.Close()).To(Succeed())
 	f.Eventually(f.reachability.of("/a")).WithTimeout(soon).Should(Equal(2))
 	dials := f.dials()
-	f.Eventually(f.dials).WithTimeout(soon).Should(BeNumerically(">", dials+1), "it isn't tried again")
+	f.Eventually(f.dials).WithTimeout(soon).Should(BeNumerically(">", dials+1), "no retry")
 
-	// What happens meanwhile is seen afterwards, and all machines hear that their host is back.
+	// Changes of an unreachable host are read after the reconnect, and all its machines get an event.
 	f.hosts["a"].SetState(uuid, hypervisor.StateCrashed)
 	f.hosts["a"].SetReachable(true)
 	snapshot := f.snapshot("a", reachable)
@@ -267,8 +267,8 @@ func TestLostConnection(t *testing.T) {
 	f.Eventually(f.machineNews.of("n/m")).WithTimeout(soon).Should(Equal(2))
 }
 
-// TestFailuresOfASession: whatever fails in a session, the host is said to be unreachable and is tried
-// again, and other hosts don't notice.
+// TestFailuresOfASession checks that any failed call makes the host unreachable until a retry succeeds, and that other
+// hosts aren't affected.
 func TestFailuresOfASession(t *testing.T) {
 	for name, fault := range map[string]fake.Fault{
 		"connecting hangs":        {Operation: fake.Connect, Effect: fake.Hang},
@@ -293,7 +293,7 @@ func TestFailuresOfASession(t *testing.T) {
 			if fault.Operation == fake.Domain {
 				f.snapshot("bad", reachable)
 				f.Expect(f.direct("bad").DefineDomain(t.Context(), define(uuid, "m", nil))).To(Succeed())
-				// A list shows the domain as soon as the host is connected again.
+				// The first list after the reconnect has the domain.
 				f.Eventually(f.dials).WithTimeout(soon).Should(BeNumerically(">", 2))
 			} else {
 				f.snapshot("bad", func(g Gomega, s fleet.Snapshot) {
@@ -309,7 +309,7 @@ func TestFailuresOfASession(t *testing.T) {
 	}
 }
 
-// TestPoolAndNetworkErrors: that something of a host can't be read doesn't make the host unreachable.
+// TestPoolAndNetworkErrors checks that an unreadable pool or network doesn't make the host unreachable.
 func TestPoolAndNetworkErrors(t *testing.T) {
 	f := newFixture(t, quick, "a")
 	for _, operation := range []fake.Operation{fake.PoolVolumes, fake.Network} {
@@ -340,11 +340,11 @@ func TestChangedTarget(t *testing.T) {
 	f.Ensure("a", target("a"))
 	f.snapshot("a", reachable)
 	f.Ensure("a", target("a"))
-	f.Expect(f.dials()).To(Equal(1), "the same target is no reason to connect again")
+	f.Expect(f.dials()).To(Equal(1), "the same target doesn't reconnect")
 	old, err := f.Hypervisor("a")
 	f.Expect(err).ToNot(HaveOccurred())
 
-	// Another place: nothing that was seen holds.
+	// Another place: the old state is dropped.
 	elsewhere := target("b")
 	elsewhere.UUID = f.hosts["b"].UUID()
 	f.Ensure("a", elsewhere)
@@ -352,7 +352,7 @@ func TestChangedTarget(t *testing.T) {
 	f.Expect(snapshot.Domains).To(BeEmpty())
 	f.snapshot("a", reachable)
 	f.Eventually(func() error { _, err := old.Facts(t.Context()); return err }).WithTimeout(soon).
-		Should(MatchError(hypervisor.ErrUnreachable), "the old connection is left open")
+		Should(MatchError(hypervisor.ErrUnreachable), "the old connection is still open")
 }
 
 func TestForget(t *testing.T) {
@@ -362,14 +362,14 @@ func TestForget(t *testing.T) {
 	f.Eventually(f.reachability.of("/a")).WithTimeout(soon).Should(Equal(1))
 	f.Forget("a")
 	f.Forget("never there")
-	_, there := f.Snapshot("a")
-	f.Expect(there).To(BeFalse())
+	_, exists := f.Snapshot("a")
+	f.Expect(exists).To(BeFalse())
 	f.Eventually(f.hosts["a"].Connections).WithTimeout(soon).Should(BeZero())
 	f.Eventually(f.reachability.of("/a")).WithTimeout(soon).Should(Equal(2))
 }
 
-// TestForgetWhileDialing: a connection that is there after its host was forgotten is closed, and
-// nothing of it is published.
+// TestForgetWhileDialing checks that a connection that opens after its host was forgotten is closed, and that its state
+// isn't published.
 func TestForgetWhileDialing(t *testing.T) {
 	f := newFixture(t, quick, "a")
 	dialing := make(chan struct{})
@@ -383,13 +383,13 @@ func TestForgetWhileDialing(t *testing.T) {
 	f.Eventually(dialing).WithTimeout(soon).Should(BeClosed())
 	f.Forget("a")
 	f.Eventually(f.hosts["a"].Connections).WithTimeout(soon).Should(BeZero())
-	_, there := f.Snapshot("a")
-	f.Expect(there).To(BeFalse())
+	_, exists := f.Snapshot("a")
+	f.Expect(exists).To(BeFalse())
 	f.Expect(f.reachability.of("/a")()).To(BeZero())
 }
 
-// TestNewsNeverWait: nobody receives, and the session goes on all the same.
-func TestNewsNeverWait(t *testing.T) {
+// TestEventsNeverBlock checks that a session continues without receivers.
+func TestEventsNeverBlock(t *testing.T) {
 	f := newFixture(t, quick, "a")
 	hosts := map[string]*fake.Host{"a": f.hosts["a"]}
 	deaf := fleet.New(func(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
@@ -414,10 +414,10 @@ func TestNewsNeverWait(t *testing.T) {
 	f.Eventually(stopped).WithTimeout(soon).Should(Receive(Succeed()))
 	f.Expect(deaf.Start(t.Context())).To(MatchError(ContainSubstring("started before")))
 	f.Expect(func() { deaf.Hosts() }).To(Panic())
-	deaf.Ensure("b", target("b")) // too late, and no harm
+	deaf.Ensure("b", target("b")) // does nothing after the end
 }
 
-// silent is a connection that no news come over.
+// silent is a connection without events.
 type silent struct{ hypervisor.Hypervisor }
 
 // Watch implements hypervisor.Hypervisor.

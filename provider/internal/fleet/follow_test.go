@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// counting is a host that counts how often each domain is read.
+// counting is a host that counts the readings of each domain.
 type counting struct {
 	hypervisor.Hypervisor
 	reads map[string]int
@@ -23,8 +23,8 @@ func (c *counting) Domain(_ context.Context, uuid string) (hypervisor.Domain, er
 	return hypervisor.Domain{UUID: uuid}, nil
 }
 
-// TestNewsSettle: news of a domain are followed by one reading, and by none if there was one since.
-func TestNewsSettle(t *testing.T) {
+// TestEventsAreCombined checks that the events of a domain cause one reading, and none if it was read after them.
+func TestEventsAreCombined(t *testing.T) {
 	const settle = time.Second
 	for name, tc := range map[string]struct {
 		act  func(ctx context.Context, s *session, host *counting, news chan<- string)
@@ -34,7 +34,7 @@ func TestNewsSettle(t *testing.T) {
 			act:  func(_ context.Context, _ *session, _ *counting, news chan<- string) { news <- "a" },
 			want: map[string]int{"a": 1},
 		},
-		"several at once are one": {
+		"concurrent events": {
 			act: func(_ context.Context, _ *session, _ *counting, news chan<- string) {
 				for _, uuid := range []string{"a", "b", "a", "a"} {
 					news <- uuid
@@ -42,7 +42,7 @@ func TestNewsSettle(t *testing.T) {
 			},
 			want: map[string]int{"a": 1, "b": 1},
 		},
-		"those that come later are another": {
+		"later events": {
 			act: func(_ context.Context, _ *session, _ *counting, news chan<- string) {
 				news <- "a"
 				time.Sleep(2 * settle)
@@ -50,7 +50,7 @@ func TestNewsSettle(t *testing.T) {
 			},
 			want: map[string]int{"a": 2},
 		},
-		"they don't wait for ever for more": {
+		"a stream of events": {
 			act: func(_ context.Context, _ *session, _ *counting, news chan<- string) {
 				for range 10 {
 					news <- "a"
@@ -59,14 +59,14 @@ func TestNewsSettle(t *testing.T) {
 			},
 			want: map[string]int{"a": 3},
 		},
-		"read by somebody else before": {
+		"read before the event": {
 			act: func(ctx context.Context, s *session, host *counting, news chan<- string) {
 				_ = s.readDomain(ctx, host, "a")
 				news <- "a"
 			},
 			want: map[string]int{"a": 2},
 		},
-		"read by somebody else since": {
+		"read after the event": {
 			act: func(ctx context.Context, s *session, host *counting, news chan<- string) {
 				news <- "a"
 				news <- "b"
@@ -83,7 +83,7 @@ func TestNewsSettle(t *testing.T) {
 			},
 			want: map[string]int{},
 		},
-		"a list that began before is too old": {
+		"a list that began before the event": {
 			act: func(_ context.Context, s *session, host *counting, news chan<- string) {
 				number := s.beginReading()
 				news <- "a"

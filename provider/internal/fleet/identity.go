@@ -7,14 +7,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// OtherHypervisorError says that another hypervisor answers for a host: the URI, name or address leads elsewhere now.
-// Its state isn't published, so that nothing of the host seems to be missing.
+// OtherHypervisorError says that another hypervisor answers for a host: the URI, name or address now leads to it. Its
+// state isn't published, so that no object of the host seems to be missing.
 type OtherHypervisorError struct {
 	// Want is the UUID of the host's hypervisor, and Got that of the other one, or empty.
 	Want, Got string
 }
 
-// Error names both.
+// Error names both UUIDs.
 func (e *OtherHypervisorError) Error() string {
 	return fmt.Sprintf("another hypervisor answers: its UUID is %s and not %s", cmp.Or(e.Got, "unknown"), e.Want)
 }
@@ -25,13 +25,13 @@ type DuplicateHypervisorError struct {
 	UUID, Host string
 }
 
-// Error names both.
+// Error names the UUID and the host.
 func (e *DuplicateHypervisorError) Error() string {
-	return fmt.Sprintf("the hypervisor with the UUID %s is that of LibvirtHost %s, which was added first", e.UUID, e.Host)
+	return fmt.Sprintf("the hypervisor with the UUID %s belongs to LibvirtHost %s, which was added first", e.UUID, e.Host)
 }
 
-// Refuse makes a host unreachable in its snapshot, although it answers, or ends that if why is nil. Machines that are
-// there still get the connection.
+// Refuse makes a host unreachable in its snapshot, although it answers, or ends that if why is nil. Machines on the host
+// still get the connection.
 func (f *Fleet) Refuse(host string, why error) {
 	s := f.session(host)
 	if s == nil || text(s.refusal()) == text(why) {
@@ -98,7 +98,7 @@ func (s *session) isOpen() bool {
 
 // dropCandidate ends the session with new credentials, if any. The lock is held.
 func (f *Fleet) dropCandidate(host string) {
-	if candidate, there := f.candidates[host]; there {
+	if candidate, exists := f.candidates[host]; exists {
 		delete(f.candidates, host)
 		candidate.end()
 	}

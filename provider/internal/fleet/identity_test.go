@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestAnotherHypervisor: a hypervisor that isn't the host's is never given to anybody, and nothing of it is seen,
-// whether the connection was lost, the target has changed, or the fleet has just been started.
+// TestAnotherHypervisor checks that neither the connection nor the state of another hypervisor is published, whether the
+// connection was lost, the target has changed, or the fleet was started again.
 func TestAnotherHypervisor(t *testing.T) {
 	f := newFixture(t, quick, "a", "b")
 	first, other := f.hosts["a"].UUID(), f.hosts["b"].UUID()
@@ -28,11 +28,11 @@ func TestAnotherHypervisor(t *testing.T) {
 	f.Expect(seen.Facts.UUID).To(Equal(first))
 	f.Expect(f.HypervisorUUID("a")).To(Equal(first))
 
-	// The name leads elsewhere.
+	// The name leads to another hypervisor.
 	own := f.hosts["a"]
 	f.swap("a", f.hosts["b"])
 	own.SetReachable(false)
-	f.Expect(f.snapshot("a", isOther).Domains).To(Equal(seen.Domains), "what was seen stays")
+	f.Expect(f.snapshot("a", isOther).Domains).To(Equal(seen.Domains), "the last state stays")
 	f.swap("a", own)
 	own.SetReachable(true)
 	f.snapshot("a", reachable)
@@ -44,19 +44,19 @@ func TestAnotherHypervisor(t *testing.T) {
 	f.Ensure("a", target("a"))
 	f.snapshot("a", reachable)
 
-	// The fleet knows nothing but what the target says.
+	// The fleet knows only the target.
 	f.Forget("a")
 	elsewhere.UUID = first
 	f.Ensure("a", elsewhere)
 	f.snapshot("a", isOther)
 
-	// It is accepted.
+	// The new hypervisor is accepted.
 	elsewhere.UUID = other
 	f.Ensure("a", elsewhere)
 	f.snapshot("a", reachable)
 }
 
-// TestRefusedHost: nothing is placed on a host that is refused, and what is there can be removed.
+// TestRefusedHost checks that no machine is placed on a refused host, and that machines on it can be deleted.
 func TestRefusedHost(t *testing.T) {
 	f := newFixture(t, quick, "a", "b")
 	f.Ensure("a", target("a"))
@@ -69,18 +69,18 @@ func TestRefusedHost(t *testing.T) {
 	})
 	f.Refuse("a", &fleet.DuplicateHypervisorError{UUID: "u", Host: "b"})
 	again, _ := f.Snapshot("a")
-	f.Expect(again.Version).To(Equal(refused.Version), "that is no news")
+	f.Expect(again.Version).To(Equal(refused.Version), "the same refusal publishes nothing")
 	_, err := f.Hypervisor("a")
 	f.Expect(err).ToNot(HaveOccurred())
 	f.Refuse("a", nil)
 	f.snapshot("a", reachable)
 
 	f.Refuse("a", why)
-	f.Ensure("a", target("b")) // as it should have been from the beginning
+	f.Ensure("a", target("b")) // the right target
 	f.Expect(f.snapshot("a", reachable).Facts.UUID).To(Equal(f.hosts["b"].UUID()))
 }
 
-// swap lets the name of a host lead to a pretended host.
+// swap connects the name of a host to another fake host.
 func (f *fixture) swap(name string, host *fake.Host) {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/metricstest"
 )
 
-// TestMetricsOfAHost: calls to a host are measured and its connection is shown, as long as there is a session with it.
+// TestMetricsOfAHost checks that a host with a session has metrics of its calls and its connection.
 func TestMetricsOfAHost(t *testing.T) {
 	const host = "host-with-metrics"
 	f := newFixture(t, quick, host)

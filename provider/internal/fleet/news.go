@@ -69,7 +69,7 @@ func (f *feed) run(ctx context.Context) {
 		if ended {
 			return
 		}
-		f.names.Done(name) // from now on it can be added again
+		f.names.Done(name) // it can be added again
 		select {
 		case f.out <- f.event(name):
 		case <-ctx.Done():

@@ -11,10 +11,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestPoolThatHangs: a pool that doesn't answer takes neither the connection nor what was seen of it, and the rest of
-// the host is looked at as before.
+// TestPoolThatHangs checks that a hanging pool ends neither the connection nor its last state, and that the rest of the
+// host is read as before.
 func TestPoolThatHangs(t *testing.T) {
-	for name, operation := range map[string]fake.Operation{"the pool": fake.Pool, "its volumes": fake.PoolVolumes, "its refreshing": fake.RefreshPool} {
+	for name, operation := range map[string]fake.Operation{"the pool": fake.Pool, "its volumes": fake.PoolVolumes, "its refresh": fake.RefreshPool} {
 		t.Run(name, func(t *testing.T) {
 			options := quick
 			options.ListInterval, options.PoolLimit, options.RefreshInterval = 5*time.Millisecond, 20*time.Millisecond, time.Millisecond
@@ -52,8 +52,8 @@ func TestPoolThatHangs(t *testing.T) {
 	}
 }
 
-// TestPoolsAreRefreshed: what somebody has put into a pool is seen after some time, and soon when it is missed. One
-// pool is refreshed at a time, in turn.
+// TestPoolsAreRefreshed checks that files of others in a pool are found after some time, and soon on request. One pool is
+// refreshed at a time, in turn.
 func TestPoolsAreRefreshed(t *testing.T) {
 	file := hypervisor.VolumeRef{Pool: "default", Name: "by-hand.qcow2"}
 	hasFile := func(g Gomega, s fleet.Snapshot) {
@@ -83,7 +83,7 @@ func TestPoolsAreRefreshed(t *testing.T) {
 		f.Eventually(func() int { return len(refreshed(f)) }).WithTimeout(soon).Should(BeNumerically(">=", 4))
 		f.Expect(refreshed(f)[:4]).To(Equal([]string{"default", "other", "default", "other"}))
 	})
-	t.Run("when something is missed", func(t *testing.T) {
+	t.Run("on request", func(t *testing.T) {
 		f := newFixture(t, quick, "a")
 		f.Ensure("a", target("a"))
 		f.snapshot("a", reachable)
@@ -92,7 +92,7 @@ func TestPoolsAreRefreshed(t *testing.T) {
 		f.RefreshPool("missing", "default")
 		f.RefreshPool("a", "default")
 		f.snapshot("a", hasFile)
-		for range 100 { // as many machines do that wait for the same image
+		for range 100 { // many machines wait for the same image
 			f.RefreshPool("a", "default")
 		}
 		f.Expect(f.direct("a").DefineDomain(t.Context(), define(uuid, "m", nil))).To(Succeed())

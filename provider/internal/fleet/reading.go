@@ -47,15 +47,15 @@ func (s *session) readDomain(ctx context.Context, connection hypervisor.Hypervis
 func (s *session) publishDomain(number uint64, uuid string, domain *hypervisor.Domain) {
 	s.publish(func(snapshot Snapshot) Snapshot {
 		if number < max(s.listed, s.read[uuid]) {
-			return snapshot // news of what has changed since come yet
+			return snapshot // the domain was read later
 		}
 		s.read[uuid] = number
 		return snapshot.withDomain(uuid, domain)
 	})
 }
 
-// readAllButDomains reads the rest of a snapshot. A missing or unreadable pool or network is part of the result. A host
-// that doesn't answer is an error.
+// readAllButDomains reads the rest of a snapshot. A missing or unreadable pool or network is part of the result. An
+// unresponsive host is an error.
 func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.Hypervisor) (Snapshot, error) {
 	facts, err := limited(ctx, s, connection.Facts)
 	if err == nil {
@@ -91,15 +91,15 @@ func (s *session) readAllButDomains(ctx context.Context, connection hypervisor.H
 	return snapshot, nil
 }
 
-// lookFor asks for each name whether it exists on the host.
+// lookFor reads for each name whether it exists on the host.
 func lookFor(ctx context.Context, s *session, names []string, has func(context.Context, string) (bool, error)) (map[string]Presence, error) {
 	all := map[string]Presence{}
 	for _, name := range names {
-		there, err := limited(ctx, s, func(ctx context.Context) (bool, error) { return has(ctx, name) })
+		exists, err := limited(ctx, s, func(ctx context.Context) (bool, error) { return has(ctx, name) })
 		if hypervisor.Uncertain(err) {
 			return nil, err
 		}
-		all[name] = Presence{There: there, Err: err}
+		all[name] = Presence{There: exists, Err: err}
 	}
 	return all, nil
 }
@@ -114,7 +114,7 @@ func (s *session) publishAll(connection hypervisor.Hypervisor, number uint64, re
 		maps.DeleteFunc(s.read, func(_ string, read uint64) bool { return read < number })
 		for uuid := range s.read {
 			delete(rest.Domains, uuid)
-			if domain, there := snapshot.Domains[uuid]; there {
+			if domain, exists := snapshot.Domains[uuid]; exists {
 				rest.Domains[uuid] = domain
 			}
 		}
@@ -185,7 +185,7 @@ type refreshes struct {
 
 	lock   sync.Mutex
 	wanted map[string]bool
-	// last is for the refreshing goroutine only.
+	// last is used by the refreshing goroutine only.
 	last map[string]time.Time
 }
 
@@ -193,8 +193,8 @@ func newRefreshes() refreshes {
 	return refreshes{wake: make(chan struct{}, 1), wanted: map[string]bool{}, last: map[string]time.Time{}}
 }
 
-// RefreshPool makes a host refresh a storage pool soon, in which the caller misses something. It doesn't wait, and does
-// nothing if the pool was refreshed a moment ago.
+// RefreshPool makes a host refresh a storage pool soon, because the caller misses a volume in it. It doesn't wait, and
+// does nothing if the pool was refreshed a moment ago.
 func (f *Fleet) RefreshPool(host, pool string) {
 	s := f.session(host)
 	if s == nil || !slices.Contains(s.target.Pools, pool) {

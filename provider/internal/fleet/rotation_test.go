@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor/libvirt"
 )
 
-// TestRotatedCredentials: the connection stays until the new credentials have opened another one.
+// TestRotatedCredentials checks that the old connection stays until the new credentials have opened one.
 func TestRotatedCredentials(t *testing.T) {
 	f := newFixture(t, quick, "a")
 	rotated := func(key string) fleet.Target {
@@ -33,7 +33,7 @@ func TestRotatedCredentials(t *testing.T) {
 	f.Expect(err).ToNot(HaveOccurred())
 	works := func(connection hypervisor.Hypervisor) error { _, err := connection.Facts(t.Context()); return err }
 
-	// Bad ones: all goes on, and it is said.
+	// Invalid credentials: the old connection stays, and Rotation returns the error.
 	f.Ensure("a", rotated("bad"))
 	f.Ensure("a", rotated("bad"))
 	f.Eventually(func() error { return f.Rotation("a") }).WithTimeout(soon).Should(MatchError(hypervisor.ErrDenied))
@@ -43,23 +43,23 @@ func TestRotatedCredentials(t *testing.T) {
 	f.Expect(works(now)).To(Succeed())
 	f.Expect(f.IsOpen("a", rotated("bad"))).To(BeTrue())
 
-	// Back to those that are good.
+	// The valid credentials again.
 	f.Ensure("a", rotated("first"))
 	f.Expect(f.Rotation("a")).To(Succeed())
 	now, _ = f.Hypervisor("a")
 	f.Expect(now).To(BeIdenticalTo(first))
 
-	// Good ones take the place, and nobody hears that the host was lost.
+	// Valid new credentials replace the connection, and the host never becomes unreachable.
 	f.Ensure("a", rotated("second"))
 	f.Eventually(func() error { return works(first) }).WithTimeout(soon).Should(MatchError(hypervisor.ErrUnreachable))
 	now, err = f.Hypervisor("a")
-	f.Expect(err).ToNot(HaveOccurred(), "the next connection is there when the last one is closed")
+	f.Expect(err).ToNot(HaveOccurred(), "the new connection opens before the old one is closed")
 	f.Eventually(func() error { now, err = f.Hypervisor("a"); return works(now) }).WithTimeout(soon).Should(Succeed())
 	f.Expect(f.Rotation("a")).To(Succeed())
 	f.Expect(f.snapshot("a", reachable).Domains).To(HaveKey(uuid))
 	f.Expect(f.reachability.of("/a")()).To(Equal(1))
 
-	// Bad ones, and then the connection is lost: the old credentials aren't used any more.
+	// Invalid credentials, and then the connection is lost: the old credentials aren't used again.
 	f.Ensure("a", rotated("bad"))
 	f.Eventually(func() error { return f.Rotation("a") }).WithTimeout(soon).Should(MatchError(hypervisor.ErrDenied))
 	f.hosts["a"].SetReachable(false)
@@ -68,7 +68,7 @@ func TestRotatedCredentials(t *testing.T) {
 		g.Expect(snapshot.Reachable).To(BeFalse())
 		g.Expect(snapshot.Err).To(MatchError(hypervisor.ErrDenied))
 	})
-	f.Expect(lost.Domains).To(HaveKey(uuid), "what was seen stays")
+	f.Expect(lost.Domains).To(HaveKey(uuid), "the last state stays")
 	f.Expect(f.IsOpen("a", rotated("bad"))).To(BeFalse())
 	f.Ensure("a", rotated("third"))
 	f.snapshot("a", reachable)

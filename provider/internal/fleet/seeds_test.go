@@ -14,9 +14,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestSnapshotAgreesInTheEnd: whatever happens on a host and to its connection, in whatever order, the
-// snapshot is what the host has, once the host can be reached. Lists are rare: it has to come by news
-// and by the list that each connection begins with.
+// TestSnapshotAgreesInTheEnd changes a host and its connection in random order, and checks that the snapshot equals the
+// host's state once the host is reachable. Complete readings are rare, so changes must come by events and by the list at
+// the beginning of each connection.
 func TestSnapshotAgreesInTheEnd(t *testing.T) {
 	const seeds, steps, domains = 30, 120, 5
 	reasons := []error{hypervisor.ErrOther, hypervisor.ErrTimeout, hypervisor.ErrUnreachable, hypervisor.ErrDenied}
@@ -30,7 +30,7 @@ func TestSnapshotAgreesInTheEnd(t *testing.T) {
 			host := f.hosts["a"]
 			f.Ensure("a", target("a"))
 			direct := func(act func(context.Context, hypervisor.Hypervisor) error) {
-				// The host may be out of reach, or have a fault ready: then nothing happens.
+				// The host may be unreachable or have a fault: then the change is skipped.
 				ctx, cancel := context.WithTimeout(t.Context(), options.CallLimit)
 				defer cancel()
 				if connection, err := host.Connect(ctx); err == nil {
@@ -79,7 +79,7 @@ func TestSnapshotAgreesInTheEnd(t *testing.T) {
 				}
 			}
 			f.snapshot("a", agrees)
-			// From here on nothing is wrong, and there are news only.
+			// From here on there are no faults, and all changes come by events.
 			connection := f.direct("a")
 			for number := range domains {
 				uuid := fmt.Sprintf("00000000-0000-4000-8000-%012d", number)

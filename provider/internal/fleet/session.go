@@ -28,7 +28,7 @@ type session struct {
 	snapshot Snapshot
 	// connection is the open connection, or nil.
 	connection hypervisor.Hypervisor
-	// uuid is the expected UUID of the hypervisor, once it is known, and refused why nothing may be placed on it.
+	// uuid is the expected UUID of the hypervisor, once it is known. refused is why nothing may be placed on it.
 	uuid    string
 	refused error
 	// begun numbers the readings. listed is the last one of all domains, and read has later ones of single domains,
@@ -65,7 +65,7 @@ func (s *session) publish(edit func(Snapshot) Snapshot) {
 	before := s.snapshot
 	s.snapshot = edit(before)
 	s.snapshot.Version = s.fleet.published.Add(1)
-	// Under the lock, so that whoever hears of a change finds it in the snapshot.
+	// Under the lock, so that a notified subscriber finds the change in the snapshot.
 	s.fleet.news.tell(s.host, compare(before, s.snapshot))
 }
 
@@ -85,10 +85,10 @@ func (s *session) run(ctx context.Context) {
 			return
 		}
 		if !since.IsZero() && time.Since(since) > options.MaxBackoff {
-			backoff = options.MinBackoff // it was there for a good while
+			backoff = options.MinBackoff // the connection lasted
 		}
 		wait := jitter(backoff, 0.5)
-		log.Info("There is no connection to the host", "reason", err.Error(), "nextTryIn", wait.Round(time.Millisecond).String())
+		log.Info("The host isn't connected", "reason", err.Error(), "nextTryIn", wait.Round(time.Millisecond).String())
 		select {
 		case <-ctx.Done():
 			return
@@ -100,7 +100,7 @@ func (s *session) run(ctx context.Context) {
 
 // jitter returns a duration that differs from d by at most that part.
 func jitter(d time.Duration, part float64) time.Duration {
-	return time.Duration(float64(d) * (1 - part + 2*part*rand.Float64())) //nolint:gosec // nothing secret
+	return time.Duration(float64(d) * (1 - part + 2*part*rand.Float64())) //nolint:gosec // not a secret
 }
 
 // guarded returns a panic as an error, so that no answer of a host can end the manager.
@@ -130,7 +130,7 @@ func (s *session) visit(ctx context.Context, since *time.Time) error {
 	defer func() { _ = connection.Close() }()
 
 	number := s.beginReading()
-	// The watch lives as long as its context does, so its time limit can't be one of the context.
+	// The watch lives as long as its context, so a context can't limit the time of this call.
 	limit := time.AfterFunc(s.fleet.options.CallLimit, cancel)
 	watch, err := connection.Watch(ctx)
 	if !limit.Stop() {
@@ -193,7 +193,7 @@ func (s *session) readEverySoOften(ctx context.Context, connection hypervisor.Hy
 	}
 }
 
-// heard is a domain with an event.
+// heard is a domain with an event that must be read.
 type heard struct {
 	uuid string
 	// due is the time to read it.
@@ -203,8 +203,8 @@ type heard struct {
 // follow reads each domain with an event, until the events end. It waits a moment to combine events: a new domain has
 // two, and its creator reads it too.
 func (s *session) follow(ctx context.Context, connection hypervisor.Hypervisor, changed <-chan string) error {
-	// waiting are in the order in which they are due. since has which reading was the last one to begin
-	// before the latest news: later ones know what has happened.
+	// waiting has the domains in the order of their due times. since has the number of the last reading that began before
+	// the event: later readings include the change.
 	var waiting []heard
 	since := map[string]uint64{}
 	for {

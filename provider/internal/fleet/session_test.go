@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestOrderOfReadings: readings overlap, and end in any order. What is published is what the reading
-// that began last has found.
+// TestOrderOfReadings checks that the result of overlapping readings is that of the one that began last, in whatever
+// order they end.
 func TestOrderOfReadings(t *testing.T) {
 	domains := func(uuids ...string) []hypervisor.Domain {
 		var list []hypervisor.Domain
@@ -23,7 +23,7 @@ func TestOrderOfReadings(t *testing.T) {
 	}
 	read := func(uuid string) *hypervisor.Domain { return &hypervisor.Domain{UUID: uuid, Name: "read"} }
 	for name, tc := range map[string]struct {
-		// act gets the numbers of three readings that have begun, in their order.
+		// act gets the numbers of three readings in the order of their beginnings.
 		act  func(s *session, first, second, third uint64)
 		want map[string]string
 	}{
@@ -34,7 +34,7 @@ func TestOrderOfReadings(t *testing.T) {
 			},
 			want: map[string]string{"old": "listed", "new": "read"},
 		},
-		"an older list has a domain that is gone": {
+		"an older list has a deleted domain": {
 			act: func(s *session, first, second, _ uint64) {
 				s.publishDomain(second, "gone", nil)
 				s.publishAll(nil, first, Snapshot{}, domains("old", "gone"))
@@ -64,7 +64,7 @@ func TestOrderOfReadings(t *testing.T) {
 			},
 			want: map[string]string{},
 		},
-		"what was kept past one list is replaced by the next": {
+		"a domain that was kept at one list is replaced by the next": {
 			act: func(s *session, first, second, third uint64) {
 				s.publishDomain(second, "a", read("a"))
 				s.publishAll(nil, first, Snapshot{}, nil)
@@ -82,7 +82,7 @@ func TestOrderOfReadings(t *testing.T) {
 				got[uuid] = domain.Name
 			}
 			g.Expect(got).To(Equal(tc.want))
-			g.Expect(len(s.read)).To(BeNumerically("<=", len(tc.want)+1), "it grows: %v", slices.Collect(maps.Keys(s.read)))
+			g.Expect(len(s.read)).To(BeNumerically("<=", len(tc.want)+1), "readings are never dropped: %v", slices.Collect(maps.Keys(s.read)))
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Snapshot is the last known state of a host. Nobody changes a published snapshot. While a host is unreachable, the
-// state before stays.
+// Snapshot is the last known state of a host. A published snapshot never changes. While a host is unreachable, the
+// last state before stays.
 type Snapshot struct {
 	// Version is different for each published snapshot of any host, and 0 for none.
 	Version uint64
@@ -34,8 +34,8 @@ type Snapshot struct {
 	Domains map[string]hypervisor.Domain
 }
 
-// Images lists the volumes of a pool that machines may start from, sorted: none with a name of this provider, and none
-// that is a domain's disk.
+// Images lists the volumes of a pool that machines may start from, sorted. It excludes volumes with a name of this
+// provider and disks of domains.
 func (s Snapshot) Images(pool string) []string {
 	volumes := maps.Clone(s.Pools[pool].Volumes)
 	maps.DeleteFunc(volumes, func(name string, _ hypervisor.Volume) bool { return hypervisor.IsOwnName(name) })
@@ -86,7 +86,7 @@ type Network struct {
 type Presence struct {
 	// There says that it exists.
 	There bool
-	// Err is why that is unknown: hypervisor.ErrUnsupported if the host can't tell.
+	// Err is why the presence is unknown: hypervisor.ErrUnsupported if the host can't list these objects.
 	Err error
 }
 
@@ -118,17 +118,17 @@ func compare(before, after Snapshot) change {
 		text(before.DevicesErr) != text(after.DevicesErr)
 	returned := after.Reachable && c.reachability
 	for uuid, domain := range after.Domains {
-		old, there := before.Domains[uuid]
-		if there && !returned && reflect.DeepEqual(old, domain) {
+		old, exists := before.Domains[uuid]
+		if exists && !returned && reflect.DeepEqual(old, domain) {
 			continue
 		}
 		c.add(domain)
-		if there && old.Owner != nil && (domain.Owner == nil || *domain.Owner != *old.Owner) {
+		if exists && old.Owner != nil && (domain.Owner == nil || *domain.Owner != *old.Owner) {
 			c.add(old)
 		}
 	}
 	for uuid, domain := range before.Domains {
-		if _, there := after.Domains[uuid]; !there {
+		if _, exists := after.Domains[uuid]; !exists {
 			c.add(domain)
 		}
 	}

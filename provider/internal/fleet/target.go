@@ -19,11 +19,11 @@ import (
 type Target struct {
 	// URI of the libvirt daemon.
 	URI hosturi.URI
-	// Credentials to reach it with.
+	// Credentials for the daemon.
 	Credentials libvirt.Credentials
 	// Pools and Networks are the names of the storage pools and libvirt networks.
 	Pools, Networks []string
-	// Interfaces are the names of the bridges and devices.
+	// Interfaces are the names of the required bridges and devices.
 	Interfaces []string
 	// Filters are the names of the network filters.
 	Filters []string
@@ -86,7 +86,7 @@ func (t Target) equal(other Target) bool {
 	return t.samePlace(other) && reflect.DeepEqual(t.Credentials, other.Credentials)
 }
 
-// samePlace reports whether two targets differ by credentials only.
+// samePlace reports whether two targets differ at most by their credentials.
 func (t Target) samePlace(other Target) bool {
 	return t.URI == other.URI && slices.Equal(t.Pools, other.Pools) && slices.Equal(t.Networks, other.Networks) && slices.Equal(t.Interfaces, other.Interfaces) &&
 		slices.Equal(t.Filters, other.Filters) && t.Devices == other.Devices

@@ -1,9 +1,7 @@
-// Package hosturi reads the URI of a LibvirtHost: which way to its libvirt daemon, and which driver
-// of the daemon.
+// Package hosturi parses the URI of a LibvirtHost: the transport to its libvirt daemon, and the daemon's driver.
 //
-// libvirt's own URIs take parameters that name files on the machine of the client, run commands
-// there, or turn verification off. None of that may come from an API object, so only what is
-// listed here is understood and everything else is refused.
+// libvirt's own URIs have parameters that name files on the client's machine, run commands there, or disable
+// verification. An API object must not do that, so this package accepts only its documented forms.
 package hosturi
 
 import (
@@ -21,7 +19,7 @@ import (
 // Transport is the way to connect to a libvirt daemon.
 type Transport string
 
-// The transports, as they stand in a URI's scheme.
+// The transports, as in a URI's scheme.
 const (
 	// TLS is a TCP connection with client certificates: qemu+tls.
 	TLS Transport = "tls"
@@ -38,7 +36,7 @@ type Driver string
 const (
 	// QEMU runs virtual machines.
 	QEMU Driver = "qemu"
-	// Test only pretends to. It is for tests.
+	// Test only simulates them. It is for tests.
 	Test Driver = "test"
 )
 
@@ -51,17 +49,17 @@ const (
 type URI struct {
 	// Driver is the libvirt driver behind the daemon.
 	Driver Driver
-	// Transport is the way to the daemon.
+	// Transport is how to connect to the daemon.
 	Transport Transport
-	// Host is a DNS name or an IP address. Empty for Unix.
+	// Host is a DNS name or an IP address, or empty for Unix.
 	Host string
-	// Port is the TCP port of the daemon or of the SSH server. 0 for Unix.
+	// Port is the TCP port of the daemon or of the SSH server, or 0 for Unix.
 	Port uint16
-	// User is the user to log in as. For SSH only.
+	// User is the user to log in as, for SSH only.
 	User string
-	// Path is what the daemon is asked to open: /system for QEMU, /default for Test.
+	// Path is the connection that the daemon opens: /system for QEMU, /default for Test.
 	Path string
-	// Socket is the path of the daemon's socket. Empty for the daemon's usual one, and for TLS.
+	// Socket is the path of the daemon's socket, or empty for the default one and for TLS.
 	Socket string
 }
 
@@ -75,7 +73,7 @@ func (u URI) ConnectURI() string {
 	return string(u.Driver) + "://" + u.Path
 }
 
-// String writes the URI in the form that Parse reads, without the usual port.
+// String writes the URI in the form that Parse reads, without the default port.
 func (u URI) String() string {
 	scheme := string(u.Driver)
 	if u.Driver == QEMU {
@@ -101,7 +99,7 @@ func (u URI) String() string {
 func Parse(raw string) (URI, error) {
 	parsed, err := url.Parse(raw)
 	if err != nil {
-		// The error of url.Parse has the whole URI in it, with a password if there is one.
+		// The error of url.Parse quotes the whole URI, including a password.
 		var urlError *url.Error
 		if errors.As(err, &urlError) {
 			return URI{}, errors.New("not a URI: write it like qemu+tls://host/system")
@@ -212,7 +210,7 @@ func isUserRune(r rune) bool {
 
 func parsePath(parsed *url.URL, driver Driver) (string, error) {
 	if driver == Test {
-		// A path of its own would be a file that the daemon reads.
+		// Another path would be a file that the daemon reads.
 		if parsed.Path != "/default" {
 			return "", fmt.Errorf("path %q isn't /default, which is the only one that test has", parsed.Path)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// domainElement has a part of a domain's XML.
+// domainElement has the parts of a domain's XML that this package reads.
 type domainElement struct {
 	XMLName xml.Name `xml:"domain"`
 	Name    string   `xml:"name"`
@@ -30,7 +30,7 @@ type domainElement struct {
 			Address string `xml:"address,attr"`
 		} `xml:"mac"`
 	} `xml:"devices>interface"`
-	// Consoles are what libvirt has made serial devices of, where the architecture has those.
+	// Consoles has the consoles. On some architectures libvirt defines serial devices for them.
 	Consoles []struct {
 		Log struct {
 			File string `xml:"file,attr"`
@@ -114,7 +114,7 @@ func (d Definition) Check() error {
 	return nil
 }
 
-// diskElement is a disk, or what a disk is an overlay of.
+// diskElement is a disk or a backing file.
 type diskElement struct {
 	Source struct {
 		Pool   string `xml:"pool,attr"`
@@ -127,11 +127,10 @@ type diskElement struct {
 	Backing *diskElement `xml:"backingStore"`
 }
 
-// maxBacking is how many overlays a disk may have one above the other to be looked at: QEMU itself
-// allows 200.
+// maxBacking is the maximum length of a backing chain. QEMU itself allows 200.
 const maxBacking = 256
 
-// files lists the paths that the disk itself and what it is an overlay of are given by.
+// files lists the paths of the disk and of its backing files.
 func (d *diskElement) files() []string {
 	var files []string
 	for range maxBacking {
@@ -144,7 +143,7 @@ func (d *diskElement) files() []string {
 	return files
 }
 
-// ownFiles lists the paths that the disk itself is given by: one or none.
+// ownFiles lists the paths of the disk itself: none or one.
 func (d *diskElement) ownFiles() []string {
 	return slices.DeleteFunc([]string{d.Source.File, d.Source.Device}, func(file string) bool { return file == "" })
 }

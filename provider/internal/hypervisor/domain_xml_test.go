@@ -16,7 +16,7 @@ func TestReadDomainXML(t *testing.T) {
 		want    hypervisor.Domain
 		failure string
 	}{
-		"all of it": {
+		"all elements": {
 			xml: `<domain type='kvm'><name>m</name><uuid>5C4F1AB6-7c5e-4a55-8f0e-2a3c6a1f0b11</uuid>
 <metadata><o:owner xmlns:o='` + hypervisor.OwnerNamespace + `' cluster='c' namespace='n' name='m'/></metadata>
 <memory unit='GiB'>2</memory><vcpu placement='static'>3</vcpu>
@@ -50,8 +50,8 @@ func TestReadDomainXML(t *testing.T) {
 				Disks: []hypervisor.VolumeRef{{Pool: "p", Name: "v"}}, MACs: []string{"52:54:00:ab:cd:01"}, PinnedCPUs: []int{4, 5, 9},
 				HostDevices: []string{"0000:01:00.0", "0000:af:10.7", "0001:3b:00.0"}},
 		},
-		"pinned to what isn't a CPU": {xml: `<domain><memory>1</memory><cputune><vcpupin cpuset='x'/></cputune></domain>`, failure: `a virtual CPU is pinned to "x"`},
-		"a device that isn't at an address": {
+		"an invalid CPU": {xml: `<domain><memory>1</memory><cputune><vcpupin cpuset='x'/></cputune></domain>`, failure: `a virtual CPU is pinned to "x"`},
+		"an invalid address of a device": {
 			xml:     `<domain><memory>1</memory><devices><hostdev type='pci'><source><address bus='0x100'/></source></hostdev></devices></domain>`,
 			failure: "the address of a PCI device"},
 		"broken owner": {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// What went wrong, for errors.Is. Each error of a Hypervisor is exactly one of these.
+// The reasons of errors, for errors.Is. Each error of a Hypervisor has exactly one of them.
 var (
-	// ErrNotFound means that the object isn't there.
+	// ErrNotFound means that the object doesn't exist.
 	ErrNotFound = errors.New("not found")
 	// ErrAlreadyExists means that a name or UUID is taken.
 	ErrAlreadyExists = errors.New("already exists")
@@ -21,7 +21,7 @@ var (
 	ErrBusy = errors.New("in use")
 	// ErrDenied means that the host refuses the credentials, or the caller lacks a right there.
 	ErrDenied = errors.New("not allowed")
-	// ErrInvalid means that the request can't be carried out as it is: to try again won't help.
+	// ErrInvalid means that the request is invalid: a retry won't help.
 	ErrInvalid = errors.New("invalid")
 	// ErrUnsupported means that the host or the domain can't do this.
 	ErrUnsupported = errors.New("not supported")
@@ -41,23 +41,23 @@ type Error struct {
 	Cause error
 }
 
-// Error writes what was being done, to what, and why it failed. What the cause says too is left to the cause.
+// Error returns what was being done, to which object, and why it failed. A reason that the cause includes isn't repeated.
 func (e *Error) Error() string {
-	what := e.Operation
+	doing := e.Operation
 	if e.Object != "" {
-		what += " " + e.Object
+		doing += " " + e.Object
 	}
 	if e.Cause == nil {
-		return what + ": " + e.Reason.Error()
+		return doing + ": " + e.Reason.Error()
 	}
 	cause := e.Cause.Error()
 	switch reason := e.Reason.Error() + ": "; {
-	case strings.HasPrefix(cause, what+": "):
+	case strings.HasPrefix(cause, doing+": "):
 		return cause
 	case errors.Is(e.Cause, e.Reason) || strings.HasPrefix(cause, reason):
-		return what + ": " + cause
+		return doing + ": " + cause
 	default:
-		return what + ": " + reason + cause
+		return doing + ": " + reason + cause
 	}
 }
 

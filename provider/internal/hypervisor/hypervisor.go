@@ -15,7 +15,7 @@ import (
 //
 // A call that failed with ErrTimeout or ErrUnreachable may have succeeded: check before repeating it (see Uncertain).
 type Hypervisor interface {
-	// Facts returns what the host has and can do.
+	// Facts returns the properties of the host.
 	Facts(ctx context.Context) (Facts, error)
 	// Network returns a libvirt network by its name, or ErrNotFound.
 	Network(ctx context.Context, name string) (Network, error)
@@ -36,7 +36,7 @@ type Hypervisor interface {
 	Close() error
 }
 
-// Volumes are a host's storage pools and what is in them.
+// Volumes are a host's storage pools and their volumes.
 type Volumes interface {
 	// Pools returns all storage pools, ordered by name, including inactive ones.
 	Pools(ctx context.Context) ([]Pool, error)
@@ -97,9 +97,9 @@ type Domains interface {
 	// UndefineDomain deletes an inactive domain with its firmware variables and TPM state, but not its disks and
 	// console log. ErrBusy if it is active.
 	UndefineDomain(ctx context.Context, uuid string) error
-	// DetachDisk takes a disk from the domain, both from the running one and from its definition, so
-	// that its volume can be deleted. ErrBusy as long as the guest hasn't released it: call again.
-	// Nothing happens when the domain has no such disk.
+	// DetachDisk removes a disk from the running domain and from its definition, so that its volume can be deleted.
+	// ErrBusy as long as the guest hasn't released it: call again.
+	// It does nothing if the domain has no such disk.
 	DetachDisk(ctx context.Context, uuid string, ref VolumeRef) error
 	// GrowDisk grows a disk of an active domain, which its guest sees at once. ErrInvalid if the disk would shrink or
 	// doesn't exist, and ErrBusy if the domain isn't active: resize the volume then.

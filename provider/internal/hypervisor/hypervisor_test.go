@@ -22,7 +22,7 @@ func TestOwner(t *testing.T) {
 		"nothing":                {},
 		"of others only":         {metadata: `<a:b xmlns:a="urn:a"><caplv:owner xmlns:caplv="` + hypervisor.OwnerNamespace + `" cluster="c" namespace="n" name="m"/></a:b>`},
 		"same name, other place": {metadata: `<owner cluster="c" namespace="n" name="m"/>`},
-		"beside others": {
+		"next to others": {
 			metadata: `<a:b xmlns:a="urn:a">x</a:b> <o:owner xmlns:o="` + hypervisor.OwnerNamespace + `" cluster="c" namespace="n" name="m"></o:owner>`,
 			want:     &hypervisor.Owner{Cluster: "c", Namespace: "n", Name: "m"},
 		},
@@ -48,7 +48,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestErrorsInErrors: neither an operation nor a reason is written twice.
+// TestErrorsInErrors checks that the text has each operation and reason once.
 func TestErrorsInErrors(t *testing.T) {
 	reaching := func(cause error) error {
 		return &hypervisor.Error{Operation: "reaching host", Object: "a", Reason: hypervisor.ErrUnreachable, Cause: cause}
@@ -84,7 +84,7 @@ func FuzzOwner(f *testing.F) {
 		if err != nil || got == nil {
 			t.Fatalf("%+v is written as %s, which is read as %v: %v", owner, metadata, got, err)
 		}
-		// What XML can't hold is written as U+FFFD. Kubernetes allows no such names.
+		// Characters that XML can't express are written as U+FFFD. Kubernetes doesn't allow them in names.
 		if !strings.ContainsRune(metadata, '\uFFFD') && *got != owner {
 			t.Fatalf("%+v is written as %s, which is read as %+v", owner, metadata, *got)
 		}
@@ -97,7 +97,7 @@ func FuzzReadOwner(f *testing.F) {
 	f.Fuzz(func(t *testing.T, metadata string) {
 		owner, err := hypervisor.ReadOwner(metadata)
 		if err == nil && owner != nil && (owner.Cluster == "" || owner.Namespace == "" || owner.Name == "") {
-			t.Fatalf("%q has an owner that lacks something: %+v", metadata, *owner)
+			t.Fatalf("%q has an incomplete owner: %+v", metadata, *owner)
 		}
 	})
 }
@@ -131,7 +131,7 @@ func TestCoalesce(t *testing.T) {
 	in := make(chan string)
 	out := hypervisor.Coalesce(in)
 	for range 1000 {
-		in <- "a" // nobody reads, and it still doesn't block
+		in <- "a" // no reader, and it doesn't block
 		in <- "b"
 	}
 	g.Expect(<-out).To(Equal("a"))

@@ -28,7 +28,7 @@ func RemoveIgnitionXML(text string) (string, error) {
 func removeEntryXML(text, name string) (string, error) {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	var path []string
-	var system, entry, cut piece // the sysinfo element that is being read, the entry in it, and what is removed
+	var system, entry, cut piece // the current sysinfo element, the entry in it, and the removed part
 	entries := 0
 	for {
 		from := decoder.InputOffset()

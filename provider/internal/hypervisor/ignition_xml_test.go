@@ -22,7 +22,7 @@ func TestRemoveIgnitionXML(t *testing.T) {
 			want: "<domain><sysinfo type='smbios'><system><entry name='serial'>1</entry></system></sysinfo><sysinfo type='fwcfg'>" +
 				"<entry name='opt/x'>1</entry></sysinfo></domain>",
 		},
-		"both of ours": {
+		"both entries": {
 			xml:  "<domain><sysinfo type='fwcfg'>" + ours + flatcars + "</sysinfo></domain>",
 			want: "<domain></domain>",
 		},

@@ -32,7 +32,7 @@ func (d Domain) IsOf(uuid, namespace, name string) bool {
 }
 
 // VolumePrefix is the prefix of the names of a LibvirtMachine's volumes: the UUID in its provider ID, and a hash of
-// its namespace and name. Another LibvirtMachine with a copied UUID gets volumes of its own. `clusterctl move` keeps
+// its namespace and name. Another LibvirtMachine with a copied UUID gets other volumes. `clusterctl move` keeps
 // all three.
 func VolumePrefix(uuid, namespace, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + name))
@@ -42,14 +42,14 @@ func VolumePrefix(uuid, namespace, name string) string {
 // DiskName returns the name in a LibvirtMachine's spec of a volume with the given prefix ("" is the root disk), and
 // false if the volume isn't a disk of the machine.
 func DiskName(prefix string, ref VolumeRef) (string, bool) {
-	what, own := strings.CutPrefix(ref.Name, prefix)
-	if !own || what == "seed" {
+	suffix, own := strings.CutPrefix(ref.Name, prefix)
+	if !own || suffix == "seed" {
 		return "", false
 	}
-	if name, extra := strings.CutPrefix(what, "disk-"); extra {
+	if name, extra := strings.CutPrefix(suffix, "disk-"); extra {
 		return name, true
 	}
-	return "", what == "root" || strings.HasPrefix(what, "root.") // a copy of the image is root.<something>
+	return "", suffix == "root" || strings.HasPrefix(suffix, "root.") // a copy of the image is root.<something>
 }
 
 // ownName matches the prefixes of this provider's volumes: a UUID for machines, and caplv- for images and markers.

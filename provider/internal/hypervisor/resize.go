@@ -36,14 +36,14 @@ func ResizeDomainXML(text string, size Size) (string, error) {
 		return "", err
 	}
 	if len(domain.PinnedCPUs) > 0 && domain.CPUs != size.CPUs {
-		return "", errors.New("changing a domain's XML: its virtual CPUs are pinned to CPUs of the host, and another number of them would have to be")
+		return "", errors.New("changing a domain's XML: its virtual CPUs are pinned to CPUs of the host: their number can't be changed")
 	}
 	elements, err := pieces(text, "vcpu", "vcpus", "memory", "currentMemory")
 	if err != nil {
 		return "", fmt.Errorf("reading a domain's XML: %w", err)
 	}
 	if _, has := elements["vcpus"]; has {
-		return "", errors.New("changing a domain's XML: its virtual CPUs have states of their own, in vcpus")
+		return "", errors.New("changing a domain's XML: the element vcpus has individual states of virtual CPUs")
 	}
 	kibibytes := fmt.Sprint((size.MemoryBytes + 1023) / 1024)
 	var replaced []piece
@@ -97,7 +97,7 @@ func pieces(text string, names ...string) (map[string]piece, error) {
 				elements[path[1]] = piece{from: from, start: token.Copy()}
 			}
 		case xml.EndElement:
-			if at, is := elements[token.Name.Local]; is && len(path) == 2 && token.Name.Space == "" {
+			if at, ok := elements[token.Name.Local]; ok && len(path) == 2 && token.Name.Space == "" {
 				at.to = decoder.InputOffset()
 				elements[token.Name.Local] = at
 			}
@@ -115,7 +115,7 @@ func writeElement(out *strings.Builder, start xml.StartElement, content string) 
 			continue
 		}
 		out.WriteString(" " + attribute.Name.Local + `="`)
-		_ = xml.EscapeText(out, []byte(attribute.Value)) // a Builder takes everything
+		_ = xml.EscapeText(out, []byte(attribute.Value)) // a Builder returns no error
 		out.WriteString(`"`)
 	}
 	if name != "vcpu" {

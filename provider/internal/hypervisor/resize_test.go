@@ -37,7 +37,7 @@ func TestResizeDomainXML(t *testing.T) {
   <devices><memory model='dimm'><target><size>1</size></target></memory></devices>
 </domain>`,
 		},
-		"as short as it may be": {
+		"the minimum": {
 			xml: `<domain><vcpu>1</vcpu><memory unit='GiB'>1</memory></domain>`, size: size,
 			want: `<domain><vcpu>4</vcpu><memory unit="KiB">8388609</memory></domain>`,
 		},
@@ -45,14 +45,14 @@ func TestResizeDomainXML(t *testing.T) {
 		"no memory":       {xml: `<domain><vcpu>1</vcpu></domain>`, size: size, failure: "it has no memory"},
 		"no CPUs":         {xml: `<domain><memory>1</memory></domain>`, size: size, failure: "it has no vcpu"},
 		"twice":           {xml: `<domain><vcpu>1</vcpu><vcpu>2</vcpu><memory>1</memory></domain>`, size: size, failure: "vcpu twice"},
-		"hotplugged CPUs": {xml: `<domain><vcpu>1</vcpu><vcpus/><memory>1</memory></domain>`, size: size, failure: "states of their own"},
+		"hotplugged CPUs": {xml: `<domain><vcpu>1</vcpu><vcpus/><memory>1</memory></domain>`, size: size, failure: "individual states"},
 		"pinned CPUs": {xml: `<domain><vcpu>1</vcpu><cputune><vcpupin vcpu='0' cpuset='3'/></cputune><memory>1</memory></domain>`,
 			size: size, failure: "its virtual CPUs are pinned"},
 		"pinned CPUs, other memory": {xml: `<domain><vcpu>4</vcpu><cputune><vcpupin vcpu='0' cpuset='3'/></cputune><memory>1</memory></domain>`, size: size,
 			want: `<domain><vcpu>4</vcpu><cputune><vcpupin vcpu='0' cpuset='3'/></cputune><memory unit="KiB">8388609</memory></domain>`},
-		"another element":    {xml: `<network/>`, size: size, failure: "expected element type <domain>"},
-		"not XML":            {xml: `<domain><vcpu>`, size: size, failure: "reading a domain's XML"},
-		"nothing of it left": {xml: `<domain><vcpu>1</vcpu><memory>1</memory></domain>`, failure: "0 CPUs and 0 bytes"},
+		"another element": {xml: `<network/>`, size: size, failure: "expected element type <domain>"},
+		"not XML":         {xml: `<domain><vcpu>`, size: size, failure: "reading a domain's XML"},
+		"a size of zero":  {xml: `<domain><vcpu>1</vcpu><memory>1</memory></domain>`, failure: "0 CPUs and 0 bytes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestResizeDomainXML(t *testing.T) {
 	}
 }
 
-// FuzzResizeDomainXML: what can be read and resized has the new size, and is otherwise what it was.
+// FuzzResizeDomainXML checks that a resized domain has the new size and is otherwise unchanged.
 func FuzzResizeDomainXML(f *testing.F) {
 	f.Add(`<domain><name>m</name><memory unit="KiB">1</memory><vcpu current='1'>2</vcpu><devices><disk><source pool="p" volume="v"/></disk></devices></domain>`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -24,8 +24,8 @@ type Facts struct {
 	CPUNumbers []int
 	// MemoryBytes is the memory of the host, in bytes.
 	MemoryBytes int64
-	// HugepageBytes is the memory in huge pages, in bytes by the size of a page. It has only sizes that machines can
-	// ask for.
+	// HugepageBytes is the memory in huge pages, in bytes by the size of a page. It has only the page sizes that machines
+	// can request.
 	HugepageBytes map[infrav1.HugepageSize]int64
 	// Features are the features (infrav1.HostFeature constants) that the host has, ordered by name.
 	Features []string
@@ -62,7 +62,7 @@ type Pool struct {
 type Network struct {
 	// Name of the network on its host.
 	Name string
-	// Active reports whether machines can be on it.
+	// Active reports whether machines can use the network.
 	Active bool
 	// LinuxBridge says that the network uses a bridge of the Linux kernel, and not Open vSwitch, macvtap or
 	// passthrough.
@@ -91,7 +91,7 @@ const (
 	FormatQCOW2 VolumeFormat = "qcow2"
 )
 
-// Volume is what is known of a volume.
+// Volume is the known state of a volume.
 type Volume struct {
 	VolumeRef
 	// Path of the volume on its host.
@@ -100,7 +100,7 @@ type Volume struct {
 	Format VolumeFormat
 	// CapacityBytes is the size for the guest, and AllocatedBytes the used space.
 	CapacityBytes, AllocatedBytes int64
-	// BackingPath is the path of the volume that this one is an overlay of, or empty.
+	// BackingPath is the path of the backing volume of an overlay, or empty.
 	BackingPath string
 }
 
@@ -119,7 +119,7 @@ type VolumeSpec struct {
 	Backing *Backing
 }
 
-// Backing is the volume below an overlay.
+// Backing is the backing volume of an overlay.
 type Backing struct {
 	// Path of the volume on its host, as Volume has it.
 	Path string
@@ -175,7 +175,7 @@ func (s DomainState) Started() bool {
 	return s.Active() && s != StateStarting
 }
 
-// Domain is what is known of a domain.
+// Domain is the known state of a domain.
 type Domain struct {
 	// UUID of the domain in lower case with dashes.
 	UUID string
@@ -183,14 +183,14 @@ type Domain struct {
 	Name string
 	// State of the domain.
 	State DomainState
-	// CPUs and MemoryBytes are what the domain was allocated.
+	// CPUs and MemoryBytes are the allocated resources.
 	CPUs        int32
 	MemoryBytes int64
 	// Owner is the LibvirtMachine in the domain's metadata, or nil for a foreign domain.
 	Owner *Owner
-	// Disks has the disks that are given by pool and volume, of the running domain if it is active.
+	// Disks has the disks that the XML names by pool and volume, of the running domain if it is active.
 	Disks []VolumeRef
-	// DiskFiles has the disks that are given by a path, without their backing files.
+	// DiskFiles has the disks that the XML names by path, without their backing files.
 	DiskFiles []string
 	// MACs are the MAC addresses of the domain's interfaces, in their order, in lower case with colons.
 	MACs []string
@@ -213,7 +213,7 @@ func (d Domain) HasDisk(volume Volume) bool {
 
 // Definition is a domain to define.
 type Definition struct {
-	// UUID and Name of the domain. XML says the same.
+	// UUID and Name of the domain, as in XML.
 	UUID, Name string
 	// XML is the domain in libvirt's format (https://libvirt.org/formatdomain.html).
 	XML string

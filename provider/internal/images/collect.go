@@ -37,13 +37,13 @@ type Collection struct {
 	Age time.Duration
 	// Wanted has the images of machines that are being created on the host. They count as used.
 	Wanted []Wish
-	// Volumes and Domains are from the snapshot of the host. The host itself is asked only if there may be something
-	// to delete.
+	// Volumes and Domains are from the snapshot of the host. Collect reads the host itself only if there may be
+	// something to delete.
 	Volumes []hypervisor.Volume
 	Domains []hypervisor.Domain
 }
 
-// Collected counts the deleted images.
+// Collected describes the deleted images.
 type Collected struct {
 	// Images has the names of the deleted markers without their prefix.
 	Images []string
@@ -77,14 +77,14 @@ func Confirm(ctx context.Context, host hypervisor.Volumes, wish Wish, image Imag
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for the image once more: %w", err)
+		return false, fmt.Errorf("looking for the image again: %w", err)
 	}
 	return marker.BackingPath == image.Path, nil
 }
 
-// Collect deletes the unused images of a host, without overlays, domains or waiting machines, and abandoned
-// incomplete images. The result is valid even with an error. Errors are of package hypervisor, or name an inactive
-// pool: its volumes may need any image, so none is deleted.
+// Collect deletes the unused images of a host and abandoned incomplete images. An image is unused if it has no
+// overlays, domains or waiting machines. The result is valid even with an error. Errors are of package hypervisor, or
+// name an inactive pool: its volumes may need any image, so Collect deletes none.
 func (s *Store) Collect(ctx context.Context, c Collection) (Collected, error) {
 	due := s.due(c, newUsage(c.Volumes, c.Domains))
 	if len(due) == 0 {
@@ -99,7 +99,7 @@ func (s *Store) Collect(ctx context.Context, c Collection) (Collected, error) {
 	if err != nil {
 		return Collected{}, err
 	}
-	// What is due must be so by what is there now, too.
+	// The snapshot may be old. An image is deleted only if the host itself shows it as unused too.
 	var deletable []unused
 	for _, u := range before.unused(c.Pools, wantedMarkers(c.Wanted)) {
 		if due[u.key()] {
@@ -147,10 +147,10 @@ func (s *Store) due(c Collection, seen usage) map[hypervisor.VolumeRef]bool {
 	for _, u := range seen.unused(c.Pools, wantedMarkers(c.Wanted)) {
 		age, bytes := c.Age, int64(0)
 		if u.marker == nil {
-			age, bytes = max(c.Age, strayAge), u.content.AllocatedBytes // it may be being filled
+			age, bytes = max(c.Age, strayAge), u.content.AllocatedBytes // an upload may be filling it
 		}
-		at, there := known[u.key()]
-		if !there || at.bytes != bytes {
+		at, exists := known[u.key()]
+		if !exists || at.bytes != bytes {
 			at = observation{bytes: bytes, since: now}
 		}
 		still[u.key()] = at
@@ -212,7 +212,7 @@ func newUsage(volumes []hypervisor.Volume, domains []hypervisor.Domain) usage {
 			u.paths[volume.BackingPath] = true
 		}
 	}
-	// What uses a marker uses what the marker is an overlay of.
+	// Users of a marker use the marker's backing volume.
 	for _, volume := range volumes {
 		if isMarker(volume.Name) && u.paths[volume.Path] {
 			u.paths[volume.BackingPath] = true
@@ -230,7 +230,7 @@ func readUsage(ctx context.Context, host hypervisor.Hypervisor) (usage, error) {
 	var volumes []hypervisor.Volume
 	for _, pool := range pools {
 		if !pool.Active {
-			return usage{}, fmt.Errorf("no image is deleted: storage pool %s isn't active, and what is in it may need one: start it, or undefine it", pool.Name)
+			return usage{}, fmt.Errorf("no image is deleted: storage pool %s is inactive and its volumes may need an image: start the pool or undefine it", pool.Name)
 		}
 		listed, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, pool.Name) })
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const day = 24 * time.Hour
 
-// seen is a collection with what is on a host at the moment.
+// seen returns a collection with the current volumes and domains of a host.
 func (f *fixture) seen(host string, age time.Duration) Collection {
 	f.t.Helper()
 	connected, err := f.fakes.hypervisor(host)
@@ -30,7 +30,7 @@ func (f *fixture) seen(host string, age time.Duration) Collection {
 	return Collection{Host: host, Pools: []string{"default", "fast"}, Age: age, Volumes: now.volumes, Domains: domains}
 }
 
-// later lets time pass for a store.
+// later moves a store's clock forward.
 func (f *fixture) later(by time.Duration) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -42,7 +42,7 @@ func domainXML(uuid, devices string) hypervisor.Definition {
 	return hypervisor.Definition{UUID: uuid, Name: "d", XML: "<domain><name>d</name><uuid>" + uuid + "</uuid><memory>1024</memory><vcpu>1</vcpu><devices>" + devices + "</devices></domain>"}
 }
 
-// TestCollect: an image goes when nothing has used it for long enough, and stays when anything does.
+// TestCollect checks that an image is deleted after it has been unused for long enough, and that every use keeps it.
 func TestCollect(t *testing.T) {
 	const uuid = "11111111-1111-4111-8111-111111111111"
 	overlay := func(of Image, pool, name string) hypervisor.VolumeSpec {
@@ -51,20 +51,20 @@ func TestCollect(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		// use does something with the image; late is whether the snapshot doesn't show it.
+		// use uses the image. late means that the snapshot is from before the use.
 		use    func(f *fixture, host hypervisor.Hypervisor, image Image, wish Wish) error
 		late   bool
 		wanted bool
 		stays  bool
 		err    string
 	}{
-		{name: "nothing uses it"},
-		{name: "a machine waits for it", wanted: true, stays: true},
+		{name: "unused"},
+		{name: "a machine waits for the image", wanted: true, stays: true},
 		{name: "an overlay in its pool", stays: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
 			_, err := host.CreateVolume(t.Context(), overlay(image, "default", "root"))
 			return err
 		}},
-		{name: "an overlay that is new", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
+		{name: "a new overlay", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
 			_, err := host.CreateVolume(t.Context(), overlay(image, "default", "root"))
 			return err
 		}},
@@ -72,22 +72,22 @@ func TestCollect(t *testing.T) {
 			_, err := host.CreateVolume(t.Context(), overlay(image, "other", "root"))
 			return err
 		}},
-		{name: "somebody's overlay of the marker", stays: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, wish Wish) error {
+		{name: "a foreign overlay of the marker", stays: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, wish Wish) error {
 			image.Path = "/fake/" + wish.markerRef().String()
 			_, err := host.CreateVolume(t.Context(), overlay(image, "fast", "theirs"))
 			return err
 		}},
-		{name: "somebody's domain with it as a disk", stays: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
+		{name: "a foreign domain with the image as a disk", stays: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
 			return host.DefineDomain(t.Context(), domainXML(uuid, fmt.Sprintf("<disk><source pool='%s' volume='%s'/></disk>", image.Pool, image.Name)))
 		}},
-		{name: "somebody's domain with its path", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
+		{name: "a foreign domain with the path of the image", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
 			return host.DefineDomain(t.Context(), domainXML(uuid, "<disk><source file='"+image.Path+"'/></disk>"))
 		}},
-		{name: "somebody's domain with an overlay of an overlay that is in no pool", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
+		{name: "a foreign domain with an overlay of an overlay outside of all pools", stays: true, late: true, use: func(_ *fixture, host hypervisor.Hypervisor, image Image, _ Wish) error {
 			return host.DefineDomain(t.Context(), domainXML(uuid,
 				"<disk><source file='/a'/><backingStore><source file='/b'/><backingStore><source file='"+image.Path+"'/></backingStore></backingStore></disk>"))
 		}},
-		{name: "a pool that can't be looked into", stays: true, err: "storage pool lost isn't active", use: func(f *fixture, _ hypervisor.Hypervisor, _ Image, _ Wish) error {
+		{name: "an inactive pool", stays: true, err: "storage pool lost is inactive", use: func(f *fixture, _ hypervisor.Hypervisor, _ Image, _ Wish) error {
 			f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "lost"})
 			return nil
 		}},
@@ -114,10 +114,10 @@ func TestCollect(t *testing.T) {
 			}
 			f.fakes.hosts["one"].ForgetCalls()
 			for range 3 {
-				f.Expect(f.Collect(t.Context(), collection)).To(BeZero(), "not for long enough")
+				f.Expect(f.Collect(t.Context(), collection)).To(BeZero(), "unused, but not for long enough")
 				f.later(day / 3)
 			}
-			f.Expect(f.fakes.hosts["one"].Calls()).To(BeEmpty(), "to wait costs the host nothing")
+			f.Expect(f.fakes.hosts["one"].Calls()).To(BeEmpty(), "waiting needs no calls")
 			collected, err := f.Collect(t.Context(), collection)
 			if tc.err != "" {
 				f.Expect(err).To(MatchError(ContainSubstring(tc.err)))
@@ -133,13 +133,13 @@ func TestCollect(t *testing.T) {
 			f.Expect(collected.HalfImages).To(BeZero())
 			f.Expect(collected.Bytes).To(BeEquivalentTo(len(content)))
 			f.Expect(f.volumes("one")).To(BeEmpty())
-			f.Expect(f.eventually(wish, machine(2)).Path).ToNot(Equal(image.Path), "it comes again when somebody wants it")
+			f.Expect(f.eventually(wish, machine(2)).Path).ToNot(Equal(image.Path), "a new request downloads the image again")
 		})
 	}
 }
 
-// TestCollectHalfImages: contents without a marker go when they have been the same for long enough,
-// markers of nothing go, and nothing else that is there does.
+// TestCollectHalfImages checks that contents without a marker are deleted after they have been unchanged for long enough,
+// that markers without a content are deleted, and that all other volumes stay.
 func TestCollectHalfImages(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	host, err := f.fakes.hypervisor("one")
@@ -163,14 +163,14 @@ func TestCollectHalfImages(t *testing.T) {
 		create(name, nil)
 	}
 	before := f.volumes("one")
-	const age = time.Minute // less than half images get
+	const age = time.Minute // shorter than strayAge
 	f.Expect(f.Collect(t.Context(), f.seen("one", age))).To(BeZero())
 	f.later(strayAge - 1)
 	f.Expect(host.UploadVolume(t.Context(), half.VolumeRef, strings.NewReader("more"), 4)).To(Succeed())
 	collected, err := f.Collect(t.Context(), f.seen("one", age))
 	f.Expect(err).ToNot(HaveOccurred())
-	f.Expect(collected).To(Equal(Collected{Images: []string{strings.TrimPrefix(other.marker(), namePrefix)}}), "the marker of nothing")
-	f.Expect(f.volumes("one")).To(HaveLen(len(before)-1), "somebody fills the other one")
+	f.Expect(collected).To(Equal(Collected{Images: []string{strings.TrimPrefix(other.marker(), namePrefix)}}), "the marker without a content")
+	f.Expect(f.volumes("one")).To(HaveLen(len(before)-1), "an upload may be filling the other one")
 	f.later(strayAge)
 	f.Expect(f.Collect(t.Context(), f.seen("one", age))).To(Equal(Collected{HalfImages: 1, Bytes: 4}))
 	left, _ := f.fakes.hosts["one"].Left()
@@ -183,13 +183,12 @@ func TestCollectHalfImages(t *testing.T) {
 	f.Expect(f.unused).To(BeEmpty())
 }
 
-// collectSeeds is how many times what is left to chance is tried.
+// collectSeeds is the number of random orders that TestCollectRaces tries.
 const collectSeeds = 400
 
-// TestCollectRaces lets machines be made and deleted on a host, and images be brought there and deleted
-// by two managers, without any age and one call after the other in an order that the seed chooses, while
-// calls fail and answers are lost. What is below an overlay that a machine was told to use is there as
-// long as the overlay is.
+// TestCollectRaces creates and deletes machines on a host while two managers transfer and delete images without any
+// retention. The seed chooses the order of all calls; some calls fail and some answers are lost. The backing volume of
+// an overlay must exist from the confirmation to the deletion of the overlay.
 func TestCollectRaces(t *testing.T) {
 	confirmed, refused := 0, 0
 	for seed := range uint64(collectSeeds) {
@@ -205,7 +204,7 @@ func TestCollectRaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		wish := wishFor("http://nowhere", []byte("image"))
-		machines := []*maker{{name: "a"}, {name: "b"}, {name: "c"}}
+		machines := []*raceMachine{{name: "a"}, {name: "b"}, {name: "c"}}
 		var actors []*actor
 		for _, m := range machines {
 			actors = append(actors, act(connected, func(h hypervisor.Hypervisor) { m.live(h, wish) }))
@@ -229,7 +228,7 @@ func TestCollectRaces(t *testing.T) {
 			left, _ := host.Left()
 			for _, m := range machines {
 				if m.below != "" && !slices.ContainsFunc(left, func(ref hypervisor.VolumeRef) bool { return "/fake/"+ref.String() == m.below }) {
-					t.Fatalf("seed %d: what the disk of %s is an overlay of is gone: %v", seed, m.name, host.Calls())
+					t.Fatalf("seed %d: the backing volume of the disk of %s doesn't exist: %v", seed, m.name, host.Calls())
 				}
 			}
 		}
@@ -238,22 +237,22 @@ func TestCollectRaces(t *testing.T) {
 			refused += m.refused
 		}
 	}
-	t.Logf("%d machines were made, and %d overlays weren't used because their image was deleted meanwhile", confirmed, refused)
+	t.Logf("%d machines were created, and %d overlays weren't used because their image was deleted", confirmed, refused)
 	if confirmed < collectSeeds || refused == 0 {
-		t.Errorf("too little happened for this to show anything: %d machines were made, and %d overlays weren't used", confirmed, refused)
+		t.Errorf("too few events for a result: %d machines were created, and %d overlays weren't used", confirmed, refused)
 	}
 }
 
-// maker is a machine, as far as its image and root disk go.
-type maker struct {
+// raceMachine creates and deletes the root disk of a machine.
+type raceMachine struct {
 	name string
-	// below is the path of what its disk is an overlay of, from when it was told to use it on.
+	// below is the path of the disk's backing volume while the machine uses the disk.
 	below              string
 	confirmed, refused int
 }
 
-// live makes the disk several times, as the machine's controller does, and deletes it.
-func (m *maker) live(host hypervisor.Hypervisor, wish Wish) {
+// live creates and deletes the disk several times, as the machine's controller does.
+func (m *raceMachine) live(host hypervisor.Hypervisor, wish Wish) {
 	ctx := context.Background()
 	root := hypervisor.VolumeRef{Pool: "default", Name: "root-" + m.name}
 	for attempt := range 6 {
@@ -277,34 +276,34 @@ func (m *maker) live(host hypervisor.Hypervisor, wish Wish) {
 		if err != nil {
 			continue
 		}
-		there, err := Confirm(ctx, host, wish, image)
+		exists, err := Confirm(ctx, host, wish, image)
 		if err != nil {
 			continue
 		}
-		if !there {
+		if !exists {
 			m.refused++
 			continue
 		}
 		m.confirmed++
 		m.below = disk.BackingPath
-		_, _ = host.Volume(ctx, root) // it runs for a while
+		_, _ = host.Volume(ctx, root) // the machine runs for a while
 		_, _ = host.Volume(ctx, root)
 		m.below = ""
 		_ = host.DeleteVolume(ctx, root)
 	}
 }
 
-// bring brings the image to the host, as a transfer does.
-func (m *maker) bring(host hypervisor.Hypervisor, wish Wish, attempt int) {
+// bring creates the image on the host, as a transfer does.
+func (m *raceMachine) bring(host hypervisor.Hypervisor, wish Wish, attempt int) {
 	ctx := context.Background()
-	made, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{Format: hypervisor.FormatQCOW2, CapacityBytes: diskBytes,
+	content, err := host.CreateVolume(ctx, hypervisor.VolumeSpec{Format: hypervisor.FormatQCOW2, CapacityBytes: diskBytes,
 		VolumeRef: hypervisor.VolumeRef{Pool: wish.Pool, Name: fmt.Sprintf("%s.%011x%s", wish.marker(), attempt, m.name)}})
 	if err == nil {
-		_ = mark(ctx, volumes{host}, wish, Image{VolumeRef: made.VolumeRef, Path: made.Path, Format: wish.format(), CapacityBytes: diskBytes})
+		_ = mark(ctx, volumes{host}, wish, Image{VolumeRef: content.VolumeRef, Path: content.Path, Format: wish.format(), CapacityBytes: diskBytes})
 	}
 }
 
-// actor is somebody who makes one call to a host at a time, each when it is let.
+// actor makes one call to a host at a time, each when the test allows it.
 type actor struct {
 	hypervisor.Hypervisor
 	let, waits chan struct{}
@@ -320,7 +319,7 @@ func act(host hypervisor.Hypervisor, do func(hypervisor.Hypervisor)) *actor {
 	return a
 }
 
-// step lets the actor make its next call, and everything up to the one after it. It says whether there is one.
+// step allows the actor's next call, and returns before the one after it. It reports whether there is one.
 func (a *actor) step() bool {
 	a.let <- struct{}{}
 	_, more := <-a.waits

@@ -57,7 +57,7 @@ func readSecret(ctx context.Context, reader client.Reader, key client.ObjectKey)
 		return Credentials{}, fmt.Errorf("the Secret %s: %w", key, err)
 	}
 	if secret.Type != infrav1.ImageCredentialsSecretType {
-		return Credentials{}, fmt.Errorf("the Secret %s isn't of type %s, and others are sent to no server", key, infrav1.ImageCredentialsSecretType)
+		return Credentials{}, fmt.Errorf("the Secret %s isn't of type %s: Secrets of other types are not sent to servers", key, infrav1.ImageCredentialsSecretType)
 	}
 	credentials, err := readCredentials(secret.Data)
 	if err != nil {
@@ -155,7 +155,7 @@ func (t entrusted) RoundTrip(request *http.Request) (*http.Response, error) {
 		return t.others.RoundTrip(request)
 	}
 	if t.authorization != "" {
-		// http.Client takes the headers of its own request to where it is redirected, and doesn't know of this one.
+		// http.Client copies the headers of its own request to redirected requests, but it doesn't know this header.
 		request = request.Clone(request.Context())
 		request.Header.Set("Authorization", t.authorization)
 	}

@@ -23,7 +23,7 @@ const (
 	basicHush = "Basic dXNlcjpodXNoLWh1c2g="
 )
 
-// serveTLS serves with a certificate of an authority that only those know who are told.
+// serveTLS starts a server with a certificate of a private authority, and returns the authority's certificate.
 func serveTLS(t *testing.T, handler http.HandlerFunc) (url string, ca []byte) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -33,7 +33,7 @@ func serveTLS(t *testing.T, handler http.HandlerFunc) (url string, ca []byte) {
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// guarded serves to those who show credentials.
+// guarded serves only requests with the credentials.
 func guarded(authorization string, content []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != authorization {
@@ -44,7 +44,7 @@ func guarded(authorization string, content []byte) http.HandlerFunc {
 	}
 }
 
-// access gives a namespace what is in a Secret.
+// access returns the access of a namespace with the data of a Secret.
 func access(namespace types.UID, data map[string]string) *Access {
 	raw := map[string][]byte{}
 	for key, value := range data {
@@ -53,7 +53,7 @@ func access(namespace types.UID, data map[string]string) *Access {
 	return &Access{Namespace: namespace, Secret: "server", Read: func(context.Context) (Credentials, error) { return readCredentials(raw) }}
 }
 
-// TestCredentials: a server with a private authority, which asks for credentials.
+// TestCredentials checks downloads from a server with a private authority that requires credentials.
 func TestCredentials(t *testing.T) {
 	content := qcow2Image(nil)
 	for name, tc := range map[string]struct {
@@ -62,11 +62,11 @@ func TestCredentials(t *testing.T) {
 		withCA  bool
 		message string
 	}{
-		"nothing but its authority": {withCA: true},
-		"a user":                    {asks: basicHush, withCA: true, data: map[string]string{"username": "user", "password": hush}},
-		"a token":                   {asks: "Bearer " + hush, withCA: true, data: map[string]string{"token": hush + "\n"}},
-		"another token":             {asks: "Bearer other", withCA: true, data: map[string]string{"token": hush}, message: "the server answers 401"},
-		"another authority":         {asks: "Bearer " + hush, data: map[string]string{"token": hush}, message: "certificate signed by unknown authority"},
+		"the authority alone": {withCA: true},
+		"a user":              {asks: basicHush, withCA: true, data: map[string]string{"username": "user", "password": hush}},
+		"a token":             {asks: "Bearer " + hush, withCA: true, data: map[string]string{"token": hush + "\n"}},
+		"another token":       {asks: "Bearer other", withCA: true, data: map[string]string{"token": hush}, message: "the server answers 401"},
+		"another authority":   {asks: "Bearer " + hush, data: map[string]string{"token": hush}, message: "certificate signed by unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newHosts("one"), Options{})
@@ -90,8 +90,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreForOneServer: where it sends the download to, nobody gets them, not even on another port of the same
-// machine; and its authority counts for it alone.
+// TestCredentialsAreForOneServer checks that no other server gets the credentials after a redirect, not even on another
+// port of the same host, and that the Secret's authority is trusted for the one server only.
 func TestCredentialsAreForOneServer(t *testing.T) {
 	content := qcow2Image(nil)
 	var seen atomic.Value
@@ -130,7 +130,7 @@ func TestCredentialsAreForOneServer(t *testing.T) {
 	wish.Access = access("team", credentials)
 
 	f := newFixture(t, newHosts("one"), Options{})
-	f.Expect(f.failure(wish, machine(1))).To(MatchError(ContainSubstring("certificate signed by unknown authority")), "there only the system's authorities count")
+	f.Expect(f.failure(wish, machine(1))).To(MatchError(ContainSubstring("certificate signed by unknown authority")), "the other server needs a certificate of the system's authorities")
 	f.Expect(seen.Load()).To(Equal("nobody"))
 
 	f = trusting(newFixture(t, newHosts("one"), Options{}))
@@ -149,19 +149,19 @@ func TestCredentialsAreForOneServer(t *testing.T) {
 	f.Expect(f.failedWith(wish, machine(2))).To(MatchError(ContainSubstring("credentials are sent with https only")))
 }
 
-// failedWith waits until a transfer has failed, and returns what whoever wants it is shown.
-func (f *fixture) failedWith(wish Wish, who types.NamespacedName) error {
+// failedWith waits until a transfer has failed, and returns the error that users see.
+func (f *fixture) failedWith(wish Wish, name types.NamespacedName) error {
 	f.t.Helper()
 	var failed *Failed
 	f.Eventually(func() bool {
-		_, err := f.Ensure(f.t.Context(), wish, who)
+		_, err := f.Ensure(f.t.Context(), wish, name)
 		return errors.As(err, &failed)
 	}).WithTimeout(patience).Should(BeTrue())
 	return failed
 }
 
-// TestImagesOfOneNamespace: who knows the URL and the checksum of an image that is on a host doesn't have it without
-// credentials for its server, and doesn't know whether it is there.
+// TestImagesOfOneNamespace checks that the URL and the checksum of an existing image don't give access to it without
+// credentials for its server, and don't reveal whether it exists.
 func TestImagesOfOneNamespace(t *testing.T) {
 	content := qcow2Image(nil)
 	url, ca := serveTLS(t, guarded("Bearer "+hush, content))
@@ -177,7 +177,7 @@ func TestImagesOfOneNamespace(t *testing.T) {
 	f.Expect(f.failure(wrong, machine(3))).To(MatchError(ContainSubstring("the server answers 401")))
 
 	again.Access = &Access{Namespace: "team", Secret: "gone", Read: func(context.Context) (Credentials, error) {
-		return Credentials{}, errors.New("it was read")
+		return Credentials{}, errors.New("the credentials were read")
 	}}
 	f.Expect(f.Ensure(t.Context(), again, machine(4))).To(Equal(image), "without its server")
 	wrong.Access = access("other", map[string]string{"ca.crt": string(ca), "token": hush})
@@ -187,35 +187,35 @@ func TestImagesOfOneNamespace(t *testing.T) {
 	f.Expect(other.eventually(wrong, machine(3)).Name).ToNot(Equal(image.Name))
 	f.Expect(f.volumes("one")).To(ConsistOf(append(whole(wish), whole(wrong)...)))
 	for _, name := range []string{wish.marker(), wrong.marker(), image.Name} {
-		f.Expect(volumeName.MatchString(name)).To(BeTrue(), "deleted when it is unused: %s", name)
+		f.Expect(volumeName.MatchString(name)).To(BeTrue(), "Collect recognizes the name: %s", name)
 	}
 	f.Expect(wantedMarkers([]Wish{again})).To(And(HaveKey(wish.marker()), Not(HaveKey(wrong.marker()))))
 }
 
-// TestCredentialsAreReadAnew for each attempt, and what is wrong with them is shown.
-func TestCredentialsAreReadAnew(t *testing.T) {
+// TestCredentialsAreReadForEachAttempt also checks that errors of the credentials are shown.
+func TestCredentialsAreReadForEachAttempt(t *testing.T) {
 	content := qcow2Image(nil)
 	url, ca := serveTLS(t, guarded("Bearer "+hush, content))
 	f := newFixture(t, newHosts("one"), Options{})
 	wish := wishFor(url, content)
 	good := access("team", map[string]string{"ca.crt": string(ca), "token": hush})
-	var there atomic.Bool
+	var available atomic.Bool
 	wish.Access = &Access{Namespace: "team", Secret: "server", Read: func(ctx context.Context) (Credentials, error) {
-		if !there.Load() {
+		if !available.Load() {
 			return Credentials{}, errors.New("the Secret team/server doesn't exist")
 		}
 		return good.Read(ctx)
 	}}
 	f.Expect(f.failedWith(wish, machine(1))).To(MatchError("downloading " + url + " failed and is retried: reading the credentials: the Secret team/server doesn't exist"))
-	there.Store(true)
+	available.Store(true)
 	f.eventually(wish, machine(1))
 }
 
-// TestServersThatRepeatCredentials: what they were sent isn't in errors.
+// TestServersThatRepeatCredentials checks that errors don't contain credentials that a server sends back.
 func TestServersThatRepeatCredentials(t *testing.T) {
 	for name, answer := range map[string]string{
-		"as a status": "HTTP/1.1 401 %s\r\n\r\n", "as a header": "HTTP/1.1 200 OK\r\n%s\r\n\r\n", "as no HTTP": "%s\r\n\r\n", "as a length": "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
-		"as another place": "HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/%s\r\n\r\n", "as an encoding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: %s\r\n\r\n",
+		"as a status": "HTTP/1.1 401 %s\r\n\r\n", "as a header": "HTTP/1.1 200 OK\r\n%s\r\n\r\n", "not as HTTP": "%s\r\n\r\n", "as a length": "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
+		"as a redirect": "HTTP/1.1 302 Found\r\nLocation: https://127.0.0.1:1/%s\r\n\r\n", "as an encoding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: %s\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newHosts("one"), Options{})
@@ -251,7 +251,7 @@ func TestReadCredentials(t *testing.T) {
 		"a colon":              {data: map[string]string{"username": "a:" + hush, "password": hush}, message: "a colon in username"},
 		"two lines":            {data: map[string]string{"token": hush + "\r\nX-Other: " + hush}, message: "a line break"},
 		"no certificate":       {data: map[string]string{"ca.crt": hush}, message: "no certificate in PEM under ca.crt"},
-		"a key where it isn't": {data: map[string]string{"ca.crt": "-----BEGIN PRIVATE KEY-----\naHVzaC1odXNo\n-----END PRIVATE KEY-----\n"}, message: "no certificate in PEM under ca.crt"},
+		"a key in place of it": {data: map[string]string{"ca.crt": "-----BEGIN PRIVATE KEY-----\naHVzaC1odXNo\n-----END PRIVATE KEY-----\n"}, message: "no certificate in PEM under ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := access("team", tc.data).Read(t.Context())
@@ -260,7 +260,7 @@ func TestReadCredentials(t *testing.T) {
 	}
 }
 
-// FuzzReadCredentials: what is read of a Secret can be sent, or is an error.
+// FuzzReadCredentials checks that the credentials of any Secret can be sent or are an error.
 func FuzzReadCredentials(f *testing.F) {
 	f.Add("user", hush, "", "")
 	f.Add("", "", hush+"\n", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")

@@ -37,8 +37,8 @@ func zstandard(t testing.TB, content []byte, options ...zstd.EOption) []byte {
 	return out.Bytes()
 }
 
-// sample reads a file that xz has made: of qcow2Image(nil) with xz -9 (image.qcow2.xz) and with a dictionary of 128 MiB
-// (window.qcow2.xz), and of rawImage (image.raw.xz).
+// sample reads a file that was created with xz: qcow2Image(nil) with xz -9 (image.qcow2.xz) and with a dictionary of
+// 128 MiB (window.qcow2.xz), and rawImage (image.raw.xz).
 func sample(t testing.TB, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name))
@@ -48,7 +48,8 @@ func sample(t testing.TB, name string) []byte {
 
 func rawImage() []byte { return bytes.Repeat([]byte("raw disk"), 1<<18) }
 
-// TestCompressedImages arrive decompressed, whatever their URL is called, and their checksum is that of what is served.
+// TestCompressedImages checks that images are stored decompressed, whatever the name in their URL, and that the checksum
+// is that of the compressed file.
 func TestCompressedImages(t *testing.T) {
 	qcow2, raw := qcow2Image(nil), rawImage()
 	for name, tc := range map[string]struct {
@@ -71,12 +72,12 @@ func TestCompressedImages(t *testing.T) {
 			image := f.eventually(wish, machine(1))
 			f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(tc.content))
 			f.Expect(image.CapacityBytes).To(Equal(tc.capacity))
-			f.Expect(f.Ensure(t.Context(), wish, machine(2))).To(Equal(image), "as it is found on the host")
+			f.Expect(f.Ensure(t.Context(), wish, machine(2))).To(Equal(image), "the existing image")
 		})
 	}
 }
 
-// TestCompressedImagesThatAreRefused: nothing of them stays on the host.
+// TestCompressedImagesThatAreRefused checks that refused images leave no volumes on the host.
 func TestCompressedImagesThatAreRefused(t *testing.T) {
 	good := qcow2Image(nil)
 	damaged := gzipped(t, good)
@@ -95,7 +96,7 @@ func TestCompressedImagesThatAreRefused(t *testing.T) {
 		"more after its end, gzip":  {served: append(gzipped(t, good), "more"...), is: ErrNotAnImage, message: "decompressing it with gzip"},
 		"more after its end, xz":    {served: append(sample(t, "image.qcow2.xz"), "more"...), is: ErrNotAnImage, message: "decompressing it with xz"},
 		"more after its end, zstd":  {served: append(zstandard(t, good), "more"...), is: ErrNotAnImage, message: "decompressing it with zstd"},
-		"the checksum of the image": {served: gzipped(t, good), sum: checksum(good), is: ErrChecksumMismatch, message: "what is served has "},
+		"the checksum of the image": {served: gzipped(t, good), sum: checksum(good), is: ErrChecksumMismatch, message: "the served file has "},
 		"compressed twice":          {served: zstandard(t, gzipped(t, good)), is: ErrNotAnImage, message: "compressed with gzip: compress it once"},
 		"with bzip2":                {served: append([]byte("BZh9"), make([]byte, 200)...), is: ErrNotAnImage, message: "compressed with bzip2"},
 		"a page":                    {served: gzipped(t, []byte("<html>")), is: ErrNotAnImage, message: "spec.image.format is qcow2, and this isn't"},
@@ -109,7 +110,7 @@ func TestCompressedImagesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newHosts("one"), Options{MaxBytes: 8 << 20})
 			f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "default", Active: true, CapacityBytes: 1 << 30, AvailableBytes: 6 << 20})
-			if tc.is == ErrNotAnImage { //nolint:errorlint // it is that one in the table
+			if tc.is == ErrNotAnImage { //nolint:errorlint // the table has this value
 				f.fakes.hosts["one"].SetPool(hypervisor.Pool{Name: "default", Active: true, CapacityBytes: 1 << 30, AvailableBytes: 1 << 30})
 			}
 			wish := wishFor(serve(t, serving(tc.served)).URL, tc.served)
@@ -125,8 +126,8 @@ func TestCompressedImagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestCompressedOnTheWayIsNotTheImage: what a server does to what it sends isn't undone, as the checksum wouldn't be that of
-// the file.
+// TestCompressedOnTheWayIsNotTheImage checks that a Content-Encoding is refused: the checksum of the decoded body would
+// not be that of the file.
 func TestCompressedOnTheWayIsNotTheImage(t *testing.T) {
 	served := gzipped(t, qcow2Image(nil))
 	f := newFixture(t, newHosts("one"), Options{})
@@ -138,7 +139,7 @@ func TestCompressedOnTheWayIsNotTheImage(t *testing.T) {
 	f.Expect(f.failure(wishFor(server.URL, served), machine(1))).To(MatchError(ContainSubstring("header Content-Encoding")))
 }
 
-// FuzzDecompress: whatever is served is an image or an error.
+// FuzzDecompress checks that any served content is an image or an error.
 func FuzzDecompress(f *testing.F) {
 	image := qcow2Image(nil)
 	for _, seed := range [][]byte{image, gzipped(f, image), zstandard(f, image), sample(f, "image.qcow2.xz"), sample(f, "window.qcow2.xz"), sample(f, "image.raw.xz")} {

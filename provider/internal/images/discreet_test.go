@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// answering listens, and answers each request with some bytes, whatever it asks for. It returns the address.
+// answering starts a server that sends the same bytes for each request. It returns the address.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -33,8 +33,8 @@ func answering(t *testing.T, answer string) string {
 	return listener.Addr().String()
 }
 
-// TestHostileAnswers: whatever a server or a proxy sends back of the credentials that it knows, and whatever
-// is in an address that it redirects to, isn't in the error.
+// TestHostileAnswers checks that errors contain neither credentials that a server or a proxy sends back, nor addresses of
+// redirects.
 func TestHostileAnswers(t *testing.T) {
 	const secret = "hush"
 	for name, tc := range map[string]struct {
@@ -42,23 +42,23 @@ func TestHostileAnswers(t *testing.T) {
 		proxy   bool
 		message string
 	}{
-		"a Location that can't be read":   {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@[::1/x?token=hush\r\n\r\n", message: "the server answers 302 Found with a header Location that can't be read"},
-		"a Location with a bad escape":    {answer: "HTTP/1.1 307 hush\r\nLocation: /%hush\r\n\r\n", message: "Location that can't be read"},
-		"a Location with a bad port":      {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@127.0.0.1:hush/\r\n\r\n", message: "Location that can't be read"},
-		"a Location where nobody is":      {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@127.0.0.1:1/x?token=hush#hush\r\n\r\n", message: "connection refused"},
-		"another scheme":                  {answer: "HTTP/1.1 302 Found\r\nLocation: hush://user:hush@host/?hush\r\n\r\n", message: "redirected to a scheme other than https and http"},
-		"no HTTP":                         {answer: "token=hush user:hush@host\r\n\r\n", message: "malformed HTTP"},
-		"no HTTP, with a quote":           {answer: "a \" hush \\\" hush\r\n\r\n", message: "malformed HTTP"},
-		"no status":                       {answer: "HTTP/1.1 hush\r\n\r\n", message: "malformed HTTP"},
-		"no header":                       {answer: "HTTP/1.1 200 OK\r\ntoken hush\r\n\r\n", message: "the answer has a header that can't be read"},
-		"no length":                       {answer: "HTTP/1.1 200 OK\r\nContent-Length: hush\r\n\r\n", message: "bad Content-Length"},
-		"another transfer encoding":       {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: hush\r\n\r\n", message: "unsupported transfer encoding"},
-		"another content encoding":        {answer: "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Encoding: hush\r\n\r\nhush", message: "header Content-Encoding"},
-		"another status":                  {answer: "HTTP/1.1 403 hush\r\n\r\n", message: "the server answers 403 Forbidden"},
-		"a proxy that says what it knows": {proxy: true, answer: "HTTP/1.1 407 user:hush isn't it\r\n\r\n", message: "the proxy answers 407 Proxy Authentication Required"},
-		"a proxy that speaks no HTTP":     {proxy: true, answer: "user:hush\r\n\r\n", message: "malformed HTTP"},
-		"a proxy that sends a bad header": {proxy: true, answer: "HTTP/1.1 200 OK\r\nuser hush\r\n\r\n", message: "the answer has a header that can't be read"},
-		"a proxy that hangs up":           {proxy: true, message: "EOF"},
+		"a Location that can't be read":      {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@[::1/x?token=hush\r\n\r\n", message: "the server answers 302 Found with a header Location that can't be read"},
+		"a Location with a bad escape":       {answer: "HTTP/1.1 307 hush\r\nLocation: /%hush\r\n\r\n", message: "Location that can't be read"},
+		"a Location with a bad port":         {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@127.0.0.1:hush/\r\n\r\n", message: "Location that can't be read"},
+		"a Location without a server":        {answer: "HTTP/1.1 302 Found\r\nLocation: http://user:hush@127.0.0.1:1/x?token=hush#hush\r\n\r\n", message: "connection refused"},
+		"another scheme":                     {answer: "HTTP/1.1 302 Found\r\nLocation: hush://user:hush@host/?hush\r\n\r\n", message: "redirected to a scheme other than https and http"},
+		"not HTTP":                           {answer: "token=hush user:hush@host\r\n\r\n", message: "malformed HTTP"},
+		"not HTTP, with a quote":             {answer: "a \" hush \\\" hush\r\n\r\n", message: "malformed HTTP"},
+		"no status":                          {answer: "HTTP/1.1 hush\r\n\r\n", message: "malformed HTTP"},
+		"no header":                          {answer: "HTTP/1.1 200 OK\r\ntoken hush\r\n\r\n", message: "the answer has a header that can't be read"},
+		"no length":                          {answer: "HTTP/1.1 200 OK\r\nContent-Length: hush\r\n\r\n", message: "bad Content-Length"},
+		"another transfer encoding":          {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: hush\r\n\r\n", message: "unsupported transfer encoding"},
+		"another content encoding":           {answer: "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Encoding: hush\r\n\r\nhush", message: "header Content-Encoding"},
+		"another status":                     {answer: "HTTP/1.1 403 hush\r\n\r\n", message: "the server answers 403 Forbidden"},
+		"a proxy that quotes the request":    {proxy: true, answer: "HTTP/1.1 407 user:hush isn't it\r\n\r\n", message: "the proxy answers 407 Proxy Authentication Required"},
+		"a proxy without HTTP":               {proxy: true, answer: "user:hush\r\n\r\n", message: "malformed HTTP"},
+		"a proxy that sends a bad header":    {proxy: true, answer: "HTTP/1.1 200 OK\r\nuser hush\r\n\r\n", message: "the answer has a header that can't be read"},
+		"a proxy that closes the connection": {proxy: true, message: "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, newHosts("one"), Options{})
@@ -74,8 +74,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestProxyThatIsntThere: where it is may be said, and not how it is asked.
-func TestProxyThatIsntThere(t *testing.T) {
+// TestUnreachableProxy checks that the error may have the address of the proxy, but not the credentials for it.
+func TestUnreachableProxy(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{IdleTimeout: time.Minute})
 	f.client.Transport.(discreet).Proxy = http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword("user", "hush"), Host: "127.0.0.1:1"})
 	for number, image := range []string{"http://images.invalid/image", "https://images.invalid/image"} {

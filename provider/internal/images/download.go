@@ -59,7 +59,7 @@ func checkRedirect(next *http.Request, before []*http.Request) error {
 	case next.URL.Scheme == "http" && before[len(before)-1].URL.Scheme == "https":
 		return refused("redirected from https to http, at %s", shownURL(next.URL.String()))
 	}
-	// It would tell one server the query of the other's URL, which may be a credential.
+	// A Referer header would send the query of the first URL, which may be a credential, to the second server.
 	next.Header.Del("Referer")
 	return nil
 }
@@ -80,8 +80,8 @@ type download struct {
 	cancel context.CancelCauseFunc
 	idle   time.Duration
 	watch  *time.Timer
-	// minRate is the minimum of bytes per second over each idle time of waiting; waited and received are the present one's
-	// time and bytes.
+	// minRate is the minimum of bytes per second over each idle time of waiting. waited and received are the time and
+	// the bytes of the current period.
 	minRate, received int64
 	waited            time.Duration
 	now               func() time.Time
@@ -144,9 +144,9 @@ func (d *download) ask(ctx context.Context, client *http.Client, wish Wish) erro
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	case encoding != "" && encoding != "identity":
-		return fmt.Errorf("%w: the server packs it (header Content-Encoding)", ErrNotAnImage)
+		return fmt.Errorf("%w: the server compresses it (header Content-Encoding)", ErrNotAnImage)
 	case d.size < 0:
-		return errors.New("the server doesn't say how large it is (Content-Length), which has to be known before it can be stored")
+		return errors.New("the server doesn't send the size (header Content-Length), which must be known before the image is stored")
 	case d.size == 0:
 		return fmt.Errorf("%w: it is empty", ErrNotAnImage)
 	}
@@ -159,11 +159,11 @@ func (d *download) ask(ctx context.Context, client *http.Client, wish Wish) erro
 	}
 	header, err := d.content.Peek(headerBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading how it begins: %w", err)
+		return fmt.Errorf("reading the first bytes: %w", err)
 	}
 	size := d.size
 	if d.compressed {
-		size = int64(len(header)) // so much is known of it
+		size = int64(len(header)) // a lower bound
 	}
 	d.capacity, err = diskSize(wish.format(), header, size)
 	return err
@@ -199,7 +199,7 @@ func (d *download) length() int64 {
 // received is the body of the server's answer.
 type received struct{ *download }
 
-// Read implements io.Reader. Only while it waits for the server does the time of its silence count.
+// Read implements io.Reader. Only the time of waiting for the server counts as silence.
 func (d received) Read(out []byte) (int, error) {
 	began := d.now()
 	d.watch.Reset(d.idle)
@@ -216,7 +216,7 @@ func (d received) Read(out []byte) (int, error) {
 	return n, err
 }
 
-// tooSlow returns an error if the server sends too little: one that sends a byte now and then would block a turn for
+// tooSlow returns an error if the server sends too little. A server that sends a byte now and then would use a turn for
 // ever.
 func (d *download) tooSlow(read int, in time.Duration) error {
 	d.received += int64(read)
@@ -238,7 +238,7 @@ func (d *download) verify() error {
 		return fmt.Errorf("%d bytes of %d were read", got, d.size)
 	}
 	if got := hex.EncodeToString(d.hash.Sum(nil)); got != d.want {
-		return fmt.Errorf("%w: what is served has %s", ErrChecksumMismatch, got)
+		return fmt.Errorf("%w: the served file has %s", ErrChecksumMismatch, got)
 	}
 	return nil
 }
@@ -260,9 +260,9 @@ func (d *download) plain(err error) error {
 	return err
 }
 
-// Errors of downloads come into conditions, which more people read than those who know the credentials that
-// are in URLs of images, of redirects and of proxies. net/http puts much into its errors of what servers and
-// proxies have sent, and they may send what they were sent themselves.
+// Errors of downloads are shown in conditions. More people can read these than know the credentials in the URLs of
+// images, redirects and proxies. Errors of net/http quote much of what servers and proxies send, which may repeat the
+// credentials that they received.
 
 // refusal is an error whose text was written here and may be shown.
 type refusal struct{ text string }
@@ -335,13 +335,13 @@ func discreetly(err error) error {
 	for errors.As(err, &ofURL) {
 		err = ofURL.Err
 	}
-	var ofHeader textproto.ProtocolError // which quotes nothing
+	var ofHeader textproto.ProtocolError // without quotes
 	if errors.As(err, &ofHeader) {
 		return &shown{text: "the answer has a header that can't be read", err: err}
 	}
 	var ofNetwork *net.OpError
 	if errors.As(err, &ofNetwork) && ofNetwork.Source != nil {
-		// Its text has the number of a port in it, which is another one each time.
+		// Its text includes the local port, which differs each time.
 		err = fmt.Errorf("%s: %w", ofNetwork.Op, ofNetwork.Err)
 	}
 	return &shown{text: sent.ReplaceAllString(err.Error(), "..."), err: err}

@@ -26,12 +26,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// patience is how long tests wait for what has to happen. It is no expectation of how fast it is.
+// patience is the timeout of waits in tests. It doesn't check the speed.
 const patience = time.Minute
 
 const diskBytes = 3 << 30
 
-// qcow2Image is what this package looks at of an image, and some content.
+// qcow2Image returns the header of an image, as this package reads it, and some content.
 func qcow2Image(change func(header []byte)) []byte {
 	header := make([]byte, headerBytes)
 	copy(header, qcow2Magic)
@@ -66,7 +66,7 @@ func serving(content []byte) http.HandlerFunc {
 	}
 }
 
-// hosts are fake hosts, each with a connection that is opened again when it was lost.
+// hosts are fake hosts, each with one connection that is opened again after it was lost.
 type hosts struct {
 	lock  sync.Mutex
 	hosts map[string]*fake.Host
@@ -85,7 +85,7 @@ func (h *hosts) hypervisor(name string) (hypervisor.Hypervisor, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	ctx := context.Background()
-	if connected, there := h.open[name]; there {
+	if connected, exists := h.open[name]; exists {
 		if _, err := connected.Facts(ctx); err == nil {
 			return connected, nil
 		}
@@ -98,7 +98,7 @@ func (h *hosts) hypervisor(name string) (hypervisor.Hypervisor, error) {
 	return connected, err
 }
 
-// fixture is a store with fake hosts, and a queue that it brings machines to.
+// fixture is a store with fake hosts and the queue of its events.
 type fixture struct {
 	*WithT
 	*Store
@@ -108,12 +108,12 @@ type fixture struct {
 	stop  func()
 }
 
-// newFixture starts a store over hosts, with retries that are soon.
+// newFixture starts a store with fake hosts and short retry delays.
 func newFixture(t *testing.T, fakes *hosts, options Options) *fixture {
 	t.Helper()
 	options.FirstRetry, options.LastRetry = time.Millisecond, 4*time.Millisecond
 	if options.Sources.Allowed == nil {
-		options.Sources.Allowed = []string{"127.0.0.0/8", "*.invalid"} // where tests serve, and what proxies are asked for
+		options.Sources.Allowed = []string{"127.0.0.0/8", "*.invalid"} // the servers of tests, and URLs for proxies
 	}
 	f := &fixture{WithT: NewWithT(t), t: t, fakes: fakes,
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
@@ -139,12 +139,12 @@ func wishFor(url string, content []byte) Wish {
 	return Wish{Host: "one", Pool: "default", URL: url, Checksum: checksum(content), Format: infrav1.ImageFormatQCOW2}
 }
 
-// eventually waits until Ensure gives the image, asking again each time that the machine is brought
-// to the queue, as a controller does.
-func (f *fixture) eventually(wish Wish, who types.NamespacedName) Image {
+// eventually waits until Ensure returns the image. It calls Ensure again for each event of the machine, as a controller
+// does.
+func (f *fixture) eventually(wish Wish, name types.NamespacedName) Image {
 	f.t.Helper()
 	for {
-		image, err := f.Ensure(f.t.Context(), wish, who)
+		image, err := f.Ensure(f.t.Context(), wish, name)
 		if err == nil {
 			return image
 		}
@@ -152,29 +152,29 @@ func (f *fixture) eventually(wish Wish, who types.NamespacedName) Image {
 		var failed *Failed
 		f.Expect(errors.As(err, &transferring) || errors.As(err, &failed)).To(BeTrue(), "%v", err)
 		request := f.next()
-		f.Expect(request.NamespacedName).To(Equal(who))
+		f.Expect(request.NamespacedName).To(Equal(name))
 	}
 }
 
 // failure waits until a transfer has failed, and returns the error.
-func (f *fixture) failure(wish Wish, who types.NamespacedName) error {
+func (f *fixture) failure(wish Wish, name types.NamespacedName) error {
 	f.t.Helper()
 	var failed *Failed
 	f.Eventually(func() bool {
-		_, err := f.Ensure(f.t.Context(), wish, who)
+		_, err := f.Ensure(f.t.Context(), wish, name)
 		f.Expect(err).To(HaveOccurred())
 		return errors.As(err, &failed)
 	}).WithTimeout(patience).Should(BeTrue())
 	var ofHost *hypervisor.Error
 	var ofSource *sourceError
 	if !errors.Is(failed.Err, errNotAllowed) && (!errors.As(failed.Err, &ofHost) || errors.As(failed.Err, &ofSource)) {
-		f.Expect(failed).To(MatchError("downloading "+failed.URL+" failed and is retried: "+toldOfServers), "whoever chose the URL isn't told")
+		f.Expect(failed).To(MatchError("downloading "+failed.URL+" failed and is retried: "+publicServerError), "users don't see details of servers")
 	}
 	return fmt.Errorf("downloading %s: %w", failed.URL, failed.Err)
 }
 
-// toldOfServers is all that those who choose URLs are told of what went wrong with servers.
-const toldOfServers = "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
+// publicServerError is the only text about failed servers that users see.
+const publicServerError = "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
 
 func (f *fixture) next() reconcile.Request {
 	f.t.Helper()
@@ -188,12 +188,12 @@ func (f *fixture) next() reconcile.Request {
 	case request := <-got:
 		return request
 	case <-time.After(patience):
-		f.t.Fatal("nobody was brought to the queue")
+		f.t.Fatal("the queue is empty")
 		return reconcile.Request{}
 	}
 }
 
-// volumes returns the names of a host's volumes, without what is different in each attempt.
+// volumes returns the names of a host's volumes without their random parts.
 func (f *fixture) volumes(host string) []string {
 	all, _ := f.fakes.hosts[host].Left()
 	var names []string
@@ -207,10 +207,10 @@ func (f *fixture) volumes(host string) []string {
 	return names
 }
 
-// whole are the volumes of an image that is there.
+// whole returns the volumes of a complete image.
 func whole(wish Wish) []string { return []string{wish.marker(), wish.marker() + ".content"} }
 
-// uploads counts the uploads to a host that ended well.
+// uploads counts the successful uploads to a host.
 func (f *fixture) uploads(host string) int {
 	count := 0
 	for _, call := range f.fakes.hosts[host].Calls() {

@@ -31,7 +31,7 @@ var compressions = []struct {
 }{
 	{"gzip", []byte("\x1f\x8b"), func(stream io.Reader) (io.Reader, error) { return gzip.NewReader(stream) }},
 	{"xz", []byte("\xfd7zXZ\x00"), func(stream io.Reader) (io.Reader, error) { return xz.NewReader(stream, maxWindow) }},
-	// With one worker it has no goroutine that has to be ended.
+	// With one worker the decoder has no goroutine to stop.
 	{"zstd", []byte("\x28\xb5\x2f\xfd"), func(stream io.Reader) (io.Reader, error) {
 		return zstd.NewReader(stream, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	}},
@@ -53,7 +53,7 @@ func compressionOf(header []byte) (name string, open decompressor) {
 func decompress(stream *bufio.Reader) (content *bufio.Reader, compressed bool, err error) {
 	header, err := stream.Peek(headerBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, fmt.Errorf("reading how it begins: %w", err)
+		return nil, false, fmt.Errorf("reading the first bytes: %w", err)
 	}
 	name, open := compressionOf(header)
 	if open == nil {
@@ -90,25 +90,24 @@ func decompressionError(name string, err error) error {
 }
 
 const (
-	// headerBytes is how much of an image is looked at: what version 3 of qcow2 has at least.
+	// headerBytes is the size of the examined header: the minimum header of qcow2 version 3.
 	headerBytes = 104
-	// maxDiskBytes is how large the disk in an image may be: as large as spec.rootDisk.size.
+	// maxDiskBytes is the maximum size of the disk in an image, which is that of spec.rootDisk.size.
 	maxDiskBytes = 64 << 40
 )
 
 var qcow2Magic = []byte("QFI\xfb")
 
-// otherMagic are how images of other formats begin that libvirt tells by their first bytes. It looks for these in each
-// volume of a pool, whatever the volume was made as, and opens the files that a header names.
+// otherMagic has the first bytes of other image formats that libvirt detects. It looks for these in each volume of a
+// pool, whatever format the volume was created with, and opens the files that a header names.
 var otherMagic = map[string][]byte{
 	"QED": []byte("QED\x00"), "VMDK": []byte("KDMV"), "a VMDK of ESX": []byte("COWD"), "a copy-on-write image": []byte("OOOM"),
 }
 
-// diskSize returns the size of the disk that is in an image, from the image's first bytes and its
-// size, both as they are when it is decompressed. The error is ErrNotAnImage when it can't be used: one that is of another format, or that
-// refers to other files, which would be files of the host.
+// diskSize returns the size of the disk in an image, from the image's decompressed first bytes and size. The error is
+// ErrNotAnImage if the image has another format or refers to other files, which would be files of the host.
 //
-// The header is that of https://gitlab.com/qemu-project/qemu/-/blob/master/docs/interop/qcow2.rst.
+// The header is defined in https://gitlab.com/qemu-project/qemu/-/blob/master/docs/interop/qcow2.rst.
 func diskSize(format hypervisor.VolumeFormat, header []byte, size int64) (int64, error) {
 	refuse := func(why string, values ...any) (int64, error) {
 		return 0, fmt.Errorf("%w: "+why, append([]any{ErrNotAnImage}, values...)...)

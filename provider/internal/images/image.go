@@ -33,7 +33,7 @@ const namePrefix = "caplv-image-"
 // namespaceBytes is the length of the hash of a namespace's UID in the names of its images.
 const namespaceBytes = 16
 
-// Image is an image that is on a host.
+// Image is an image on a host.
 type Image struct {
 	// VolumeRef names the volume with the image's content.
 	hypervisor.VolumeRef
@@ -41,7 +41,7 @@ type Image struct {
 	Path string
 	// Format of the content, from the machine's spec. The format of a backing volume is never detected.
 	Format hypervisor.VolumeFormat
-	// CapacityBytes is the size of the disk that is in the image.
+	// CapacityBytes is the size of the disk in the image.
 	CapacityBytes int64
 }
 
@@ -94,8 +94,8 @@ func (w Wish) isContent(name string) bool {
 
 // errMissing means that the image isn't on the host. errBroken is an errMissing with a marker that has no content.
 var (
-	errMissing = errors.New("the image isn't there")
-	errBroken  = fmt.Errorf("%w, and its marker is", errMissing)
+	errMissing = errors.New("the image isn't on the host")
+	errBroken  = fmt.Errorf("%w, but its marker is", errMissing)
 )
 
 // look returns the image on its host, or errMissing.
@@ -114,7 +114,7 @@ func look(ctx context.Context, host hypervisor.Volumes, wish Wish) (Image, error
 	}
 	volume, err := host.Volume(ctx, content)
 	if errors.Is(err, hypervisor.ErrNotFound) {
-		return Image{}, errBroken // somebody has deleted it
+		return Image{}, errBroken // the content was deleted
 	}
 	if err != nil {
 		return Image{}, fmt.Errorf("looking for the image: %w", err)
@@ -129,7 +129,7 @@ func look(ctx context.Context, host hypervisor.Volumes, wish Wish) (Image, error
 var ErrChecksumMismatch = errors.New("it doesn't have the checksum")
 
 // ErrNotAnImage means that the download isn't a usable image of the format.
-var ErrNotAnImage = errors.New("it isn't an image that can be used")
+var ErrNotAnImage = errors.New("it isn't a usable image")
 
 // Transferring says that an image is being downloaded.
 type Transferring struct {
@@ -141,7 +141,7 @@ type Transferring struct {
 	DoneBytes, TotalBytes int64
 }
 
-// shownBytes is the minimum progress in messages: the size of something smaller, which isn't an image, isn't shown.
+// shownBytes is the minimum size in messages: the size of a smaller file, which isn't an image, isn't shown.
 const shownBytes = 16 << 20
 
 // Error says how far the transfer is.
@@ -168,10 +168,9 @@ type Failed struct {
 	Err error
 }
 
-// Error says why the last attempt failed, as far as it is for everybody. Whoever chooses a URL doesn't hear what is
-// behind it, as the manager's network isn't theirs: neither what was served nor how a server failed. It doesn't say when
-// or how often either: the text is the same as long as the reason is, so that a condition which has it isn't written
-// for nothing.
+// Error says why the last attempt failed, without details of servers: the author of a URL may not have access to the
+// manager's network, and must not learn what is served there or how a server failed. The text doesn't have the time or
+// the number of attempts, so that a condition with it changes only when the reason does.
 func (f *Failed) Error() string {
 	why := "the server can't be reached, or doesn't serve a usable image with the checksum. See the manager's log"
 	var ofHost *hypervisor.Error

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// onARealHost returns a real libvirt, a connection to it, and a store that brings images to it.
-func onARealHost(t *testing.T) (*libvirtd.Daemon, hypervisor.Hypervisor, *fixture) {
+// realHost starts libvirt and returns it with a connection and a store that transfers images to it.
+func realHost(t *testing.T) (*libvirtd.Daemon, hypervisor.Hypervisor, *fixture) {
 	t.Helper()
 	libvirtd.Need(t)
 	daemon, err := libvirtd.New()
@@ -34,7 +34,7 @@ func onARealHost(t *testing.T) (*libvirtd.Daemon, hypervisor.Hypervisor, *fixtur
 	return daemon, host, f
 }
 
-// emptyDisk is a qcow2 image of 16 MiB that qemu-img has made.
+// emptyDisk returns a qcow2 image of 16 MiB from qemu-img.
 func emptyDisk(t *testing.T) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image.qcow2")
@@ -45,9 +45,9 @@ func emptyDisk(t *testing.T) []byte {
 	return content
 }
 
-// TestCompressedImagesOnARealHost: a real libvirt takes content whose size nobody knows before its end, and has it whole.
+// TestCompressedImagesOnARealHost checks that libvirt accepts an upload of unknown size and stores all of it.
 func TestCompressedImagesOnARealHost(t *testing.T) {
-	_, host, f := onARealHost(t)
+	_, host, f := realHost(t)
 	disk := emptyDisk(t)
 	for name, tc := range map[string]struct {
 		served, content []byte
@@ -70,10 +70,10 @@ func TestCompressedImagesOnARealHost(t *testing.T) {
 	}
 }
 
-// TestImageOfOneNamespaceOnARealHost: the longest names that volumes have are no trouble for a real libvirt, and such an
-// image is deleted like others when nothing uses it.
+// TestImageOfOneNamespaceOnARealHost checks that libvirt accepts the longest names of volumes, and that such an image is
+// deleted when it is unused.
 func TestImageOfOneNamespaceOnARealHost(t *testing.T) {
-	_, host, f := onARealHost(t)
+	_, host, f := realHost(t)
 	served := gzipped(t, emptyDisk(t))
 	url, ca := serveTLS(t, guarded("Bearer "+hush, served))
 	wish := wishFor(url, nil)
@@ -87,17 +87,17 @@ func TestImageOfOneNamespaceOnARealHost(t *testing.T) {
 	now, err := readUsage(t.Context(), host)
 	f.Expect(err).ToNot(HaveOccurred())
 	collection := Collection{Host: "one", Pools: []string{"default"}, Volumes: now.volumes, Wanted: []Wish{wish}}
-	f.Expect(f.Collect(t.Context(), collection)).To(BeZero(), "a machine waits for it")
+	f.Expect(f.Collect(t.Context(), collection)).To(BeZero(), "a machine waits for the image")
 	collection.Wanted = []Wish{others}
 	f.Expect(f.Collect(t.Context(), collection)).To(HaveField("Images", ConsistOf(wish.marker()[len(namePrefix):])))
 	f.Expect(host.PoolVolumes(t.Context(), "default")).To(BeEmpty())
 }
 
-// TestCollectOnARealHost: a real libvirt makes overlays of an image in another pool, says of domains what
-// is below their disks, and refuses an overlay of an image that is gone.
+// TestCollectOnARealHost checks that libvirt creates overlays of an image in another pool, reports the backing chains of
+// domains' disks, and refuses an overlay of a deleted image.
 func TestCollectOnARealHost(t *testing.T) {
 	const uuid = "11111111-1111-4111-8111-111111111111"
-	daemon, host, f := onARealHost(t)
+	daemon, host, f := realHost(t)
 	g := f.WithT
 	g.Expect(daemon.AddPool("fast")).To(Succeed())
 	content := emptyDisk(t)
@@ -106,32 +106,32 @@ func TestCollectOnARealHost(t *testing.T) {
 	collect := func() Collected {
 		now, err := readUsage(t.Context(), host)
 		g.Expect(err).ToNot(HaveOccurred())
-		// What the snapshot has of it is the image only: the rest is found on the host itself.
+		// The snapshot has only the image. The rest must be read from the host itself.
 		collected, err := f.Collect(t.Context(), Collection{Host: "one", Pools: []string{"default"}, Volumes: now.volumes[:2]})
 		g.Expect(err).ToNot(HaveOccurred())
 		return collected
 	}
 	overlay := hypervisor.VolumeSpec{VolumeRef: hypervisor.VolumeRef{Pool: "fast", Name: "root"}, Format: hypervisor.FormatQCOW2, CapacityBytes: 32 << 20,
 		Backing: &hypervisor.Backing{Path: image.Path, Format: image.Format}}
-	made, err := host.CreateVolume(t.Context(), overlay)
+	root, err := host.CreateVolume(t.Context(), overlay)
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(made.BackingPath).To(Equal(image.Path), "in another pool")
+	g.Expect(root.BackingPath).To(Equal(image.Path), "in another pool")
 	g.Expect(Confirm(t.Context(), host, wish, image)).To(BeTrue())
 	g.Expect(collect()).To(BeZero())
 
-	// A copy of the overlay that libvirt knows as no volume, and somebody's domain that runs with it.
-	theirs := filepath.Join(daemon.PoolFolder(), "theirs")
-	command := fmt.Sprintf("cp --preserve=ownership %s %s", made.Path, theirs)
+	// A copy of the overlay that isn't a volume of libvirt, and a foreign domain that uses it.
+	diskFile := filepath.Join(daemon.PoolFolder(), "theirs")
+	command := fmt.Sprintf("cp --preserve=ownership %s %s", root.Path, diskFile)
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
 	g.Expect(err).ToNot(HaveOccurred(), string(out))
-	g.Expect(host.DeleteVolume(t.Context(), made.VolumeRef)).To(Succeed())
+	g.Expect(host.DeleteVolume(t.Context(), root.VolumeRef)).To(Succeed())
 	g.Expect(host.DefineDomain(t.Context(), hypervisor.Definition{UUID: uuid, Name: "d", XML: "<domain type='qemu'><name>d</name><uuid>" + uuid +
 		"</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os><devices><disk type='file' device='disk'>" +
-		"<driver name='qemu' type='qcow2'/><source file='" + theirs + "'/><target dev='vda' bus='virtio'/></disk></devices></domain>"})).To(Succeed())
+		"<driver name='qemu' type='qcow2'/><source file='" + diskFile + "'/><target dev='vda' bus='virtio'/></disk></devices></domain>"})).To(Succeed())
 	g.Expect(host.StartDomain(t.Context(), uuid)).To(Succeed())
 	domain, err := host.Domain(t.Context(), uuid)
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(domain.Files).To(ConsistOf(image.Path, theirs))
+	g.Expect(domain.Files).To(ConsistOf(image.Path, diskFile))
 	g.Expect(collect()).To(BeZero())
 	g.Expect(host.StopDomain(t.Context(), uuid)).To(Succeed())
 	g.Expect(host.UndefineDomain(t.Context(), uuid)).To(Succeed())
@@ -139,7 +139,7 @@ func TestCollectOnARealHost(t *testing.T) {
 	g.Expect(collect().Images).To(HaveLen(1))
 	g.Expect(host.PoolVolumes(t.Context(), "default")).To(BeEmpty())
 	_, err = host.CreateVolume(t.Context(), overlay)
-	g.Expect(err).To(HaveOccurred(), "of an image that is gone")
+	g.Expect(err).To(HaveOccurred(), "an overlay of a deleted image")
 	_, err = host.Volume(t.Context(), overlay.VolumeRef)
 	g.Expect(err).To(MatchError(hypervisor.ErrNotFound))
 }

@@ -67,8 +67,8 @@ func hasName(entries []string, name string) bool {
 // hasAddress reports whether entries have a network with an address, among those for which may is true.
 func hasAddress(entries []string, address netip.Addr, may func(netip.Prefix) bool) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
-		prefix, is := network(entry)
-		return is && prefix.Contains(address) && may(prefix)
+		prefix, ok := network(entry)
+		return ok && prefix.Contains(address) && may(prefix)
 	})
 }
 

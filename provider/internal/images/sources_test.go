@@ -11,15 +11,15 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestSources: which addresses images may come from, once a name is resolved.
+// TestSources checks which addresses are allowed after a name is resolved.
 func TestSources(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sources Sources
-		// named says that the name is among those that are allowed.
+		// named says that the address belongs to an allowed name.
 		named           bool
 		allowed, denied []string
 	}{
-		"nothing said": {allowed: []string{"198.51.100.1", "10.0.0.1", "2001:db8::1"},
+		"no sources configured": {allowed: []string{"198.51.100.1", "10.0.0.1", "2001:db8::1"},
 			denied: []string{"127.0.0.1", "127.1.2.3", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254"}},
 		"a network":                    {sources: Sources{Allowed: []string{"10.0.0.0/8"}}, allowed: []string{"10.1.2.3"}, denied: []string{"198.51.100.1", "127.0.0.1", "2001:db8::1"}},
 		"all addresses":                {sources: Sources{Allowed: []string{"0.0.0.0/0", "::/0"}}, allowed: []string{"10.1.2.3", "2001:db8::1"}, denied: []string{"127.0.0.1", "::1", "169.254.169.254"}},
@@ -27,7 +27,7 @@ func TestSources(t *testing.T) {
 		"loopback":                     {sources: Sources{Allowed: []string{"127.0.0.0/8"}}, allowed: []string{"127.0.0.1", "::ffff:127.0.0.1"}, denied: []string{"::1", "198.51.100.1"}},
 		"an address":                   {sources: Sources{Allowed: []string{"169.254.1.1"}}, allowed: []string{"169.254.1.1"}, denied: []string{"169.254.169.254"}},
 		"denied":                       {sources: Sources{Denied: []string{"10.0.0.0/8", "198.51.100.1"}}, allowed: []string{"198.51.100.2"}, denied: []string{"10.0.0.1", "::ffff:10.0.0.1", "198.51.100.1"}},
-		"denied of what is allowed":    {sources: Sources{Allowed: []string{"10.0.0.0/8"}, Denied: []string{"10.96.0.0/12"}}, allowed: []string{"10.0.0.1"}, denied: []string{"10.96.0.1"}},
+		"denied in an allowed one":     {sources: Sources{Allowed: []string{"10.0.0.0/8"}, Denied: []string{"10.96.0.0/12"}}, allowed: []string{"10.0.0.1"}, denied: []string{"10.96.0.1"}},
 		"an allowed name":              {sources: Sources{Allowed: []string{"images.example.com"}}, named: true, allowed: []string{"198.51.100.1"}, denied: []string{"127.0.0.1", "169.254.169.254"}},
 		"an allowed name, denied here": {sources: Sources{Allowed: []string{"images.example.com"}, Denied: []string{"198.51.100.0/24"}}, named: true, denied: []string{"198.51.100.1"}},
 	} {
@@ -43,7 +43,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestOwnAddresses of the manager are refused, unless they are named one by one.
+// TestOwnAddresses checks that the manager's addresses are refused unless each is allowed by itself.
 func TestOwnAddresses(t *testing.T) {
 	g := NewWithT(t)
 	interfaces, err := net.InterfaceAddrs()
@@ -65,16 +65,16 @@ func TestSourcesByName(t *testing.T) {
 		proxied bool
 		refused bool
 	}{
-		"nothing said":                  {url: "https://images.example.com/x"},
-		"an address of its own":         {url: "http://127.0.0.1:9440/healthz", refused: true},
-		"an address, through a proxy":   {url: "http://169.254.169.254/latest/meta-data", proxied: true, refused: true},
-		"denied":                        {sources: Sources{Denied: []string{"images.example.com"}}, url: "https://IMAGES.example.com./x", refused: true},
-		"denied, with all below":        {sources: Sources{Denied: []string{"*.svc"}}, url: "https://kubernetes.default.svc/x", refused: true},
-		"below, and not itself":         {sources: Sources{Denied: []string{"*.example.com"}}, url: "https://example.com/x"},
-		"another than what is allowed":  {sources: Sources{Allowed: []string{"images.example.com"}}, url: "https://other.example.com/x", proxied: true, refused: true},
-		"allowed, through a proxy":      {sources: Sources{Allowed: []string{"*.example.com"}}, url: "https://images.example.com/x", proxied: true},
-		"seen when it is connected to":  {sources: Sources{Allowed: []string{"10.0.0.0/8"}}, url: "https://images.example.com/x"},
-		"allowed and denied, by a name": {sources: Sources{Allowed: []string{"*.example.com"}, Denied: []string{"bad.example.com"}}, url: "https://bad.example.com/x", refused: true},
+		"no sources configured":       {url: "https://images.example.com/x"},
+		"an own address":              {url: "http://127.0.0.1:9440/healthz", refused: true},
+		"an address, through a proxy": {url: "http://169.254.169.254/latest/meta-data", proxied: true, refused: true},
+		"denied":                      {sources: Sources{Denied: []string{"images.example.com"}}, url: "https://IMAGES.example.com./x", refused: true},
+		"denied, with all below":      {sources: Sources{Denied: []string{"*.svc"}}, url: "https://kubernetes.default.svc/x", refused: true},
+		"below, and not itself":       {sources: Sources{Denied: []string{"*.example.com"}}, url: "https://example.com/x"},
+		"another than the allowed":    {sources: Sources{Allowed: []string{"images.example.com"}}, url: "https://other.example.com/x", proxied: true, refused: true},
+		"allowed, through a proxy":    {sources: Sources{Allowed: []string{"*.example.com"}}, url: "https://images.example.com/x", proxied: true},
+		"checked when connecting":     {sources: Sources{Allowed: []string{"10.0.0.0/8"}}, url: "https://images.example.com/x"},
+		"allowed and denied by name":  {sources: Sources{Allowed: []string{"*.example.com"}, Denied: []string{"bad.example.com"}}, url: "https://bad.example.com/x", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parsed, err := url.Parse(tc.url)
@@ -92,14 +92,14 @@ func TestSourcesAreValidated(t *testing.T) {
 	}
 }
 
-// TestTheManagersNetworkIsntRead: not by an address, not by a name, and not by a redirect; nobody listens to what is
-// asked, and what is told doesn't say whether anybody would.
-func TestTheManagersNetworkIsntRead(t *testing.T) {
+// TestManagerNetworkIsRefused checks that neither an address, a name nor a redirect reaches the manager's network, and
+// that the error is the same whether or not a server exists.
+func TestManagerNetworkIsRefused(t *testing.T) {
 	content := qcow2Image(nil)
-	own := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
+	own := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the server got a request") })
 	port := own.URL[strings.LastIndex(own.URL, ":"):]
 	for name, image := range map[string]string{
-		"an address": own.URL + "/healthz", "a name": "http://localhost" + port + "/healthz", "nobody there": "http://127.0.0.1:1/", "a cloud's metadata": "http://169.254.169.254/latest/meta-data",
+		"an address": own.URL + "/healthz", "a name": "http://localhost" + port + "/healthz", "no server": "http://127.0.0.1:1/", "a cloud's metadata": "http://169.254.169.254/latest/meta-data",
 		"IPv6": "http://[::1]" + port, "IPv4 in IPv6": "http://[::ffff:127.0.0.1]" + port,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTheManagersNetworkIsntRead(t *testing.T) {
 		})
 	}
 	t.Run("a redirect", func(t *testing.T) {
-		// 127.0.0.2 is another server here, which may be asked.
+		// 127.0.0.2 is another, allowed server here.
 		listener, err := net.Listen("tcp", "127.0.0.2:0")
 		NewWithT(t).Expect(err).ToNot(HaveOccurred())
 		server := &http.Server{Handler: http.RedirectHandler(own.URL+"/healthz", http.StatusFound)}

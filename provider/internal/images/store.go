@@ -93,7 +93,7 @@ func New(hosts func(host string) (hypervisor.Hypervisor, error), pools func(host
 func (s *Store) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.lock.Lock()
-	s.end() // under the lock: no transfer begins afterwards
+	s.end() // under the lock: no transfer starts afterwards
 	s.lock.Unlock()
 	s.running.Wait()
 	s.client.CloseIdleConnections()
@@ -133,7 +133,7 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 	image, err := look(ctx, host, wish)
 	if !errors.Is(err, errMissing) {
 		if err == nil {
-			s.Forget(machine) // somebody else has brought it, maybe
+			s.Forget(machine) // another manager may have transferred it
 		}
 		return image, err
 	}
@@ -143,7 +143,7 @@ func (s *Store) Ensure(ctx context.Context, wish Wish, machine types.NamespacedN
 	t := s.tasks[wish.key()]
 	if t == nil {
 		if s.base.Err() != nil {
-			return Image{}, &Transferring{URL: shownURL(wish.URL), Queued: true} // it stops by now
+			return Image{}, &Transferring{URL: shownURL(wish.URL), Queued: true} // the manager is stopping
 		}
 		t = s.begin(ctx, wish)
 	}
@@ -209,7 +209,7 @@ type task struct {
 func (s *Store) begin(ctx context.Context, wish Wish) *task {
 	t := &task{store: s, wish: wish, wantedBy: map[types.NamespacedName]bool{}}
 	log := klog.FromContext(ctx).WithValues("host", wish.Host, "image", wish.marker(), "url", shownURL(wish.URL))
-	// It goes on after the reconcile that it is begun in.
+	// The transfer outlives the reconcile that starts it.
 	var own context.Context
 	own, t.cancel = context.WithCancel(klog.NewContext(s.base, log))
 	s.tasks[wish.key()] = t
@@ -220,7 +220,7 @@ func (s *Store) begin(ctx context.Context, wish Wish) *task {
 	return t
 }
 
-// want records that a machine wants the image. A turn may begin for its namespace. The lock is held.
+// want records that a machine wants the image. A waiting turn may start for its namespace. The lock is held.
 func (t *task) want(machine types.NamespacedName) {
 	t.wantedBy[machine] = true
 	if t.phase == queued {
@@ -239,7 +239,7 @@ func (t *task) state() error {
 	return &Transferring{URL: url, Queued: t.phase == queued, DoneBytes: t.done.Load(), TotalBytes: t.total.Load()}
 }
 
-// run retries until the image is on the host or nobody wants it.
+// run retries until the image is on the host or no machine wants it.
 func (t *task) run(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	for {
@@ -254,7 +254,7 @@ func (t *task) run(ctx context.Context) {
 			return
 		}
 		wait := t.fail(err)
-		log.Info("Bringing the image to the host failed and will be tried again", "err", err, "in", wait.String())
+		log.Info("The transfer of the image failed and is retried", "err", err, "in", wait.String())
 		select {
 		case <-ctx.Done():
 			return
@@ -275,7 +275,7 @@ func (t *task) attempt(ctx context.Context) error {
 			t.notify()
 		}
 	}
-	// The host's own limit first: those that wait for one host don't keep others from theirs.
+	// The host's own limit first: transfers that wait for one host don't delay those of others.
 	for _, of := range []string{t.wish.Host, allTransfers} {
 		end, err := s.take(ctx, of, t.namespaces, waits)
 		if err != nil {
@@ -298,12 +298,12 @@ func (t *task) attempt(ctx context.Context) error {
 	return err
 }
 
-// finish ends a task whose image is there.
+// finish ends a task whose image is on the host.
 func (t *task) finish() {
 	s := t.store
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if s.tasks[t.wish.key()] == t { // else it was forgotten, and maybe begun anew
+	if s.tasks[t.wish.key()] == t { // otherwise it was forgotten, and another task may have started
 		delete(s.tasks, t.wish.key())
 		t.notify()
 	}
@@ -319,7 +319,7 @@ func (t *task) fail(err error) time.Duration {
 	if wait <= 0 || wait > s.options.LastRetry {
 		wait = s.options.LastRetry
 	}
-	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // spreads retries and keeps no secret
+	wait = wait/2 + rand.N(wait/2+1) //nolint:gosec // spreads retries, not a secret
 	t.attempts++
 	t.phase, t.err, t.retry = waiting, err, s.now().Add(wait)
 	if changed {

@@ -27,7 +27,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/metricstest"
 )
 
-func TestImageIsBroughtOnce(t *testing.T) {
+func TestImageIsTransferredOnce(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	metrics.AddHost("one")
 	defer metrics.RemoveHost("one")
@@ -39,7 +39,7 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	})
 	wish := wishFor(server.URL+"/image.qcow2", content)
 
-	// Many machines want it at once, and each that doesn't get it hears of it.
+	// Concurrent requests of many machines: each machine that doesn't get the image is reconciled again.
 	errs := make([]error, 20)
 	var all sync.WaitGroup
 	for i := range errs {
@@ -48,16 +48,16 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	all.Wait()
 	waiting := map[types.NamespacedName]bool{}
 	for i, err := range errs {
-		if err != nil { // else it came after the transfer
+		if err != nil { // otherwise the request came after the transfer
 			var transferring *Transferring
 			f.Expect(errors.As(err, &transferring)).To(BeTrue(), "%v", err)
 			waiting[machine(i)] = true
 		}
 	}
 	for len(waiting) > 0 {
-		who := f.next().NamespacedName
-		f.Expect(waiting).To(HaveKey(who))
-		delete(waiting, who)
+		waiter := f.next().NamespacedName
+		f.Expect(waiting).To(HaveKey(waiter))
+		delete(waiting, waiter)
 	}
 	image, err := f.Ensure(t.Context(), wish, machine(0))
 	f.Expect(err).NotTo(HaveOccurred())
@@ -69,7 +69,7 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	f.fakes.hosts["one"].ForgetCalls()
 	f.Expect(f.Ensure(t.Context(), wish, machine(1))).To(Equal(image))
 	calls := slices.DeleteFunc(f.fakes.hosts["one"].Calls(), func(call fake.Call) bool { return call.Operation == fake.Facts }) // by the fixture
-	f.Expect(calls).To(HaveLen(2), "what an image that is there costs each machine")
+	f.Expect(calls).To(HaveLen(2), "calls for an image that exists")
 	f.Expect(served.Load()).To(BeEquivalentTo(1))
 	f.Expect(f.tasks).To(BeEmpty())
 	for name, want := range map[string]float64{"caplv_image_transfers_total": 1, "caplv_image_transfers_running": 0, "caplv_image_transferred_bytes_total": float64(len(content))} {
@@ -78,22 +78,22 @@ func TestImageIsBroughtOnce(t *testing.T) {
 	}
 }
 
-// slowToTell is a host whose answer that a volume isn't there comes when it may.
-type slowToTell struct {
+// slowVolume is a host that delays its answer for a volume.
+type slowVolume struct {
 	hypervisor.Hypervisor
 	asked, may chan struct{}
 }
 
-func (h slowToTell) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
+func (h slowVolume) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	volume, err := h.Hypervisor.Volume(ctx, ref)
 	close(h.asked)
 	<-h.may
 	return volume, err
 }
 
-// TestImageThatComesMeanwhile: who has been told that an image isn't there, when another has brought it by
-// now, gets that one, without a second download. Metrics count one transfer.
-func TestImageThatComesMeanwhile(t *testing.T) {
+// TestConcurrentTransferOfTheSameImage checks that a machine that was told that an image is missing gets it without a
+// second download if another transfer has finished since. Metrics count one transfer.
+func TestConcurrentTransferOfTheSameImage(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	metrics.AddHost("one")
 	defer metrics.RemoveHost("one")
@@ -104,7 +104,7 @@ func TestImageThatComesMeanwhile(t *testing.T) {
 		serving(content)(w, r)
 	}).URL, content)
 
-	slow := slowToTell{asked: make(chan struct{}), may: make(chan struct{})}
+	slow := slowVolume{asked: make(chan struct{}), may: make(chan struct{})}
 	var once sync.Once
 	hosts := f.hosts
 	f.hosts = func(name string) (hypervisor.Hypervisor, error) {
@@ -145,8 +145,8 @@ func TestRawImage(t *testing.T) {
 	f.Expect(f.fakes.hosts["one"].Content(image.VolumeRef)).To(Equal(content))
 }
 
-// TestServersThatFail: what went wrong is said, nothing is left behind, and as soon as the server
-// does better the image comes.
+// TestServersThatFail checks that errors name the problem, that nothing stays on the host, and that the image is
+// transferred when the server works again.
 func TestServersThatFail(t *testing.T) {
 	good := qcow2Image(nil)
 	length := func(w http.ResponseWriter, size int) { w.Header().Set("Content-Length", strconv.Itoa(size)) }
@@ -157,9 +157,9 @@ func TestServersThatFail(t *testing.T) {
 		is      error
 		content []byte
 	}{
-		{name: "not there", serve: http.NotFound, message: "the server answers 404 Not Found"},
+		{name: "not found", serve: http.NotFound, message: "the server answers 404 Not Found"},
 		{name: "broken", serve: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, message: "the server answers 502 Bad Gateway"},
-		{name: "another image", serve: serving(qcow2Image(func(header []byte) { header[103] = 1 })), is: ErrChecksumMismatch, message: "what is served has "},
+		{name: "another image", serve: serving(qcow2Image(func(header []byte) { header[103] = 1 })), is: ErrChecksumMismatch, message: "the served file has "},
 		{name: "cut off", message: "unexpected EOF", serve: func(w http.ResponseWriter, _ *http.Request) {
 			length(w, len(good))
 			_, _ = w.Write(good[:len(good)/2])
@@ -174,7 +174,7 @@ func TestServersThatFail(t *testing.T) {
 			length(w, len(good)-1)
 			_, _ = w.Write(good[:len(good)-1])
 		}},
-		{name: "says no length", message: "doesn't say how large it is", serve: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "no length", message: "doesn't send the size", serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.(http.Flusher).Flush()
 			_, _ = w.Write(good)
 		}},
@@ -250,7 +250,7 @@ func TestErrorsShowNoCredentials(t *testing.T) {
 	g.Expect(err).To(MatchError(And(ContainSubstring("http://127.0.0.1:1/x"), Not(ContainSubstring("hush")))))
 }
 
-// TestProxy runs this test program once more, as the environment's proxies are read once in a program.
+// TestProxy runs this test program again, because a program reads the proxies of its environment once.
 func TestProxy(t *testing.T) {
 	content := qcow2Image(nil)
 	const image = "http://images.invalid/image.qcow2"
@@ -273,8 +273,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestHostsThatFail: each call of a transfer fails in each way, once. In the end the image is there,
-// whole, and nothing else is.
+// TestHostsThatFail checks a transfer with a fault in each of its calls. In the end the host has the complete image and
+// nothing else.
 func TestHostsThatFail(t *testing.T) {
 	content := qcow2Image(nil)
 	server := serve(t, serving(content))
@@ -329,7 +329,7 @@ func TestProgress(t *testing.T) {
 	NewWithT(t).Expect(&Transferring{URL: "u", DoneBytes: 20 << 20, TotalBytes: 40 << 20}).To(MatchError("downloading u: 20Mi of 40Mi (50 %)"))
 }
 
-// TestHostIsLost in the middle of a transfer, for a while.
+// TestHostIsLost checks a transfer to a host that is unreachable for some time.
 func TestHostIsLost(t *testing.T) {
 	f := newFixture(t, newHosts("one", "two"), Options{})
 	content := qcow2Image(nil)
@@ -350,7 +350,7 @@ func TestHostIsLost(t *testing.T) {
 	f.Eventually(func() error {
 		_, err := f.Ensure(t.Context(), wish, machine(1))
 		return err
-	}).WithTimeout(patience).Should(And(HaveField("DoneBytes", BeNumerically(">", 0)), MatchError("downloading "+server.URL)), "how small it is isn't told")
+	}).WithTimeout(patience).Should(And(HaveField("DoneBytes", BeNumerically(">", 0)), MatchError("downloading "+server.URL)), "small sizes aren't shown")
 	f.fakes.hosts["one"].SetReachable(false)
 	close(goOn)
 	f.Expect(f.next().NamespacedName).To(Equal(machine(1)))
@@ -363,7 +363,7 @@ func TestHostIsLost(t *testing.T) {
 	f.Eventually(func() error {
 		_, err := f.Ensure(t.Context(), other, machine(2))
 		return err
-	}).WithTimeout(patience).Should(Succeed(), "another host has nothing to do with it")
+	}).WithTimeout(patience).Should(Succeed(), "another host isn't affected")
 	f.fakes.hosts["one"].SetReachable(true)
 	f.Eventually(func() error {
 		_, err := f.Ensure(t.Context(), wish, machine(1))
@@ -372,8 +372,8 @@ func TestHostIsLost(t *testing.T) {
 	f.Expect(f.volumes("one")).To(Equal(whole(wish)))
 }
 
-// TestNobodyWantsItAnyMore: the transfer ends with its last machine, and leaves nothing.
-func TestNobodyWantsItAnyMore(t *testing.T) {
+// TestUnwantedTransferIsCancelled checks that a transfer ends with its last machine and leaves nothing.
+func TestUnwantedTransferIsCancelled(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	content := qcow2Image(nil)
 	begun, ended := make(chan struct{}, 10), make(chan struct{}, 10)
@@ -403,13 +403,12 @@ func TestNobodyWantsItAnyMore(t *testing.T) {
 	f.Expect(err).To(HaveOccurred())
 	<-begun
 	f.stop()
-	f.Expect(f.volumes("one")).To(BeEmpty(), "nor when the manager stops")
+	f.Expect(f.volumes("one")).To(BeEmpty(), "nothing stays when the manager stops")
 	_, err = f.Ensure(t.Context(), wish, machine(4))
-	f.Expect(err).To(MatchError(ContainSubstring("is queued")), "afterwards nothing is begun")
+	f.Expect(err).To(MatchError(ContainSubstring("is queued")), "no transfer starts afterwards")
 }
 
-// TestLimits: no more than so many at once for a host and in all, and one host that takes its time
-// doesn't keep the others waiting.
+// TestLimits checks the limits of concurrent transfers for a host and in all, and that a slow host doesn't delay others.
 func TestLimits(t *testing.T) {
 	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 1, InAll: 4}) // half of them for one namespace
 	var most atomic.Int32
@@ -453,11 +452,11 @@ func TestLimits(t *testing.T) {
 	all.Wait()
 	f.Expect(most.Load()).To(BeEquivalentTo(2))
 	f.stop()
-	f.Expect(f.turns).To(BeEmpty(), "hosts that nothing is brought to are forgotten")
+	f.Expect(f.turns).To(BeEmpty(), "hosts without transfers are removed")
 }
 
-// TestKilledManagers leave half images, which the next one takes away when it has made a whole one,
-// or when they have not grown for long; and what a machine was made from stays.
+// TestKilledManagers checks that the next manager deletes incomplete images after it has a complete one, or when they
+// haven't grown for long. Backing volumes of machines stay.
 func TestKilledManagers(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{})
 	content := qcow2Image(nil)
@@ -487,7 +486,7 @@ func TestKilledManagers(t *testing.T) {
 	create("fast", "disk", "/fake/default/"+wish.marker()+".used")
 	create("default", "other", "")
 
-	// A manager that is alive may fill it: it stays, until it hasn't grown for long.
+	// A running manager may fill it: it stays until it hasn't grown for long.
 	f.Expect(f.failure(wish, machine(1))).To(MatchError(ContainSubstring("404")))
 	stray := hypervisor.VolumeRef{Pool: "default", Name: wish.marker() + ".dead"}
 	f.Expect(host.Volume(t.Context(), stray)).Error().ToNot(HaveOccurred())
@@ -509,7 +508,7 @@ func TestKilledManagers(t *testing.T) {
 		f.lock.Lock()
 		defer f.lock.Unlock()
 		return slices.Collect(maps.Keys(f.observed))
-	}).WithTimeout(patience).ShouldNot(ContainElement(ofGone), "of a host that is gone nothing is remembered")
+	}).WithTimeout(patience).ShouldNot(ContainElement(ofGone), "observations of deleted hosts are removed")
 	fail.Store(false)
 	image := f.eventually(wish, machine(1))
 	f.stop()
@@ -519,8 +518,8 @@ func TestKilledManagers(t *testing.T) {
 		hypervisor.VolumeRef{Pool: "default", Name: "other"}))
 }
 
-// TestMarkersOfNothing: somebody has deleted the content, or the marker isn't one.
-func TestMarkersOfNothing(t *testing.T) {
+// TestMarkersWithoutContent checks markers whose content was deleted, and volumes that aren't valid markers.
+func TestMarkersWithoutContent(t *testing.T) {
 	content := qcow2Image(nil)
 	server := serve(t, serving(content))
 	wish := wishFor(server.URL, content)
@@ -531,7 +530,7 @@ func TestMarkersOfNothing(t *testing.T) {
 		"marker deleted": func(f *fixture, host hypervisor.Hypervisor, _ Image) error {
 			return host.DeleteVolume(f.t.Context(), wish.markerRef())
 		},
-		"marker is half made": func(f *fixture, host hypervisor.Hypervisor, _ Image) error {
+		"marker is incomplete": func(f *fixture, host hypervisor.Hypervisor, _ Image) error {
 			_, err := host.CreateVolume(f.t.Context(), hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatRaw, CapacityBytes: 1})
 			return errors.Join(host.DeleteVolume(f.t.Context(), wish.markerRef()), func() error {
 				_, err = host.CreateVolume(f.t.Context(), hypervisor.VolumeSpec{VolumeRef: wish.markerRef(), Format: hypervisor.FormatRaw, CapacityBytes: 1})
@@ -554,8 +553,8 @@ func TestMarkersOfNothing(t *testing.T) {
 	}
 }
 
-// TestTwoManagers fill the same pool at once, one with a server that lies. Nobody ever finds an image
-// that hasn't the checksum, and in the end there is one.
+// TestTwoManagers transfers to the same pool from two managers, one with a server that sends a wrong file. No image
+// without the checksum is ever visible, and in the end there is one.
 func TestTwoManagers(t *testing.T) {
 	good := qcow2Image(nil)
 	bad := qcow2Image(func(header []byte) { header[103] = 1 })
@@ -605,8 +604,8 @@ func TestTwoManagers(t *testing.T) {
 	}
 }
 
-// TestRawImagesOfOtherFormats: what is said to be raw must not begin as an image of a format that libvirt knows, as
-// it opens the files that such a header names.
+// TestRawImagesOfOtherFormats checks that a raw image with the header of a format that libvirt detects is refused:
+// libvirt opens the files that such a header names.
 func TestRawImagesOfOtherFormats(t *testing.T) {
 	for _, magic := range []string{"QFI\xfb", "QED\x00", "KDMV", "COWD", "OOOM"} {
 		_, err := diskSize(hypervisor.FormatRaw, append([]byte(magic), make([]byte, headerBytes)...), 1<<20)

@@ -51,7 +51,7 @@ func (v volumes) remove(ctx context.Context, ref hypervisor.VolumeRef) error {
 	return hypervisor.IgnoreNotFound(err)
 }
 
-// transfer is one attempt to download an image to its host, unless it exists there. Metrics count it then only.
+// transfer is one attempt to download an image to its host, unless it exists there. Metrics count only downloads.
 func (t *task) transfer(ctx context.Context) (err error) {
 	connected, err := t.store.hosts(t.wish.Host)
 	if err != nil {
@@ -97,8 +97,8 @@ func (t *task) transfer(ctx context.Context) (err error) {
 	return nil
 }
 
-// room returns a function that refuses images that are larger than the free space of a pool or maxBytes: uploads that
-// can't succeed don't begin, and decompression stops in time.
+// room returns a function that refuses images larger than maxBytes or the free space of a pool. So uploads that can't
+// succeed don't start, and decompression stops in time.
 func room(ctx context.Context, host volumes, name string, maxBytes int64) (fits func(size int64) error, err error) {
 	pool, err := inTime(ctx, func(ctx context.Context) (hypervisor.Pool, error) { return host.Pool(ctx, name) })
 	return func(size int64) error {
@@ -158,14 +158,14 @@ func (t *task) removeAfter(ctx context.Context, host volumes, ref hypervisor.Vol
 	if hypervisor.Uncertain(why) && ctx.Err() == nil {
 		return
 	}
-	// Also when nobody wants the image any more.
+	// The context of the attempt may be cancelled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.store.options.CleanUpTimeout)
 	defer cancel()
 	if _, err := host.look(ctx, t.wish); !errors.Is(err, errMissing) {
-		return // either it is the image, or nobody knows
+		return // the volume is marked, or its state is unknown
 	}
 	if err := t.removeLeft(ctx, host); err != nil {
-		klog.FromContext(ctx).Info("Half an image stays on the host until the next attempt", "volume", ref.String(), "err", err)
+		klog.FromContext(ctx).Info("An incomplete image stays on the host until the next attempt", "volume", ref.String(), "err", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
 	log := klog.FromContext(ctx)
 	all, err := inTime(ctx, func(ctx context.Context) ([]hypervisor.Volume, error) { return host.PoolVolumes(ctx, wish.Pool) })
 	if err != nil {
-		log.Info("Not looking for half images", "err", err)
+		log.Info("Incomplete images can't be listed", "err", err)
 		return
 	}
 	image, lookErr := host.look(ctx, wish)
@@ -205,7 +205,7 @@ func (s *Store) removeStrays(ctx context.Context, host volumes, wish Wish) {
 			err = host.remove(ctx, stray.VolumeRef)
 		}
 		if err != nil {
-			log.Info("Half an image stays on the host", "volume", stray.String(), "err", err)
+			log.Info("An incomplete image stays on the host", "volume", stray.String(), "err", err)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (s *Store) stoppedGrowing(host string, volume hypervisor.Volume) bool {
 	name := path.Join(host, volume.String())
 	seen, known := s.observed[name]
 	if !known || seen.bytes != volume.AllocatedBytes {
-		// Of hosts and contents that are gone nobody says so.
+		// There are no events for deleted hosts and contents: old observations are removed.
 		maps.DeleteFunc(s.observed, func(_ string, o observation) bool { return s.now().Sub(o.since) > forgetAge })
 		s.observed[name] = observation{bytes: volume.AllocatedBytes, since: s.now()}
 		return false

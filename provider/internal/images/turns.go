@@ -22,7 +22,7 @@ type turns struct {
 type turn struct {
 	// namespaces returns the namespaces of the waiting machines.
 	namespaces func() []string
-	// namespace is the one that the turn counts for, after it has begun.
+	// namespace is the namespace that the turn counts for after it has started.
 	namespace string
 	begun     chan struct{}
 }

@@ -13,24 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestTurns: who has one, of those who want one in this order. Each is the namespaces of the machines that want an image.
+// TestTurns checks which requests have a turn. A request is the namespaces of the machines that want the image.
 func TestTurns(t *testing.T) {
 	a, b, c := []string{"a"}, []string{"b"}, []string{"c"}
 	for name, tc := range map[string]struct {
 		limit int
 		want  [][]string
-		// ends are those that end, one after the other.
+		// ends has the requests that end, in order.
 		ends  []int
 		begun []int
 	}{
-		"one at once":                          {limit: 1, want: [][]string{a, a, b}, begun: []int{0}},
-		"another namespace is next":            {limit: 1, want: [][]string{a, a, b}, ends: []int{0}, begun: []int{0, 1}},
-		"half are left for others":             {limit: 4, want: [][]string{a, a, a, a, a}, begun: []int{0, 1}},
-		"others have them":                     {limit: 4, want: [][]string{a, a, a, b, c}, begun: []int{0, 1, 3, 4}},
-		"those with the fewest are next":       {limit: 4, want: [][]string{a, b, a, b, b, a, c}, ends: []int{0}, begun: []int{0, 1, 2, 3, 6}},
-		"an image that two want is of either":  {limit: 4, want: [][]string{a, a, a, {"a", "b"}}, begun: []int{0, 1, 3}},
-		"one that nobody wants any more waits": {limit: 2, want: [][]string{{}, a}, begun: []int{1}},
-		"one that waits may end":               {limit: 2, want: [][]string{a, a, a}, ends: []int{1, 0}, begun: []int{0, 2}},
+		"one at a time":                     {limit: 1, want: [][]string{a, a, b}, begun: []int{0}},
+		"another namespace is next":         {limit: 1, want: [][]string{a, a, b}, ends: []int{0}, begun: []int{0, 1}},
+		"half are left for others":          {limit: 4, want: [][]string{a, a, a, a, a}, begun: []int{0, 1}},
+		"others use the other half":         {limit: 4, want: [][]string{a, a, a, b, c}, begun: []int{0, 1, 3, 4}},
+		"the fewest turns are next":         {limit: 4, want: [][]string{a, b, a, b, b, a, c}, ends: []int{0}, begun: []int{0, 1, 2, 3, 6}},
+		"an image wanted by two namespaces": {limit: 4, want: [][]string{a, a, a, {"a", "b"}}, begun: []int{0, 1, 3}},
+		"an unwanted image waits":           {limit: 2, want: [][]string{{}, a}, begun: []int{1}},
+		"a waiting request may end":         {limit: 2, want: [][]string{a, a, a}, ends: []int{1, 0}, begun: []int{0, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := &turns{limit: tc.limit}
@@ -62,7 +62,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceLeavesTurnsToOthers: however many images it wants of servers that hardly send anything.
+// TestOneNamespaceLeavesTurnsToOthers checks a namespace with many images on slow servers.
 func TestOneNamespaceLeavesTurnsToOthers(t *testing.T) {
 	f := newFixture(t, newHosts("one", "two", "three"), Options{PerHost: 2, InAll: 4, MinRate: 1, IdleTimeout: time.Hour})
 	content := qcow2Image(nil)
@@ -87,7 +87,7 @@ func TestOneNamespaceLeavesTurnsToOthers(t *testing.T) {
 	for i := range 12 {
 		wish := wishFor(server.URL+"?n="+strconv.Itoa(i), content)
 		wish.Host = []string{"one", "two", "three"}[i%3]
-		if f.tellsThatItWaits(wish, types.NamespacedName{Namespace: "attacker", Name: strconv.Itoa(i)}) {
+		if f.isQueued(wish, types.NamespacedName{Namespace: "attacker", Name: strconv.Itoa(i)}) {
 			queued++
 		}
 	}
@@ -102,7 +102,7 @@ func TestOneNamespaceLeavesTurnsToOthers(t *testing.T) {
 	}
 }
 
-// silentServer sends nothing, and returns a channel that has something for each request.
+// silentServer starts a server that sends nothing, and returns a channel with an element for each request.
 func silentServer(t *testing.T) (url string, asked <-chan struct{}) {
 	t.Helper()
 	requests := make(chan struct{}, 100)
@@ -113,8 +113,8 @@ func silentServer(t *testing.T) (url string, asked <-chan struct{}) {
 	return server.URL, requests
 }
 
-// TestCopiesHaveTheTurnsOfTransfers: a host has so many of both at once, and a namespace half of them. Copies don't
-// count among the transfers of all hosts.
+// TestCopiesHaveTheTurnsOfTransfers checks that the limits of a host and a namespace apply to copies and transfers
+// together. Copies don't count in the limit for all hosts.
 func TestCopiesHaveTheTurnsOfTransfers(t *testing.T) {
 	f := newFixture(t, newHosts("one", "two"), Options{PerHost: 2, InAll: 1, MinRate: 1, IdleTimeout: time.Hour})
 	url, asked := silentServer(t)
@@ -157,7 +157,7 @@ func TestCopiesHaveTheTurnsOfTransfers(t *testing.T) {
 	f.Expect(f.turns).To(BeEmpty())
 }
 
-// TestCopiesEndWithTheStore: one that waits for its turn is never made then.
+// TestCopiesEndWithTheStore checks that a copy that waits for its turn isn't made when the store stops.
 func TestCopiesEndWithTheStore(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{PerHost: 1})
 	finish, begun, ended := make(chan struct{}), make(chan struct{}, 2), make(chan error, 2)
@@ -175,22 +175,23 @@ func TestCopiesEndWithTheStore(t *testing.T) {
 	f.Expect(<-ended).To(Succeed())
 }
 
-// TestAnotherNamespaceWantsTheSame image, whose transfer waits because its own has half of the turns: it begins.
-func TestAnotherNamespaceWantsTheSame(t *testing.T) {
+// TestSecondNamespaceStartsQueuedTransfer checks that a transfer that waits because its namespace has half of the turns
+// starts when a machine of another namespace wants the same image.
+func TestSecondNamespaceStartsQueuedTransfer(t *testing.T) {
 	f := newFixture(t, newHosts("one"), Options{PerHost: 2, MinRate: 1, IdleTimeout: time.Hour})
 	url, asked := silentServer(t)
 	first, second := wishFor(url+"?n=1", nil), wishFor(url+"?n=2", nil)
 	_, err := f.Ensure(t.Context(), first, types.NamespacedName{Namespace: "a", Name: "1"})
 	f.Expect(err).To(HaveOccurred())
 	<-asked
-	f.Expect(f.tellsThatItWaits(second, types.NamespacedName{Namespace: "a", Name: "2"})).To(BeTrue())
+	f.Expect(f.isQueued(second, types.NamespacedName{Namespace: "a", Name: "2"})).To(BeTrue())
 	_, err = f.Ensure(t.Context(), second, types.NamespacedName{Namespace: "b", Name: "1"})
 	f.Expect(err).To(HaveOccurred())
 	f.Eventually(asked).WithTimeout(patience).Should(Receive())
 }
 
-// tellsThatItWaits waits until a transfer has begun or is queued, and says whether it is.
-func (f *fixture) tellsThatItWaits(wish Wish, machine types.NamespacedName) bool {
+// isQueued waits until a transfer has started or is queued, and reports whether it is queued.
+func (f *fixture) isQueued(wish Wish, machine types.NamespacedName) bool {
 	f.t.Helper()
 	f.Eventually(func() phase {
 		_, _ = f.Ensure(f.t.Context(), wish, machine)
@@ -201,5 +202,5 @@ func (f *fixture) tellsThatItWaits(wish Wish, machine types.NamespacedName) bool
 	_, err := f.Ensure(f.t.Context(), wish, machine)
 	var waits *Transferring
 	f.Expect(err).To(BeAssignableToTypeOf(waits))
-	return err.(*Transferring).Queued //nolint:errorlint,forcetypeassert // it is one
+	return err.(*Transferring).Queued //nolint:errorlint,forcetypeassert // checked above
 }

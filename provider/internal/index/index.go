@@ -48,8 +48,8 @@ var Fields = []Field{
 
 // HostOf returns the values of MachineHost.
 func HostOf(object client.Object) []string {
-	machine, is := object.(*infrav1.LibvirtMachine)
-	if !is || machine.Spec.HostName == "" {
+	machine, ok := object.(*infrav1.LibvirtMachine)
+	if !ok || machine.Spec.HostName == "" {
 		return nil
 	}
 	return []string{machine.Spec.HostName}
@@ -57,8 +57,8 @@ func HostOf(object client.Object) []string {
 
 // ProviderIDOf returns the values of MachineProviderID.
 func ProviderIDOf(object client.Object) []string {
-	machine, is := object.(*infrav1.LibvirtMachine)
-	if !is || machine.Spec.ProviderID == "" {
+	machine, ok := object.(*infrav1.LibvirtMachine)
+	if !ok || machine.Spec.ProviderID == "" {
 		return nil
 	}
 	return []string{machine.Spec.ProviderID}
@@ -79,8 +79,8 @@ func OwnerOf(object client.Object) []string {
 // DomainsOf returns the values of NodeDomain: the possible UUIDs in libvirt's form. SMBIOS before 2.6 doesn't define
 // the order of the bytes in the first three fields, and guests then show them reversed.
 func DomainsOf(object client.Object) []string {
-	node, is := object.(*corev1.Node)
-	if !is {
+	node, ok := object.(*corev1.Node)
+	if !ok {
 		return nil
 	}
 	id, err := uuid.Parse(strings.TrimSpace(node.Status.NodeInfo.SystemUUID))

@@ -1,5 +1,5 @@
-// Package loadbalancer says what the virtual machine with HAProxy in front of a control plane is given:
-// HAProxy's configuration, the disk that the guest takes it from, and what makes the guest do so.
+// Package loadbalancer generates the input of a virtual machine with HAProxy for a control plane: HAProxy's
+// configuration, the disk that the guest reads it from, and the service in the guest that applies it.
 package loadbalancer
 
 import (
@@ -19,8 +19,8 @@ type Configuration struct {
 	Port int32 `json:"port"`
 	// Servers are the API servers behind it.
 	Servers []netip.AddrPort `json:"servers"`
-	// Address is its own address with the length of the network, and Gateway the way out of that network. Without an
-	// address it uses DHCP.
+	// Address is the load balancer's address with the length of its network, and Gateway that of its default route. Without
+	// an address it uses DHCP.
 	Address netip.Prefix `json:"address,omitzero"`
 	Gateway netip.Addr   `json:"gateway,omitzero"`
 	// VirtualAddress is an additional address to that from DHCP.
@@ -36,7 +36,7 @@ func Parse(text string) (Configuration, error) {
 		return Configuration{}, fmt.Errorf("reading the configuration of the load balancer: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Configuration{}, errors.New("reading the configuration of the load balancer: something follows it")
+		return Configuration{}, errors.New("reading the configuration of the load balancer: extra data after it")
 	}
 	if err := c.check(); err != nil {
 		return Configuration{}, fmt.Errorf("reading the configuration of the load balancer: %w", err)
@@ -48,7 +48,7 @@ func Parse(text string) (Configuration, error) {
 func (c Configuration) String() string {
 	c.Servers = c.sortedServers()
 	text, err := json.Marshal(c)
-	if err != nil { // there is nothing in it that can't be marshalled
+	if err != nil { // can't fail: all fields can be marshalled
 		return ""
 	}
 	return string(text)
@@ -63,7 +63,7 @@ func (c Configuration) sortedServers() []netip.AddrPort {
 // check validates the configuration, which is written to files for the guest's programs.
 func (c Configuration) check() error {
 	if c.Port < 1 || c.Port > 65535 {
-		return fmt.Errorf("port %d isn't one", c.Port)
+		return fmt.Errorf("port %d is invalid", c.Port)
 	}
 	for i, server := range c.Servers {
 		if !server.IsValid() || server.Port() == 0 || !isOfOneMachine(server.Addr()) {
@@ -72,16 +72,16 @@ func (c Configuration) check() error {
 	}
 	switch {
 	case c.Address.IsValid() && !isOfOneMachine(c.Address.Addr()):
-		return fmt.Errorf("address %s isn't that of one machine", c.Address)
+		return fmt.Errorf("address %s isn't the address of one machine", c.Address)
 	case c.Gateway.IsValid() && (!c.Address.IsValid() || !isOfOneMachine(c.Gateway)):
-		return fmt.Errorf("gateway %s isn't one, or there is no address", c.Gateway)
+		return fmt.Errorf("gateway %s is invalid, or has no address", c.Gateway)
 	case c.VirtualAddress.IsValid() && (c.Address.IsValid() || !isOfOneMachine(c.VirtualAddress)):
-		return fmt.Errorf("virtualAddress %s isn't one, or there is an address too", c.VirtualAddress)
+		return fmt.Errorf("virtualAddress %s is invalid, or is set together with address", c.VirtualAddress)
 	}
 	return nil
 }
 
-// isOfOneMachine reports whether an address is one machine's, also for others: without a zone.
+// isOfOneMachine reports whether an address belongs to one machine and is valid on others too: it has no zone.
 func isOfOneMachine(address netip.Addr) bool {
 	return address.IsValid() && address.Zone() == "" && !address.IsUnspecified() && !address.IsMulticast()
 }

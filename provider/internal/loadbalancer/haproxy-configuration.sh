@@ -1,7 +1,6 @@
 #!/bin/sh
-# Gives HAProxy the configuration that is on the disk of the load balancer. The host writes it there, also
-# while this runs. The first line of the area has the length and the hash of what follows, and nothing is
-# taken that doesn't have them.
+# Applies the configuration on the disk of the load balancer to HAProxy. The host may write it while this runs. The first
+# line of the area has the length and the hash of the configuration, which must match.
 set -u
 umask 077
 disk=${1:-/dev/disk/by-label/cidata} target=${2:-/etc/haproxy/haproxy.cfg} reload=${3:-systemctl reload-or-restart haproxy.service}
@@ -11,14 +10,14 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 0' TERM INT
 seen='' taken=''
 
-# take <hash> takes the configuration of that hash, which is in $work/new.
+# take <hash> applies the configuration with the hash, which is in $work/new.
 take() {
 	if ! haproxy -c -f "$work/new" >/dev/null; then
-		echo "HAProxy doesn't take the configuration $1; the one before stays"
-		return 0 # it won't get better
+		echo "HAProxy rejects the configuration $1; the previous configuration stays"
+		return 0 # a retry won't help
 	fi
 	if ! cmp -s "$work/new" "$target"; then
-		# One rename: HAProxy never finds half of a file.
+		# The rename is atomic: HAProxy never reads an incomplete file.
 		cp "$work/new" "$target.new" && chmod 0644 "$target.new" && mv "$target.new" "$target" || return 1
 	fi
 	$reload || return 1
@@ -26,7 +25,7 @@ take() {
 }
 
 while true; do
-	# The host has changed the disk behind the kernel's back, whose cache must not be asked.
+	# The host changes the disk without the guest's kernel: read without its cache.
 	if dd if="$disk" of="$work/area" bs=65536 skip=16 count=1 $direct 2>/dev/null; then
 		mark='' size='' sum=''
 		read -r mark size sum <"$work/area" || true

@@ -24,7 +24,7 @@ func servers(all ...string) []netip.AddrPort {
 	return out
 }
 
-// configurations are those of which HAProxy's configuration is kept.
+// configurations are those with golden files.
 var configurations = map[string]loadbalancer.Configuration{
 	"none":  {Port: 6443},
 	"three": {Port: 443, Servers: servers("192.0.2.30:6443", "192.0.2.4:6443", "192.0.2.12:6443", "192.0.2.4:6443"), VirtualAddress: netip.MustParseAddr("192.0.2.100")},
@@ -41,12 +41,12 @@ func TestFile(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(configuration.File()).To(Equal(string(want)), "run with -update when the change is meant")
+			g.Expect(configuration.File()).To(Equal(string(want)), "run with -update if the change is intended")
 
 			parsed, err := loadbalancer.Parse(configuration.String())
 			g.Expect(err).ToNot(HaveOccurred())
 			g.Expect(parsed.String()).To(Equal(configuration.String()))
-			g.Expect(parsed.File()).To(Equal(configuration.File()), "in whatever order servers are given")
+			g.Expect(parsed.File()).To(Equal(configuration.File()), "independent of the order of servers")
 		})
 	}
 }
@@ -54,19 +54,19 @@ func TestFile(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for text, failure := range map[string]string{
 		``:                             "EOF",
-		`{}`:                           "port 0 isn't one",
-		`{"port": 70000}`:              "port 70000 isn't one",
+		`{}`:                           "port 0 is invalid",
+		`{"port": 70000}`:              "port 70000 is invalid",
 		`{"port": 1, "ports": 2}`:      `unknown field "ports"`,
-		`{"port": 1} {}`:               "something follows it",
+		`{"port": 1} {}`:               "extra data after it",
 		`{"port": 1, "servers": [""]}`: "servers[0]: invalid AddrPort isn't the address and port",
 		`{"port": 1, "servers": ["192.0.2.1:0"]}`:                               "servers[0]: 192.0.2.1:0 isn't",
 		`{"port": 1, "servers": ["192.0.2.1:6443", "x\nglobal:1"]}`:             "unable to parse IP",
 		`{"port": 1, "servers": ["[fe80::1%eth0\n]:6443"]}`:                     "servers[0]",
 		`{"port": 1, "servers": ["0.0.0.0:6443"]}`:                              "servers[0]: 0.0.0.0:6443 isn't",
-		`{"port": 1, "address": "0.0.0.0/0"}`:                                   "address 0.0.0.0/0 isn't that of one machine",
-		`{"port": 1, "gateway": "192.0.2.1"}`:                                   "there is no address",
-		`{"port": 1, "address": "192.0.2.1/24", "virtualAddress": "192.0.2.2"}`: "there is an address too",
-		`{"port": 1, "virtualAddress": "224.0.0.1"}`:                            "virtualAddress 224.0.0.1 isn't one",
+		`{"port": 1, "address": "0.0.0.0/0"}`:                                   "address 0.0.0.0/0 isn't the address of one machine",
+		`{"port": 1, "gateway": "192.0.2.1"}`:                                   "or has no address",
+		`{"port": 1, "address": "192.0.2.1/24", "virtualAddress": "192.0.2.2"}`: "is set together with address",
+		`{"port": 1, "virtualAddress": "224.0.0.1"}`:                            "virtualAddress 224.0.0.1 is invalid",
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := loadbalancer.Parse(text)
@@ -75,8 +75,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is accepted gives a file of HAProxy with one line for each server and nothing that somebody else
-// has written, and is the same when it is read again.
+// FuzzParse checks that every accepted configuration gives a file with one line for each server and no other text from the
+// input, and that it is the same after writing and parsing it again.
 func FuzzParse(f *testing.F) {
 	for _, configuration := range configurations {
 		f.Add(configuration.String())
@@ -113,7 +113,7 @@ func TestUserData(t *testing.T) {
 	g := NewWithT(t)
 	data, err := loadbalancer.UserData()
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(string(data)).To(HavePrefix("#cloud-config\n"), "cloud-init looks at the first line")
+	g.Expect(string(data)).To(HavePrefix("#cloud-config\n"), "cloud-init checks the first line")
 	var parsed struct {
 		WriteFiles []struct{ Path, Permissions, Content string } `json:"write_files"`
 		RunCmd     [][]string                                    `json:"runcmd"`

@@ -23,10 +23,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/loadbalancer"
 )
 
-// patience is how long anything may take. Nothing is measured with it.
+// patience is the timeout of waits. It doesn't check the speed.
 const patience = time.Minute
 
-// realHAProxy is the path of Debian's HAProxy. Without it the test is skipped, but not where CI runs.
+// realHAProxy returns the path of HAProxy. Without it the test is skipped, and fails in CI.
 func realHAProxy(t *testing.T) string {
 	t.Helper()
 	for _, path := range []string{"haproxy", "/usr/sbin/haproxy"} {
@@ -38,8 +38,8 @@ func realHAProxy(t *testing.T) string {
 	return ""
 }
 
-// TestRealHAProxyTakesFiles has HAProxy read every file that is kept, without a warning.
-func TestRealHAProxyTakesFiles(t *testing.T) {
+// TestRealHAProxyAcceptsFiles checks that HAProxy accepts every golden file without a warning.
+func TestRealHAProxyAcceptsFiles(t *testing.T) {
 	program := realHAProxy(t)
 	many := loadbalancer.Configuration{Port: 6443}
 	for i := range byte(50) {
@@ -66,7 +66,7 @@ func TestRealHAProxyTakesFiles(t *testing.T) {
 	})
 }
 
-// guest is a load balancer's guest as far as the script and HAProxy go. Its disk is a file.
+// guest is the script of a load balancer's guest with HAProxy. Its disk is a file.
 type guest struct {
 	*WithT
 	disk, target, reloads string
@@ -90,7 +90,7 @@ func (b *syncBuffer) String() string {
 	return b.text.String()
 }
 
-// start starts the script with a command that reloads HAProxy, and ends it with the test.
+// start starts the script with a command that reloads HAProxy. It ends with the test.
 func start(t *testing.T, reload string) *guest {
 	t.Helper()
 	dir := t.TempDir()
@@ -137,9 +137,9 @@ func (g *guest) has(file string) {
 	}).WithTimeout(patience).Should(Equal(file), "%s", g.log)
 }
 
-// TestGuestTakesConfigurations: the script takes what is whole and good and nothing else, and reloads when it has
-// changed.
-func TestGuestTakesConfigurations(t *testing.T) {
+// TestGuestAcceptsConfigurations checks that the script accepts only complete and valid configurations, and reloads HAProxy
+// after changes only.
+func TestGuestAcceptsConfigurations(t *testing.T) {
 	g := start(t, "echo reload >>reloads")
 	first, second := loadbalancer.Configuration{Port: 6443}.File(), configurations["three"].File()
 	g.has(first)
@@ -147,7 +147,7 @@ func TestGuestTakesConfigurations(t *testing.T) {
 		g.Eventually(g.log.String).WithTimeout(patience).Should(ContainSubstring(what))
 	}
 
-	// Half of one write and half of another.
+	// A mix of two writes.
 	disk, err := loadbalancer.Disk([]byte("seed"), second)
 	g.Expect(err).ToNot(HaveOccurred())
 	torn := bytes.Clone(disk)
@@ -161,10 +161,10 @@ func TestGuestTakesConfigurations(t *testing.T) {
 	g.has(second)
 
 	g.write("seed", "no such section\n")
-	says("the one before stays")
+	says("the previous configuration stays")
 	g.has(second)
 
-	// A mark of another kind is left alone.
+	// An area with another mark is ignored.
 	other := bytes.Clone(disk)
 	copy(other[loadbalancer.AreaOffset:], "another.cfg")
 	g.writeArea(other)
@@ -175,20 +175,20 @@ func TestGuestTakesConfigurations(t *testing.T) {
 	g.Eventually(func() (string, error) {
 		content, err := os.ReadFile(g.reloads)
 		return string(content), err
-	}).WithTimeout(patience).Should(Equal(strings.Repeat("reload\n", 3)), "once for each of first, second, first")
+	}).WithTimeout(patience).Should(Equal(strings.Repeat("reload\n", 3)), "one for each change")
 }
 
-// TestGuestServesThroughHAProxy: connections reach the API servers that are named, also after those have changed and
-// without HAProxy being started anew, and none that isn't ready.
+// TestGuestServesThroughHAProxy checks that connections reach only ready API servers of the configuration, also after it
+// has changed, without a restart of HAProxy.
 func TestGuestServesThroughHAProxy(t *testing.T) {
 	program := realHAProxy(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once: HAProxy takes the port
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once, so that HAProxy can use the port
 	NewWithT(t).Expect(err).ToNot(HaveOccurred())
 	port := listener.Addr().(*net.TCPAddr).Port
 	NewWithT(t).Expect(listener.Close()).To(Succeed())
 
 	one, two, unready := apiServer(t, "one", http.StatusOK), apiServer(t, "two", http.StatusUnauthorized), apiServer(t, "unready", http.StatusInternalServerError)
-	// What systemd does: a master that is told by a signal to read its configuration again.
+	// As with systemd, a signal makes the master reload its configuration.
 	g := start(t, "[ ! -e pid ] || kill -USR2 $(cat pid)")
 	g.has(loadbalancer.Configuration{Port: 6443}.File())
 	configure := func(all ...netip.AddrPort) {
@@ -231,7 +231,7 @@ func TestGuestServesThroughHAProxy(t *testing.T) {
 	reaches("two")
 }
 
-// apiServer is an API server whose /readyz answers with a status, and that tells its name otherwise.
+// apiServer starts an API server with a status for /readyz, which answers other requests with its name.
 func apiServer(t *testing.T, name string, readyz int) netip.AddrPort {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -245,7 +245,7 @@ func apiServer(t *testing.T, name string, readyz int) netip.AddrPort {
 	return netip.MustParseAddrPort(server.Listener.Addr().String())
 }
 
-// ask returns the name of the API server that is reached by a port, or why there is none.
+// ask returns the name of the API server that a port leads to, or the error.
 func ask(ctx context.Context, client *http.Client, port int) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/", port), nil)
 	if err != nil {

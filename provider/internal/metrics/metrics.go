@@ -63,11 +63,11 @@ var (
 	Orphans = ofHost(prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "caplv_libvirthost_orphans", Help: "Number of missing LibvirtMachines that have domains or volumes on the host.",
 	}, []string{hostLabel}))
-	// DeletedImages is how many images were deleted from each host.
+	// DeletedImages counts the images that were deleted from each host.
 	DeletedImages = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caplv_images_deleted_total", Help: "Images, whole or half, that were deleted from a host because no machine used them.",
 	}, []string{hostLabel}))
-	// DeletedBytes is what the deleted images took.
+	// DeletedBytes counts the bytes that the deleted images used.
 	DeletedBytes = ofHost(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "caplv_images_deleted_bytes_total", Help: "Bytes that deleted images used in a host's storage pools.",
 	}, []string{hostLabel}))
@@ -137,9 +137,9 @@ func (r *reachability) Collect(out chan<- prometheus.Metric) {
 	if hosts == nil {
 		return
 	}
-	for host, is := range (*hosts)() {
+	for host, connected := range (*hosts)() {
 		value := 0.0
-		if is {
+		if connected {
 			value = 1
 		}
 		out <- prometheus.MustNewConstMetric(r.desc, prometheus.GaugeValue, value, host)

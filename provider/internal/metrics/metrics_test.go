@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestEveryCallIsMeasured: each method of Hypervisor but Close has a series of its own. The connection is nil, so that
-// each call panics when it has been counted.
+// TestEveryCallIsMeasured checks that each method of Hypervisor except Close has its own series. The connection is nil, so
+// that each call panics after it was counted.
 func TestEveryCallIsMeasured(t *testing.T) {
 	g := NewWithT(t)
 	AddHost("measured")
@@ -38,8 +38,8 @@ func TestEveryCallIsMeasured(t *testing.T) {
 	}
 }
 
-// TestSeriesGoWithTheHost: also what is counted when the host is gone.
-func TestSeriesGoWithTheHost(t *testing.T) {
+// TestSeriesAreDeletedWithTheHost checks that later calls don't create the series again.
+func TestSeriesAreDeletedWithTheHost(t *testing.T) {
 	g := NewWithT(t)
 	of := map[string]string{"host": "goes"}
 	AddHost("goes")
@@ -64,8 +64,8 @@ func TestSeriesGoWithTheHost(t *testing.T) {
 	g.Expect(seriesOf(g, "", map[string]string{"host": "stays"})).To(Equal(1))
 }
 
-// TestWhatIsAskedFor when metrics are collected.
-func TestWhatIsAskedFor(t *testing.T) {
+// TestCollectedGauges checks the metrics whose values are computed when they are collected.
+func TestCollectedGauges(t *testing.T) {
 	g := NewWithT(t)
 	Reachable(func() map[string]bool { return map[string]bool{"a": true, "b": false} })
 	Reservations(func() int { return 3 })
@@ -87,7 +87,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestNamesAndHelp follow the conventions of Prometheus.
+// TestNamesAndHelp checks the conventions of Prometheus.
 func TestNamesAndHelp(t *testing.T) {
 	g := NewWithT(t)
 	AddHost("named")
@@ -99,7 +99,7 @@ func TestNamesAndHelp(t *testing.T) {
 		problems, err := testutil.CollectAndLint(metric)
 		g.Expect(err).ToNot(HaveOccurred())
 		g.Expect(problems).To(BeEmpty())
-		g.Expect(ctrlmetrics.Registry.Register(metric)).To(BeAssignableToTypeOf(prometheus.AlreadyRegisteredError{}), "it is registered")
+		g.Expect(ctrlmetrics.Registry.Register(metric)).To(BeAssignableToTypeOf(prometheus.AlreadyRegisteredError{}), "already registered")
 	}
 }
 

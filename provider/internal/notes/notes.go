@@ -1,4 +1,4 @@
-// Package notes keeps the notes of events, and other texts, as short as the API server takes them.
+// Package notes limits the length of events' notes, and of other texts, to what the API server accepts.
 package notes
 
 import (
@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// MaxBytes is the maximum length of an event's note. The API server refuses events with longer ones (Kubernetes'
-// validation of events.k8s.io/v1, noteLengthLimit).
+// MaxBytes is the maximum length of an event's note. The API server refuses longer ones (noteLengthLimit in Kubernetes'
+// validation of events.k8s.io/v1).
 const MaxBytes = 1024
 
 // more marks a shortened note.

@@ -19,10 +19,10 @@ func TestShort(t *testing.T) {
 		want   string
 	}{
 		"short":                 {note: "Host %s fits", values: []any{"a"}, want: "Host a fits"},
-		"as long as it may be":  {note: "%s", values: []any{strings.Repeat("x", MaxBytes)}, want: strings.Repeat("x", MaxBytes)},
+		"the maximum length":    {note: "%s", values: []any{strings.Repeat("x", MaxBytes)}, want: strings.Repeat("x", MaxBytes)},
 		"too long":              {note: "%s", values: []any{strings.Repeat("x", MaxBytes+1)}, want: strings.Repeat("x", MaxBytes-4) + " ..."},
 		"not within a letter":   {note: strings.Repeat("ä", MaxBytes), want: strings.Repeat("ä", (MaxBytes-4)/2) + " ..."},
-		"between two of those":  {note: "x" + strings.Repeat("ä", MaxBytes), want: "x" + strings.Repeat("ä", (MaxBytes-5)/2) + " ..."},
+		"between two letters":   {note: "x" + strings.Repeat("ä", MaxBytes), want: "x" + strings.Repeat("ä", (MaxBytes-5)/2) + " ..."},
 		"percents in its value": {note: "%s", values: []any{"100 %s of %d"}, want: "100 %s of %d"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,11 +43,11 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{
-		"short":                  {text: "ä", most: 2, want: "ä"},
-		"not within a letter":    {text: "xää", most: 4, want: "xä"},
-		"nothing":                {text: "ä", most: 1, want: ""},
-		"bytes that no text has": {text: "a\xffb\xc3", most: 10, want: "a\ufffdb\ufffd"},
-		"many of those":          {text: strings.Repeat("\xff\xc3\xa4", 4), most: 6, want: "\ufffdä"},
+		"short":               {text: "ä", most: 2, want: "ä"},
+		"not within a letter": {text: "xää", most: 4, want: "xä"},
+		"nothing":             {text: "ä", most: 1, want: ""},
+		"invalid UTF-8":       {text: "a\xffb\xc3", most: 10, want: "a\ufffdb\ufffd"},
+		"much invalid UTF-8":  {text: strings.Repeat("\xff\xc3\xa4", 4), most: 6, want: "\ufffdä"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Cut(tc.text, tc.most)).To(Equal(tc.want))
@@ -55,7 +55,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestAllRecordersAreShort: nobody records events past this package.
+// TestAllRecordersAreShort checks that all event recorders are wrapped by this package.
 func TestAllRecordersAreShort(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("../controllers/*/*.go")

@@ -1,5 +1,5 @@
-// Package outcome ends reconciles: it says in the condition Ready, in messages and in errors what has come of them,
-// and writes the status with all conditions, as one patch, only where something has changed, and only over what was read.
+// Package outcome ends reconciles: it summarizes their results in the condition Ready, in messages and in errors, and writes
+// the status with all conditions as one patch, only after a change, and only if the object is as it was read.
 package outcome
 
 import (
@@ -62,7 +62,7 @@ func Over(before client.Object) client.Patch {
 
 // RemoveFinalizer writes the object without a finalizer, and reports whether it had it. The object in memory stays.
 func RemoveFinalizer(ctx context.Context, c client.Client, object client.Object, finalizer string) (bool, error) {
-	after := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy is what it is a copy of
+	after := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	if !controllerutil.RemoveFinalizer(after, finalizer) {
 		return false, nil
 	}

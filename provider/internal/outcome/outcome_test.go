@@ -22,19 +22,19 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/outcome"
 )
 
-const doing = "writing what is new"
+const doing = "writing the change"
 
 func change(host *infrav1.LibvirtHost) {
 	host.Status.Machines = ptr.To[int32](3)
 	conditions.Set(host, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason})
 }
 
-// TestEnd: what a reconcile has come to, with what came of the write.
+// TestEnd checks the result of a reconcile for each result of the write.
 func TestEnd(t *testing.T) {
 	usual, broken, refused := ctrl.Result{RequeueAfter: time.Minute}, errors.New("broken"), apierrors.NewBadRequest("no")
 	for name, test := range map[string]struct {
 		change func(*infrav1.LibvirtHost)
-		// meanwhile happens between reading and writing.
+		// meanwhile runs between reading and writing.
 		meanwhile func(g *WithT, c client.Client, host *infrav1.LibvirtHost)
 		fails     error
 		err       error
@@ -47,13 +47,13 @@ func TestEnd(t *testing.T) {
 		"nothing changed, after a fault":     {change: func(*infrav1.LibvirtHost) {}, err: broken, errs: []error{broken}},
 		"number and condition are one patch": {change: change, result: usual, patches: 1, announced: 1},
 		"after a fault":                      {change: change, err: broken, errs: []error{broken}, patches: 1, announced: 1},
-		"somebody was faster": {change: change, patches: 1, result: ctrl.Result{RequeueAfter: outcome.ConflictDelay},
+		"another writer was faster": {change: change, patches: 1, result: ctrl.Result{RequeueAfter: outcome.ConflictDelay},
 			meanwhile: func(g *WithT, c client.Client, host *infrav1.LibvirtHost) {
 				other := host.DeepCopy()
 				other.Status.LibvirtVersion = "9.0.0"
 				g.Expect(c.Status().Patch(context.Background(), other, client.MergeFrom(host))).To(Succeed())
 			}},
-		"the object is gone": {change: change, patches: 1, result: usual,
+		"the object was deleted": {change: change, patches: 1, result: usual,
 			meanwhile: func(g *WithT, c client.Client, host *infrav1.LibvirtHost) {
 				g.Expect(c.Delete(context.Background(), host)).To(Succeed())
 			}},

@@ -61,7 +61,7 @@ func (s *Scheduler) hostsFor(ctx context.Context, candidate Candidate) (*hostSet
 			host.Networks = namesOf(access.Networks(object, namespace))
 		}
 		host.NamespaceAllowed = access.Host(object, identities, namespace)
-		if host.NamespaceAllowed { // the others are not to be named
+		if host.NamespaceAllowed { // the names of the others must not be shown
 			set.allowed = append(set.allowed, host)
 		} else {
 			set.unlisted = true
@@ -88,8 +88,8 @@ func (s *Scheduler) hostSelector(ctx context.Context, candidate Candidate) (k8sl
 	return selector, nil
 }
 
-// places caches hosts until one of their sources changes: counting the foreign resources of a host takes going
-// through all of its domains and volumes. It has a place by the name of each host. The zero value is ready to use.
+// places caches hosts by name until one of their sources changes: the foreign resources of a host are sums over all of
+// its domains and volumes. The zero value is ready to use.
 type places struct{ sync.Map }
 
 type place struct {
@@ -107,7 +107,7 @@ type origins struct {
 func (p *places) of(host *infrav1.LibvirtHost, snapshot fleet.Snapshot, ledger *Ledger) Host {
 	// Read the versions before the sources, so that a cached host is never older than its versions.
 	of := origins{resourceVersion: host.ResourceVersion, snapshot: snapshot.Version, ledger: ledger.Version(host.Name)}
-	if cached, there := p.Load(host.Name); there && cached.(place).of == of && snapshot.Version != 0 {
+	if cached, exists := p.Load(host.Name); exists && cached.(place).of == of && snapshot.Version != 0 {
 		return cached.(place).host
 	}
 	current := HostOf(host, snapshot, ledger.Domains(host.Name))
@@ -148,7 +148,7 @@ func (n *newHosts) see(host string, connecting bool, now time.Time) {
 func (n *newHosts) wait(hosts []string, upTo time.Duration, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, host := range hosts {
-		if since, there := n.Load(host); there {
+		if since, exists := n.Load(host); exists {
 			longest = max(longest, since.(time.Time).Add(upTo).Sub(now))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// TestDedicatedCPUs: they aren't shared, and what others have of them is counted once, whether it runs or not.
+// TestDedicatedCPUs checks that dedicated CPUs aren't shared, and that those of foreign domains count once in any state.
 func TestDedicatedCPUs(t *testing.T) {
 	g := NewWithT(t)
 	cpu, dedicated := placement.Resource{Kind: placement.CPU}, placement.Resource{Kind: placement.DedicatedCPU}
@@ -32,16 +32,16 @@ func TestDedicatedCPUs(t *testing.T) {
 		snapshot.Domains[uuid] = domain
 	}
 	foreign := placement.Foreign(spec, snapshot, boundMachines())
-	g.Expect(foreign[dedicated]).To(BeEquivalentTo(2), "10 and 11")
+	g.Expect(foreign[dedicated]).To(BeEquivalentTo(2), "CPUs 10 and 11")
 	g.Expect(foreign[cpu]).To(BeEquivalentTo(6), "one of the seven runs on a dedicated CPU")
 	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, snapshot, boundMachines())[cpu]).To(BeEquivalentTo(7))
 
 	hypervisorDomain := hypervisor.Domain{PinnedCPUs: []int{8, 9, 10, 11}, Owner: &hypervisor.Owner{Name: "gone"}, CPUs: 2}
 	snapshot.Domains = map[string]hypervisor.Domain{"x": hypervisorDomain}
-	g.Expect(placement.Foreign(spec, snapshot, nil)).To(HaveKeyWithValue(cpu, BeZero()), "it has none besides")
+	g.Expect(placement.Foreign(spec, snapshot, nil)).To(HaveKeyWithValue(cpu, BeZero()), "no shared CPUs are left")
 }
 
-// TestLentDevices: devices that can't be lent aren't there, and what others have is counted.
+// TestLentDevices checks that devices that can't be lent don't count, and that those of foreign domains do.
 func TestLentDevices(t *testing.T) {
 	g := NewWithT(t)
 	gpus := placement.DeviceResource("10de", "20b5")
@@ -60,8 +60,8 @@ func TestLentDevices(t *testing.T) {
 	g.Expect(placement.Lendable(&infrav1.LibvirtHostSpec{}, snapshot)).ToNot(HaveKey(gpus))
 }
 
-// TestDevicesAreLookedAt: only on hosts that lend any.
-func TestDevicesAreLookedAt(t *testing.T) {
+// TestDevicesAreRead checks that devices are read only from hosts that lend some.
+func TestDevicesAreRead(t *testing.T) {
 	for _, lends := range []bool{false, true} {
 		g := NewWithT(t)
 		spec := &infrav1.LibvirtHostSpec{URI: "test:///default"}

@@ -1,6 +1,6 @@
 package placement
 
-// Choose is choose with machines that are counted first, each once.
+// Choose is choose with a list of placed machines, where each counts once.
 func Choose(request Request, hosts []Host, bound []Machine) (string, error) {
 	counted := &tally{}
 	for _, machine := range bound {

@@ -14,9 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// FuzzPlacement places machines on a fleet that the seed makes up. No host ever gets more than it
-// has room for, one that doesn't fit isn't chosen, one that fits isn't missed, and the order of
-// hosts and machines doesn't matter.
+// FuzzPlacement places machines on random hosts. No host gets more than its resources, only fitting hosts are chosen, a
+// fitting host is always found, and the order of hosts and machines doesn't matter.
 func FuzzPlacement(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, uint8(seed%9), uint8(3+seed%40))
@@ -49,8 +48,7 @@ func FuzzPlacement(f *testing.F) {
 	})
 }
 
-// hasRoom says the same as the filters for what randomHosts and randomRequest make, written anew
-// from the design.
+// hasRoom is an independent implementation of the filters, for the values of randomHosts and randomRequest.
 func hasRoom(request placement.Request, host placement.Host, bound []placement.Machine) bool {
 	if !host.Ready || host.Maintenance != nil || request.FailureDomain != "" && request.FailureDomain != host.FailureDomain {
 		return false
@@ -68,7 +66,7 @@ func hasRoom(request placement.Request, host placement.Host, bound []placement.M
 				used += takes(machine)
 			}
 		}
-		// A machine that needs nothing of it may go where too much is allocated.
+		// A machine that doesn't need the resource fits even if too much of it is allocated.
 		if needed := takes(request.Machine); needed > 0 && used+needed > host.Room[kind] {
 			return false
 		}

@@ -11,36 +11,36 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// needing is what newSpec says with as many CPUs.
+// needing returns the resources of newSpec with the given number of CPUs.
 func needing(cpus int32) placement.Resources {
 	return placement.Needs(newSpec(func(spec *infrav1.LibvirtMachineSpec) { spec.CPUs = cpus }))
 }
 
-// TestGrowth: the host has 8 CPUs, and each of its two machines has two.
+// TestGrowth checks reservations on a host with 8 CPUs and two machines of two CPUs.
 func TestGrowth(t *testing.T) {
 	g := NewWithT(t)
 	ledger := newLedger(t, newMachine("1", "a"), newMachine("2", "a"))
 	host := newHost("a")
 
 	g.Expect(ledger.Grow("1", needing(6), host)).To(Succeed())
-	g.Expect(ledger.Grow("1", needing(6), host)).To(Succeed(), "again: its own room isn't taken by itself")
+	g.Expect(ledger.Grow("1", needing(6), host)).To(Succeed(), "again: its own reservation doesn't block it")
 	g.Expect(ledger.Covers("1", needing(6))).To(BeTrue())
 	err := ledger.Grow("2", needing(4), host)
 	var noFit *placement.NoFitError
 	g.Expect(errors.As(err, &noFit)).To(BeTrue())
 	g.Expect(noFit.Hosts).To(Equal([]placement.Unfit{{Host: "a", Reason: placement.NoRoom, Message: "no room (CPUs: 4 needed, 2 free)"}}))
-	g.Expect(ledger.Covers("2", needing(2))).To(BeTrue(), "it keeps what it has")
+	g.Expect(ledger.Covers("2", needing(2))).To(BeTrue(), "it keeps its resources")
 	_, err = ledger.Place(requestOf("3"), []placement.Host{host})
-	g.Expect(err).To(MatchError(ContainSubstring("no room")), "what a machine grows to is counted for all")
+	g.Expect(err).To(MatchError(ContainSubstring("no room")), "the reservation for growth counts for other machines")
 
-	// What it was given counts once, and not less than what is on its way.
+	// The observed resources count once, and never less than the reservation.
 	ledger.Give("1", needing(4))
 	g.Expect(ledger.Grow("2", needing(4), host)).To(MatchError(ContainSubstring("2 free")))
 	ledger.EndGrowth("1")
 	g.Expect(ledger.Grow("2", needing(4), host)).To(Succeed())
 	g.Expect(ledger.Covers("1", needing(5))).To(BeFalse())
 
-	// A machine that is gone has no room any more, and neither has one that gave it up.
+	// A deleted machine has no reservation, and neither has a machine that released it.
 	ledger.Gone("2")
 	g.Expect(ledger.Grow("1", needing(8), host)).To(Succeed())
 	ledger.Release("1")
@@ -48,16 +48,16 @@ func TestGrowth(t *testing.T) {
 	g.Expect(ledger.Place(requestOf("4"), []placement.Host{host})).To(Equal("a"))
 }
 
-// TestGrowthOfNobody: a machine that isn't placed on the host has nothing to grow from.
-func TestGrowthOfNobody(t *testing.T) {
+// TestGrowthOfUnplacedMachine checks that a machine can't grow on a host where it isn't placed.
+func TestGrowthOfUnplacedMachine(t *testing.T) {
 	g := NewWithT(t)
 	ledger := newLedger(t, newMachine("1", "b"))
 	for _, uid := range []string{"1", "2"} {
-		g.Expect(ledger.Grow(newMachine(uid, "").UID, needing(1), newHost("a"))).To(MatchError(ContainSubstring("isn't placed on it")))
+		g.Expect(ledger.Grow(newMachine(uid, "").UID, needing(1), newHost("a"))).To(MatchError(ContainSubstring("isn't placed on this host")))
 	}
 }
 
-// TestEndOfGrowth: the room for more is given back, and the room of what is placed isn't.
+// TestEndOfGrowth checks that the reservation for growth is released, and that the resources of the machine stay.
 func TestEndOfGrowth(t *testing.T) {
 	g := NewWithT(t)
 	ledger, host := newLedger(t, newMachine("1", "a"), newMachine("2", "a")), newHost("a")
@@ -72,7 +72,7 @@ func TestEndOfGrowth(t *testing.T) {
 	g.Expect(ledger.Reserved()).To(Equal(1))
 }
 
-// TestGrowthOfAFullHost: what doesn't become more needs no room, however little there is.
+// TestGrowthOfAFullHost checks that resources that don't grow need no room.
 func TestGrowthOfAFullHost(t *testing.T) {
 	g := NewWithT(t)
 	ledger := newLedger(t, newMachine("1", "a"))
@@ -83,7 +83,7 @@ func TestGrowthOfAFullHost(t *testing.T) {
 	g.Expect(ledger.Grow("1", wanted, full)).To(MatchError(ContainSubstring("storage in pool fast: 90Gi needed, 80Gi free")))
 }
 
-// TestGrowthLeavesRoomForWhatIsPlaced: a machine that was placed and isn't seen so far has its room.
+// TestGrowthLeavesRoomForWhatIsPlaced checks that a placed machine counts before it is in the cache.
 func TestGrowthLeavesRoomForWhatIsPlaced(t *testing.T) {
 	g := NewWithT(t)
 	ledger, host := newLedger(t, newMachine("1", "a")), newHost("a")
@@ -92,8 +92,7 @@ func TestGrowthLeavesRoomForWhatIsPlaced(t *testing.T) {
 	g.Expect(ledger.Grow("1", needing(7), host)).To(MatchError(ContainSubstring("6 free")))
 }
 
-// TestClaimsTakeNoRoom: neither from machines that are placed nor from those that grow, until they are placed
-// themselves.
+// TestClaimsTakeNoRoom checks that claimed machines block neither new nor growing machines until they are placed.
 func TestClaimsTakeNoRoom(t *testing.T) {
 	g := NewWithT(t)
 	claim := newMachine("claim", "a")
@@ -110,12 +109,12 @@ func TestClaimsTakeNoRoom(t *testing.T) {
 	ledger.See(claim)
 	g.Expect(ledger.Counts("claim")).To(BeTrue(), "it was placed there")
 	g.Expect(ledger.Reserved()).To(BeZero())
-	g.Expect(ledger.Grow("1", needing(5), newHost("a"))).To(MatchError(ContainSubstring("5 needed, 4 free")), "with 4, not the 7 that it asks for now")
+	g.Expect(ledger.Grow("1", needing(5), newHost("a"))).To(MatchError(ContainSubstring("5 needed, 4 free")), "the 4 that it was placed with, not the 7 in its spec")
 }
 
-// TestWhatWasGivenCounts: a machine that is placed takes what it was placed with or was seen to have, and not what its spec says
-// later. When it needs more before it is made, its host has to have room.
-func TestWhatWasGivenCounts(t *testing.T) {
+// TestGivenResourcesCount checks that a placed machine counts with the resources at its placement or from its host, not
+// with later changes of its spec. If it needs more before it is created, its host must have room.
+func TestGivenResourcesCount(t *testing.T) {
 	g := NewWithT(t)
 	ledger, host := newLedger(t), newHost("a")
 	g.Expect(ledger.Place(requestOf("1"), []placement.Host{host})).To(Equal("a"))

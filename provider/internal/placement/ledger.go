@@ -61,21 +61,21 @@ func (l *Ledger) See(machine Machine) {
 }
 
 func (l *Ledger) see(machine Machine) {
-	before, there := l.placed.machines[machine.UID]
-	placed := there && before.Host == machine.Host
+	before, exists := l.placed.machines[machine.UID]
+	placed := exists && before.Host == machine.Host
 	if machine.Host == "" || machine.Claimed && !placed {
 		return
 	}
-	if grows, is := l.growing[machine.UID]; placed && machine.Estimated {
+	if grows, ok := l.growing[machine.UID]; placed && machine.Estimated {
 		machine.Needs = before.Needs
-	} else if is {
+	} else if ok {
 		grows.given = machine.Needs
 		l.growing[machine.UID] = grows
 		machine.Needs = grows.needs()
 	}
 	machine.Claimed, machine.Estimated = false, false
 	delete(l.reserved, machine.UID)
-	if !there || !before.equal(machine) {
+	if !exists || !before.equal(machine) {
 		l.set(machine)
 	}
 }
@@ -84,7 +84,7 @@ func (l *Ledger) see(machine Machine) {
 func (l *Ledger) Give(machine types.UID, given Resources) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if placed, there := l.placed.machines[machine]; there && !l.reserved[machine] {
+	if placed, exists := l.placed.machines[machine]; exists && !l.reserved[machine] {
 		placed.Needs = given
 		l.see(placed)
 	}
@@ -94,8 +94,8 @@ func (l *Ledger) Give(machine types.UID, given Resources) {
 func (l *Ledger) Taken(machine types.UID) (Resources, bool) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	placed, there := l.placed.machines[machine]
-	return placed.Needs, there
+	placed, exists := l.placed.machines[machine]
+	return placed.Needs, exists
 }
 
 // Covers reports whether the counted resources of a machine include its needs.
@@ -156,18 +156,18 @@ func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 		return "", errNotLoaded
 	}
 	machine := request.Machine
-	before, there := l.placed.machines[machine.UID]
-	bound := there && !l.reserved[machine.UID]
+	before, exists := l.placed.machines[machine.UID]
+	bound := exists && !l.reserved[machine.UID]
 	if bound && before.Needs.covers(machine.Needs) {
 		return before.Host, nil
 	}
 	if bound {
 		hosts = slices.DeleteFunc(slices.Clone(hosts), func(host Host) bool { return host.Name != before.Host })
 	}
-	l.placed.remove(machine.UID) // it doesn't stand in its own way
+	l.placed.remove(machine.UID) // its own resources don't block it
 	host, err := l.choose(request, hosts, before.Host)
 	if err != nil {
-		if there {
+		if exists {
 			l.placed.set(before)
 		}
 		return "", err
@@ -180,7 +180,7 @@ func (l *Ledger) Place(request Request, hosts []Host) (string, error) {
 	if !bound {
 		l.reserved[machine.UID] = true
 	}
-	if there && before.Host != host {
+	if exists && before.Host != host {
 		l.changed(before.Host)
 	}
 	l.set(machine)
@@ -233,7 +233,7 @@ func (l *Ledger) set(machine Machine) {
 }
 
 func (l *Ledger) remove(uid types.UID) {
-	if machine, there := l.placed.machines[uid]; there {
+	if machine, exists := l.placed.machines[uid]; exists {
 		l.placed.remove(uid)
 		l.changed(machine.Host)
 	}
@@ -271,15 +271,15 @@ func (l *Ledger) Grow(machine types.UID, needs Resources, host Host) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 
-	placed, there := l.placed.machines[machine]
-	if !there || placed.Host != host.Name {
-		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: NoRoom, Message: "no room for a machine that isn't placed on it"}}}
+	placed, exists := l.placed.machines[machine]
+	if !exists || placed.Host != host.Name {
+		return &NoFitError{Hosts: []Unfit{{Host: host.Name, Reason: NoRoom, Message: "no room: the machine isn't placed on this host"}}}
 	}
 	given := placed.Needs
-	if grows, is := l.growing[machine]; is {
+	if grows, ok := l.growing[machine]; ok {
 		given = grows.given
 	}
-	l.placed.remove(machine) // it doesn't stand in its own way
+	l.placed.remove(machine) // its own resources don't block it
 	defer func() { l.set(placed) }()
 
 	wanted, has := onHost(needs, host.Pools), onHost(given, host.Pools)
@@ -321,12 +321,12 @@ func (l *Ledger) EndGrowth(machine types.UID) {
 }
 
 func (l *Ledger) endGrowth(machine types.UID) {
-	grows, is := l.growing[machine]
-	if !is {
+	grows, ok := l.growing[machine]
+	if !ok {
 		return
 	}
 	delete(l.growing, machine)
-	if placed, there := l.placed.machines[machine]; there {
+	if placed, exists := l.placed.machines[machine]; exists {
 		placed.Needs = grows.given
 		l.set(placed)
 	}

@@ -20,7 +20,7 @@ func requestOf(uid string) placement.Request {
 	return request
 }
 
-// newLedger returns a ledger that knows these machines.
+// newLedger returns a ledger that has loaded these machines.
 func newLedger(t *testing.T, bound ...placement.Machine) *placement.Ledger {
 	t.Helper()
 	ledger := &placement.Ledger{}
@@ -28,7 +28,7 @@ func newLedger(t *testing.T, bound ...placement.Machine) *placement.Ledger {
 	return ledger
 }
 
-func TestLedgerCountsWhatIsNotWrittenYet(t *testing.T) {
+func TestLedgerCountsReservations(t *testing.T) {
 	g := NewWithT(t)
 	ledger := newLedger(t)
 	hosts := []placement.Host{newHost("a")}
@@ -41,7 +41,7 @@ func TestLedgerCountsWhatIsNotWrittenYet(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no room")))
 	g.Expect(ledger.Reserved()).To(Equal(4))
 
-	// Once the cache shows them they count once, and their reservations are gone.
+	// After the cache has them they count once, without reservations.
 	ledger.See(newMachine("1", "a"))
 	ledger.See(newMachine("2", "a"))
 	ledger.See(newMachine("2", ""))
@@ -51,7 +51,7 @@ func TestLedgerCountsWhatIsNotWrittenYet(t *testing.T) {
 
 	ledger.Release("2")
 	_, err = ledger.Place(requestOf("5"), hosts)
-	g.Expect(err).To(MatchError(ContainSubstring("no room")), "it is bound, and has no reservation to give up")
+	g.Expect(err).To(MatchError(ContainSubstring("no room")), "it is bound and has no reservation to release")
 	ledger.Release("3")
 	g.Expect(ledger.Place(requestOf("5"), hosts)).To(Equal("a"))
 	_, err = ledger.Place(requestOf("6"), hosts)
@@ -71,7 +71,7 @@ func TestLedgerKeepsAHost(t *testing.T) {
 	}
 	g.Expect(place(a)).To(Equal("a"))
 	ledger.See(newMachine("2", "a"))
-	g.Expect(place(a, b)).To(Equal("a"), "b is the better one, but a may have been written")
+	g.Expect(place(a, b)).To(Equal("a"), "b is better, but a may have been written")
 	ledger.See(newMachine("1", ""))
 	g.Expect(place(a, b)).To(Equal("a"), "seen without a host")
 	a.Ready = false
@@ -90,13 +90,13 @@ func TestLedgerIsLoadedOnce(t *testing.T) {
 	ledger := &placement.Ledger{}
 	hosts := []placement.Host{newHost("a")}
 	_, err := ledger.Place(requestOf("1"), hosts)
-	g.Expect(err).To(HaveOccurred(), "the room that is taken isn't known")
+	g.Expect(err).To(HaveOccurred(), "the placed machines aren't known")
 	broken := errors.New("broken")
 	g.Expect(ledger.Load(func() ([]placement.Machine, error) { return nil, broken })).To(MatchError(broken))
 	_, err = ledger.Place(requestOf("1"), hosts)
 	g.Expect(err).To(HaveOccurred())
 
-	ledger.See(newMachine("1", "a")) // may be told before, and twice
+	ledger.See(newMachine("1", "a")) // may be called before Load, and twice
 	bound := func() ([]placement.Machine, error) {
 		return []placement.Machine{newMachine("1", "a"), newMachine("2", "a"), newMachine("3", "a"), newMachine("4", "a"), newMachine("5", "")}, nil
 	}
@@ -105,10 +105,10 @@ func TestLedgerIsLoadedOnce(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no room")))
 	ledger.Gone("1")
 	g.Expect(ledger.Load(bound)).To(Succeed())
-	g.Expect(ledger.Place(requestOf("5"), hosts)).To(Equal("a"), "what has been loaded isn't loaded again")
+	g.Expect(ledger.Place(requestOf("5"), hosts)).To(Equal("a"), "the ledger loads once")
 }
 
-func TestLedgerTellsDomains(t *testing.T) {
+func TestLedgerDomains(t *testing.T) {
 	g := NewWithT(t)
 	ledger := newLedger(t)
 	with := func(uid, host, domain string) placement.Machine {
@@ -132,25 +132,25 @@ func TestLedgerTellsDomains(t *testing.T) {
 	g.Expect(ledger.Domains("a")).To(Equal(map[string]bool{"x": true}))
 	g.Expect(changed()).To(BeTrue())
 	place("y")
-	g.Expect(ledger.Domains("a")).To(Equal(map[string]bool{"y": true}), "the machine is tried again with another UUID")
+	g.Expect(ledger.Domains("a")).To(Equal(map[string]bool{"y": true}), "a retry with another UUID")
 	g.Expect(changed()).To(BeTrue())
 	ledger.See(with("1", "a", "y"))
 	ledger.See(with("2", "b", "z"))
-	g.Expect(changed()).To(BeFalse(), "what was placed was written")
+	g.Expect(changed()).To(BeFalse(), "the placed domain was written")
 	ledger.See(with("1", "a", "x"))
-	g.Expect(ledger.Domains("a")).To(Equal(map[string]bool{"x": true}), "what was written counts")
+	g.Expect(ledger.Domains("a")).To(Equal(map[string]bool{"x": true}), "the written UUID counts")
 	g.Expect(changed()).To(BeTrue())
 	ledger.See(with("3", "a", "x"))
 	ledger.Gone("3")
-	g.Expect(ledger.Domains("a")).To(HaveKey("x"), "two machines say that it is theirs")
+	g.Expect(ledger.Domains("a")).To(HaveKey("x"), "two machines have this UUID")
 	ledger.Gone("1")
 	g.Expect(changed()).To(BeTrue())
 	g.Expect(ledger.Domains("a")).To(BeEmpty())
 	g.Expect(ledger.Domains("b")).To(Equal(map[string]bool{"z": true}))
 }
 
-// TestLedgerCountsAsChooseDoes does at random what happens to machines, and compares what a ledger, which
-// counts on, chooses with what Choose does, which counts anew.
+// TestLedgerCountsAsChooseDoes applies random events of machines, and compares the choices of a ledger, which updates
+// its sums, with those of Choose, which adds up all machines.
 func TestLedgerCountsAsChooseDoes(t *testing.T) {
 	const seeds, steps = 40, 200
 	for seed := range uint64(seeds) {
@@ -183,7 +183,7 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 				}
 			case 2:
 				machine := request.Machine
-				if before, there := taken[uid]; there && random.IntN(2) == 0 {
+				if before, exists := taken[uid]; exists && random.IntN(2) == 0 {
 					machine = before
 				} else {
 					machine.Host = hosts[random.IntN(len(hosts))].Name
@@ -193,9 +193,9 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 				delete(reserved, uid)
 			case 3:
 				got, err := ledger.Place(request, hosts)
-				before, there := taken[uid]
+				before, exists := taken[uid]
 				among := hosts
-				if there && !reserved[uid] {
+				if exists && !reserved[uid] {
 					if covers(before.Needs, request.Machine.Needs) {
 						g.Expect(got).To(Equal(before.Host))
 						continue
@@ -208,7 +208,7 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 					continue
 				}
 				g.Expect(err).ToNot(HaveOccurred())
-				if there {
+				if exists {
 					kept, keptErr := placement.Choose(request, slices.DeleteFunc(slices.Clone(hosts), func(h placement.Host) bool { return h.Name != before.Host }), machines(uid))
 					if keptErr == nil {
 						want = kept
@@ -217,7 +217,7 @@ func TestLedgerCountsAsChooseDoes(t *testing.T) {
 				g.Expect(got).To(Equal(want))
 				request.Machine.Host = got
 				taken[uid] = request.Machine
-				if !there || reserved[uid] {
+				if !exists || reserved[uid] {
 					reserved[uid] = true
 				}
 			}
@@ -235,8 +235,8 @@ func covers(has, needs placement.Resources) bool {
 	return true
 }
 
-// TestLedgerRace places machines from many goroutines, whose writes are seen some time later and
-// sometimes fail, and holds the result against what hosts have room for.
+// TestLedgerRace places machines from many goroutines, whose writes are seen later and sometimes fail, and compares the
+// result with the resources of the hosts.
 func TestLedgerRace(t *testing.T) {
 	const machines, hostCount, perHost = 64, 5, 4
 	g := NewWithT(t)
@@ -253,11 +253,11 @@ func TestLedgerRace(t *testing.T) {
 		group.Go(func() {
 			uid := fmt.Sprintf("uid-%d", i)
 			host, err := ledger.Place(requestOf(uid), hosts)
-			if err == nil && i%8 == 0 { // its write fails, and it tries again
+			if err == nil && i%8 == 0 { // its write fails and is retried
 				ledger.Release(types.UID(uid))
 				host, err = ledger.Place(requestOf(uid), hosts)
 			}
-			if err == nil && i%3 > 0 { // the cache shows it, or not yet
+			if err == nil && i%3 > 0 { // the cache may have it
 				ledger.See(newMachine(uid, host))
 			}
 			lock.Lock()

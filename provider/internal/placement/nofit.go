@@ -19,11 +19,11 @@ const (
 	InMaintenance Reason = "InMaintenance"
 	// NotReady: the host can't be reached, or lacks a pool or network that its spec names.
 	NotReady Reason = "NotReady"
-	// WrongFailureDomain: another failure domain is asked for.
+	// WrongFailureDomain: another failure domain is required.
 	WrongFailureDomain Reason = "WrongFailureDomain"
 	// NotSeen: the first connection to the host is being opened, and its resources aren't known.
 	NotSeen Reason = "NotSeen"
-	// WrongArchitecture: another architecture is asked for.
+	// WrongArchitecture: another architecture is required.
 	WrongArchitecture Reason = "WrongArchitecture"
 	// MissingFeature: the host can't do what the machine needs.
 	MissingFeature Reason = "MissingFeature"
@@ -35,7 +35,7 @@ const (
 	MissingNetwork Reason = "MissingNetwork"
 	// QuotaExceeded: the machine would exceed the quota of its namespace.
 	QuotaExceeded Reason = "QuotaExceeded"
-	// NoRoom: what is free on the host isn't enough.
+	// NoRoom: the host has too few free resources.
 	NoRoom Reason = "NoRoom"
 )
 

@@ -22,7 +22,7 @@ import (
 func (s *Scheduler) Handler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	observe := func(object client.Object) {
-		if infra, is := object.(*infrav1.LibvirtMachine); is {
+		if infra, ok := object.(*infrav1.LibvirtMachine); ok {
 			s.Observe(infra)
 		}
 	}
@@ -30,7 +30,7 @@ func (s *Scheduler) Handler() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { observe(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				s.Gone(e.ObjectOld.GetUID()) // nobody saw it go
+				s.Gone(e.ObjectOld.GetUID()) // its deletion was missed
 			}
 			observe(e.ObjectNew)
 		},
@@ -51,7 +51,7 @@ func (s *Scheduler) Load(ctx context.Context) error {
 		var bound []Machine
 		for i := range machines {
 			if machines[i].Spec.HostName != "" {
-				s.claim(machines[i].DeepCopy()) // until it is looked at again
+				s.claim(machines[i].DeepCopy()) // until it is observed again
 				bound = append(bound, s.taking(&machines[i]))
 			}
 		}
@@ -96,7 +96,7 @@ func (s *Scheduler) claim(infra *infrav1.LibvirtMachine) {
 	s.claimed[infra.UID] = infra
 }
 
-// Gone says that a machine exists no longer.
+// Gone removes a deleted machine.
 func (s *Scheduler) Gone(machine types.UID) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -132,7 +132,7 @@ func machineOf(infra *infrav1.LibvirtMachine) Machine {
 	for _, label := range []string{
 		clusterv1.MachineControlPlaneLabel, clusterv1.MachineSetNameLabel, clusterv1.MachineDeploymentNameLabel, infrav1.PoolLabel,
 	} {
-		if value, there := infra.Labels[label]; there {
+		if value, exists := infra.Labels[label]; exists {
 			machine.Owner = label + "=" + value
 			break
 		}

@@ -113,7 +113,7 @@ func loadOf(machine *Machine, host *Host, counted *tally) *load {
 	free.add(host.Room)
 	free.subtract(host.Foreign, host.Pools)
 	on := &load{host: host.Name, free: free}
-	if counts, there := counted.hosts[host.Name]; there {
+	if counts, exists := counted.hosts[host.Name]; exists {
 		free.subtract(counts.needs, host.Pools)
 		on.cluster = counts.clusters[machine.Cluster]
 		if machine.Owner != "" {

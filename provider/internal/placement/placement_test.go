@@ -16,7 +16,7 @@ import (
 
 const gib = 1 << 30
 
-// newHost is a host that fits what newRequest asks for, with room for four such machines.
+// newHost returns a host that fits newRequest, with room for four such machines.
 func newHost(name string, changes ...func(*placement.Host)) placement.Host {
 	host := placement.Host{
 		Name: name, Selected: true, NamespaceAllowed: true, Ready: true,
@@ -196,7 +196,7 @@ func TestScores(t *testing.T) {
 			bound: []placement.Machine{ofOther(newMachine("1", "a"))}, want: "b"},
 		{name: "fewest siblings before the cluster", hosts: []placement.Host{newHost("a"), newHost("b")},
 			bound: []placement.Machine{newMachine("1", "a"), ofOther(newMachine("2", "b")), ofOther(newMachine("3", "b"))}, want: "b"},
-		{name: "another cluster's owner of the same name is none", hosts: []placement.Host{newHost("a", more(64*gib)), newHost("b")},
+		{name: "an owner of the same name in another cluster", hosts: []placement.Host{newHost("a", more(64*gib)), newHost("b")},
 			bound: []placement.Machine{ofOtherCluster(newMachine("1", "a"))}, want: "a"},
 		{name: "a machine is listed twice", hosts: []placement.Host{newHost("a"), newHost("b")},
 			bound: []placement.Machine{newMachine("1", "a"), newMachine("1", "a"), newMachine("2", "b"), newMachine("3", "b")}, want: "a"},
@@ -206,7 +206,7 @@ func TestScores(t *testing.T) {
 			bound: []placement.Machine{newMachine("1", "gone")}, want: "a"},
 		{name: "an unreachable host doesn't block others", want: "b",
 			hosts: []placement.Host{newHost("a", func(h *placement.Host) { h.Ready = false }), newHost("b")}},
-		{name: "a full host is passed over", hosts: []placement.Host{newHost("a"), newHost("b", more(-13*gib))}, want: "a",
+		{name: "a full host is not chosen", hosts: []placement.Host{newHost("a"), newHost("b", more(-13*gib))}, want: "a",
 			bound: []placement.Machine{newMachine("1", "a")}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestMachinesWithoutOwnerHaveNoSiblings(t *testing.T) {
 	g.Expect(chosen).To(Equal("a"))
 }
 
-// TestNoFitErrorIsBounded: one entry for what is the same of many hosts, Ready hosts first, on one line.
+// TestNoFitErrorIsBounded checks that hosts with the same message share an entry, Ready hosts first, on one line.
 func TestNoFitErrorIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	_, err := placement.Choose(newRequest(), nil, nil)
@@ -265,7 +265,7 @@ func TestNoFitErrorIsBounded(t *testing.T) {
 		"hosts that the namespace may not use are not listed"))
 }
 
-// TestUnits: amounts that are compared have one unit, and a lack is visible in it.
+// TestUnits checks that compared amounts have one unit in which the shortage is visible.
 func TestUnits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		needed string
@@ -276,7 +276,7 @@ func TestUnits(t *testing.T) {
 		"nothing":             {needed: "60Gi", want: "memory: 60Gi needed, 0 free"},
 		"a byte":              {needed: "16Gi", free: 16*gib - 1, want: "memory: 16Gi needed, 15.99Gi free"},
 		"much less":           {needed: "16Ti", free: 56 * gib, want: "memory: 16384Gi needed, 56Gi free"},
-		"next to nothing":     {needed: "60Gi", free: 600 << 10, want: "memory: 61440Mi needed, 0.58Mi free"},
+		"almost nothing":      {needed: "60Gi", free: 600 << 10, want: "memory: 61440Mi needed, 0.58Mi free"},
 		"needed in odd bytes": {needed: "1000000001", free: 1 << 20, want: "memory: 953.68Mi needed, 1Mi free"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestReasonsAreShown: none is left out of the text.
+// TestReasonsAreShown checks that the text includes each reason.
 func TestReasonsAreShown(t *testing.T) {
 	for _, reason := range []placement.Reason{placement.NotSelected, placement.NamespaceNotAllowed, placement.InMaintenance, placement.NotReady,
 		placement.WrongFailureDomain, placement.NotSeen, placement.WrongArchitecture, placement.MissingFeature, placement.MissingPool,
@@ -315,10 +315,10 @@ func TestRoom(t *testing.T) {
 		{Kind: placement.Disk, Name: "fast"}: 90 * gib, {Kind: placement.Disk, Name: "tiny"}: 0,
 		placement.DeviceResource("10de", "20b5"): 2,
 	}))
-	g.Expect(capacity).To(HaveLen(7), "the capacity is left as it is")
+	g.Expect(capacity).To(HaveLen(7), "the capacity doesn't change")
 
 	g.Expect(placement.Room(placement.Resources{{Kind: placement.Memory}: gib}, spec)).
-		To(HaveKeyWithValue(placement.Resource{Kind: placement.Memory}, BeZero()), "less than is reserved")
+		To(HaveKeyWithValue(placement.Resource{Kind: placement.Memory}, BeZero()), "less than the reservation")
 	g.Expect(placement.Room(capacity, &infrav1.LibvirtHostSpec{})).
 		To(HaveKeyWithValue(placement.Resource{Kind: placement.CPU}, BeEquivalentTo(9)), "nothing said")
 	g.Expect(placement.Room(nil, spec)).To(HaveKeyWithValue(placement.Resource{Kind: placement.CPU}, BeZero()))
@@ -326,8 +326,7 @@ func TestRoom(t *testing.T) {
 	g.Expect(huge).To(HaveKeyWithValue(placement.Resource{Kind: placement.Memory}, BeEquivalentTo(1<<62)))
 }
 
-// TestUnseen: only hosts that are being connected to may turn out to fit, and only those against which nothing
-// speaks that is known already.
+// TestUnseen checks that only connecting hosts may turn out to fit, and only if their known properties fit.
 func TestUnseen(t *testing.T) {
 	connecting := func(name string, change func(*placement.Host)) placement.Host {
 		host := placement.Host{Name: name, FailureDomain: "rack-1", Selected: true, NamespaceAllowed: true, Connecting: true}

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// TestQuota: what a namespace has on all hosts of a quota counts, and nothing else does. A machine of newSpec needs 2
-// CPUs and 4Gi.
+// TestQuota checks that only the machines of a namespace on the hosts of a quota count. A machine of newSpec needs 2 CPUs
+// and 4Gi.
 func TestQuota(t *testing.T) {
 	ofOthers := newMachine("4", "b")
 	ofOthers.Cluster.Namespace = "others"
@@ -57,12 +57,12 @@ func TestQuota(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(tc.message)))
 			c, err := placement.Choose(newRequest(), []placement.Host{newHost("a", with), newHost("c")}, bound)
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(c).To(Equal("c"), "where there is none")
+			g.Expect(c).To(Equal("c"), "c has no quota")
 		})
 	}
 }
 
-// TestQuotaIsCountedInTheLedger: what isn't written yet counts, and so does growth.
+// TestQuotaIsCountedInTheLedger checks that reservations count before they are written, and that growth counts.
 func TestQuotaIsCountedInTheLedger(t *testing.T) {
 	g := NewWithT(t)
 	quota := &placement.Quota{Hosts: []string{"a", "b"}, Limits: map[placement.Kind]int64{placement.CPU: 4}}
@@ -80,7 +80,7 @@ func TestQuotaIsCountedInTheLedger(t *testing.T) {
 	ledger.See(newMachine("1", first))
 	ledger.See(newMachine("2", second))
 	g.Expect(ledger.Grow("1", needing(3), newHost(first, with))).To(MatchError(ContainSubstring("CPUs: 4 allowed, 2 used, 3 needed")))
-	g.Expect(ledger.Grow("1", needing(2), newHost(first, with))).To(Succeed(), "it wants no more than it has")
+	g.Expect(ledger.Grow("1", needing(2), newHost(first, with))).To(Succeed(), "its needs don't grow")
 
 	ledger.Gone("2")
 	g.Expect(ledger.Place(requestOf("3"), hosts)).To(Equal(second))

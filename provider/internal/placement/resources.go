@@ -229,7 +229,7 @@ func (t *tally) usedOf(quota *Quota, namespace string) map[Kind]int64 {
 		return used
 	}
 	for _, host := range quota.Hosts {
-		if on, there := t.hosts[host]; there {
+		if on, exists := t.hosts[host]; exists {
 			for kind, value := range on.namespaces[namespace].bySort() {
 				used[kind] += value
 			}

@@ -59,7 +59,7 @@ func isConnecting(host *infrav1.LibvirtHost, snapshot fleet.Snapshot) bool {
 	}
 	condition := conditions.Get(host, infrav1.ReachableCondition)
 	if snapshot.Reachable {
-		// Nobody writes the status of a host that is paused.
+		// The status of a paused host isn't written.
 		return !annotations.HasPaused(host) && (condition == nil || condition.Status != metav1.ConditionTrue)
 	}
 	return condition == nil || condition.Status != metav1.ConditionFalse || condition.ObservedGeneration != host.Generation
@@ -140,10 +140,10 @@ func Foreign(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound
 			continue
 		}
 		used := pool.CapacityBytes - pool.AvailableBytes
-		for volume, is := range pool.Volumes {
-			// Disks of a machine that has no domain so far are known by their names.
-			if ownDisks[name][volume] || bound.isOf(volume) {
-				used -= is.AllocatedBytes
+		for volumeName, volume := range pool.Volumes {
+			// Disks of a machine without a domain are recognized by their names.
+			if ownDisks[name][volumeName] || bound.isOf(volumeName) {
+				used -= volume.AllocatedBytes
 			}
 		}
 		if used > 0 {
@@ -153,7 +153,7 @@ func Foreign(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound
 	return foreign
 }
 
-// Lendable is Capacity with dedicated CPUs and devices as resources of their own. Dedicated CPUs don't count as
+// Lendable is Capacity with dedicated CPUs and devices as separate resources. Dedicated CPUs don't count as
 // shared ones.
 func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources {
 	capacity := Capacity(snapshot)
@@ -165,7 +165,7 @@ func Lendable(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) Resources 
 	return capacity
 }
 
-// lent returns the exclusive things of a host, with the resource that each counts as.
+// lent returns the exclusive CPUs and devices of a host, with the resource that each counts as.
 func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.Thing]Resource {
 	things := map[exclusive.Thing]Resource{}
 	for _, cpu := range exclusive.CPUsOf(spec, snapshot.Facts).Dedicated {
@@ -179,7 +179,7 @@ func lent(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot) map[exclusive.
 	return things
 }
 
-// foreignExclusive counts the exclusive things that foreign domains use, each thing once.
+// foreignExclusive counts the exclusive CPUs and devices that foreign domains use, each once.
 func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bound Bound) Resources {
 	foreign := Resources{}
 	things := lent(spec, snapshot)
@@ -192,7 +192,7 @@ func foreignExclusive(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, bo
 			continue
 		}
 		for thing := range exclusive.Of(domain) {
-			if resource, is := things[thing]; is && !taken[thing] {
+			if resource, ok := things[thing]; ok && !taken[thing] {
 				taken[thing] = true
 				foreign[resource]++
 			}
@@ -216,7 +216,7 @@ func sharedCPUs(spec *infrav1.LibvirtHostSpec, snapshot fleet.Snapshot, domain h
 	return max(shared, 0)
 }
 
-// Given has the resources of a LibvirtMachine in the snapshot of its host.
+// Given has the resources that a LibvirtMachine uses in the snapshot of its host.
 type Given struct {
 	// Is reports whether the host has the machine's domain. The spec and the status of the machine prove nothing,
 	// because users of the namespace can write both.
@@ -233,8 +233,8 @@ type Given struct {
 // GivenTo returns the resources of a machine on its host.
 func GivenTo(infra *infrav1.LibvirtMachine, snapshot fleet.Snapshot) Given {
 	uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
-	domain, there := snapshot.Domains[uuid]
-	if !there || !domain.IsOf(uuid, infra.Namespace, infra.Name) {
+	domain, exists := snapshot.Domains[uuid]
+	if !exists || !domain.IsOf(uuid, infra.Namespace, infra.Name) {
 		return Given{Needs: Needs(&infra.Spec)}
 	}
 	given, disks, prefix := Given{Is: true, Domain: domain}, map[string]int64{}, hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)

@@ -31,8 +31,8 @@ func resources(cpus, memory int64, disks map[string]int64) placement.Resources {
 	return all
 }
 
-// busy is a host with a domain of a bound machine, one whose machine is gone, two of others, and the
-// disk of a bound machine that has no domain so far.
+// busy is a host with the domain of a bound machine, the domain of a deleted machine, two foreign domains, and the disk
+// of a bound machine without a domain.
 func busy() fleet.Snapshot {
 	volume := func(allocated int64) hypervisor.Volume { return hypervisor.Volume{AllocatedBytes: allocated} }
 	return fleet.Snapshot{
@@ -44,7 +44,7 @@ func busy() fleet.Snapshot {
 				"root-of-the-first": volume(100), "image": volume(50), madeUUID + "-root": volume(20), orphanUUID + "-root": volume(30)}},
 			"images": {Pool: hypervisor.Pool{Active: true, CapacityBytes: 500, AvailableBytes: 500},
 				Volumes: map[string]hypervisor.Volume{"z": {Path: "/images/z"}, "a": {Path: "/images/a"},
-					// What machines have there is no image.
+					// Volumes of machines aren't images.
 					othersUUID + "-seed": {}, "caplv-image-x": {}, "root-of-others": {}, "file-of-others": {Path: "/images/file-of-others"}}},
 			"off": {Pool: hypervisor.Pool{CapacityBytes: 99}},
 		},
@@ -53,7 +53,7 @@ func busy() fleet.Snapshot {
 				Disks: []hypervisor.VolumeRef{{Pool: "disks", Name: "root-of-the-first"}}},
 			orphanUUID: {State: hypervisor.StateRunning, CPUs: 4, MemoryBytes: 4 << 30, Owner: &hypervisor.Owner{Name: "gone"},
 				Disks: []hypervisor.VolumeRef{{Pool: "disks", Name: orphanUUID + "-root"}}},
-			// Of a namespace that this manager doesn't look at, and being made.
+			// A domain of a namespace that this manager doesn't watch, while it is created.
 			"begun": {State: hypervisor.StateShutOff, CPUs: 1, MemoryBytes: 1 << 30, Owner: &hypervisor.Owner{Namespace: "other", Name: "m"}},
 			othersUUID: {State: hypervisor.StatePaused, CPUs: 2, MemoryBytes: 2 << 30, Files: []string{"/images/a", "/images/file-of-others"},
 				Disks: []hypervisor.VolumeRef{{Pool: "images", Name: "root-of-others"}, {Pool: "disks", Name: "a"}}, DiskFiles: []string{"/images/file-of-others"}},
@@ -66,7 +66,7 @@ func boundMachines() placement.Bound { return placement.Bound{boundUUID: true, m
 
 func TestForeign(t *testing.T) {
 	g := NewWithT(t)
-	// Of 300 bytes that are used, 100 and 20 are those of bound machines.
+	// Of the 300 used bytes, 100 and 20 belong to bound machines.
 	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, busy(), boundMachines())).To(Equal(resources(7, 7<<30, map[string]int64{"disks": 180})))
 	g.Expect(placement.Foreign(&infrav1.LibvirtHostSpec{}, fleet.Snapshot{}, nil)).To(BeEmpty())
 }
@@ -107,7 +107,7 @@ func TestHostOf(t *testing.T) {
 		host     func(*infrav1.LibvirtHost)
 		snapshot func(*fleet.Snapshot)
 		message  string
-		// connecting says that it isn't known whether the host can be used.
+		// connecting says that the host may still turn out to be usable.
 		connecting bool
 	}{
 		"not connected": {snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, connecting: true},
@@ -115,7 +115,7 @@ func TestHostOf(t *testing.T) {
 			snapshot: func(s *fleet.Snapshot) { *s = fleet.Snapshot{} }, connecting: true},
 		"not reachable before":            {host: down(0), snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, message: "not reachable"},
 		"not reachable by its older spec": {host: down(1), snapshot: func(s *fleet.Snapshot) { s.Reachable = false }, connecting: true},
-		"connected, the status comes yet": {host: down(0), connecting: true},
+		"connected, before the status":    {host: down(0), connecting: true},
 		"paused": {host: func(h *infrav1.LibvirtHost) {
 			down(0)(h)
 			h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
@@ -123,7 +123,7 @@ func TestHostOf(t *testing.T) {
 		"lost": {snapshot: func(s *fleet.Snapshot) { s.Reachable, s.Err = false, hypervisor.ErrTimeout },
 			message: hypervisor.ErrTimeout.Error()},
 		"deleted": {host: func(h *infrav1.LibvirtHost) { h.DeletionTimestamp = ptr.To(metav1.Now()) }, message: "being deleted"},
-		"paused before it was looked at": {host: func(h *infrav1.LibvirtHost) {
+		"paused before its first status": {host: func(h *infrav1.LibvirtHost) {
 			h.Status, h.Annotations = infrav1.LibvirtHostStatus{}, map[string]string{clusterv1.PausedAnnotation: ""}
 		}, message: "not looked at so far"},
 		"not ready": {host: func(h *infrav1.LibvirtHost) {

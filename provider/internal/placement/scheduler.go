@@ -144,7 +144,7 @@ func (s *Scheduler) Grow(ctx context.Context, candidate Candidate) error {
 }
 
 // ReleaseUnlessWritten drops the reservations of a machine if the error shows that the write certainly failed. After
-// a conflict it asks the API server: an earlier write may have succeeded without an answer.
+// a conflict it reads the machine from the API server: an earlier write may have succeeded without an answer.
 func (s *Scheduler) ReleaseUnlessWritten(ctx context.Context, infra *infrav1.LibvirtMachine, err error, isWritten func(*infrav1.LibvirtMachine) bool) {
 	switch {
 	case apierrors.IsConflict(err):
@@ -159,7 +159,7 @@ func (s *Scheduler) ReleaseUnlessWritten(ctx context.Context, infra *infrav1.Lib
 	s.Release(infra.UID)
 }
 
-// MayUse reports whether a namespace may use a host now.
+// MayUse reports whether a namespace may use a host.
 func (s *Scheduler) MayUse(ctx context.Context, namespace string, host *infrav1.LibvirtHost) (bool, error) {
 	identities, object, err := s.identities(ctx, namespace)
 	return err == nil && access.Host(host, identities, object), err
@@ -190,8 +190,8 @@ func (s *Scheduler) SetFull(host string, full bool) {
 }
 
 func (s *Scheduler) isFull(host string) bool {
-	until, there := s.full.Load(host)
-	return there && time.Now().Before(until.(time.Time))
+	until, exists := s.full.Load(host)
+	return exists && time.Now().Before(until.(time.Time))
 }
 
 // Choosing locks the choice of exclusive CPUs and devices on a host. If begun is true, the caller must call end.

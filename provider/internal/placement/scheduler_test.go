@@ -25,7 +25,7 @@ func machineOn(host, uid, domain string) *infrav1.LibvirtMachine {
 	return infra
 }
 
-// TestHandler: what happens to machines is counted, in whichever way it is seen.
+// TestHandler checks that every kind of event changes the counted machines.
 func TestHandler(t *testing.T) {
 	const uuidOfOthers = "33333333-3333-4333-8333-333333333333"
 	g := NewWithT(t)
@@ -44,7 +44,7 @@ func TestHandler(t *testing.T) {
 	g.Expect(domains()).To(HaveKey("x"))
 	again := machineOn("a", "2", "y")
 	update(bound, again)
-	g.Expect(domains()).To(Equal(map[string]bool{"y": true}), "deleted and made again meanwhile")
+	g.Expect(domains()).To(Equal(map[string]bool{"y": true}), "deleted and created again before the event")
 	handler.Delete(t.Context(), event.DeleteEvent{Object: again}, nil)
 	g.Expect(domains()).To(BeEmpty())
 	handler.Create(t.Context(), event.CreateEvent{Object: bound}, nil)
@@ -58,14 +58,14 @@ func TestHandler(t *testing.T) {
 		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers), "the domain isn't the machine's")
 		seen["a"].Domains[uuidOfOthers] = hypervisor.Domain{Owner: owner}
 		scheduler.observeClaimed()
-		g.Expect(domains()).To(HaveKey(uuidOfOthers), "its domain has been seen")
+		g.Expect(domains()).To(HaveKey(uuidOfOthers), "its domain is in the snapshot")
 		handler.Delete(t.Context(), event.DeleteEvent{Object: claimed}, nil)
 		g.Expect(domains()).ToNot(HaveKey(uuidOfOthers))
 		g.Expect(scheduler.claimed).To(BeEmpty())
 	}
 }
 
-// snapshots are what was seen of hosts, by name.
+// snapshots are the snapshots of hosts, by name.
 type snapshots map[string]fleet.Snapshot
 
 var _ Hosts = snapshots{}
@@ -76,7 +76,7 @@ func (s snapshots) Snapshot(host string) (fleet.Snapshot, bool) {
 	return snapshot, known
 }
 
-// TestPlaces: what is remembered of a host is what would be made anew, whatever has changed.
+// TestPlaces checks that a cached host equals a newly computed one after any change.
 func TestPlaces(t *testing.T) {
 	const theirs, ours = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
 	domains := func(uuids ...string) map[string]hypervisor.Domain {
@@ -107,9 +107,9 @@ func TestPlaces(t *testing.T) {
 	g.Expect(known.of(host, snapshot, &ledger).FailureDomain).To(Equal("rack"))
 
 	snapshot = fleet.Snapshot{Domains: domains(theirs)}
-	g.Expect(foreign()).To(BeEquivalentTo(2), "of no version")
+	g.Expect(foreign()).To(BeEquivalentTo(2), "without a version")
 	snapshot = fleet.Snapshot{Domains: domains()}
-	g.Expect(foreign()).To(BeZero(), "of no version")
+	g.Expect(foreign()).To(BeZero(), "without a version")
 
 	known.keep([]infrav1.LibvirtHost{*host})
 	_, cached := known.Load("a")
@@ -119,7 +119,7 @@ func TestPlaces(t *testing.T) {
 	g.Expect(cached).To(BeFalse())
 }
 
-// TestNewHosts: each host is waited for since it was first seen, and again when it is new again.
+// TestNewHosts checks that each host is waited for from its first connection, and again when it is recreated.
 func TestNewHosts(t *testing.T) {
 	g, n, start := NewWithT(t), &newHosts{}, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	wait := func(after time.Duration, hosts ...string) time.Duration {

@@ -2,8 +2,8 @@ package placement
 
 import "k8s.io/apimachinery/pkg/types"
 
-// tally has machines and the sums of their resources on each host, so that placing a machine doesn't take going
-// through all of them. The zero tally is empty.
+// tally has machines and the sums of their resources on each host, so that placing a machine doesn't add up all of
+// them. The zero tally is empty.
 type tally struct {
 	machines map[types.UID]Machine
 	hosts    map[string]*counts
@@ -28,8 +28,8 @@ type owner struct {
 }
 
 func (t *tally) has(machine types.UID) bool {
-	_, there := t.machines[machine]
-	return there
+	_, exists := t.machines[machine]
+	return exists
 }
 
 // set adds a machine, or replaces it. It must not be changed afterwards.
@@ -59,10 +59,10 @@ func (t *tally) set(machine Machine) {
 	}
 }
 
-// remove removes a machine, if it is there.
+// remove removes a machine if it exists.
 func (t *tally) remove(uid types.UID) {
-	machine, there := t.machines[uid]
-	if !there {
+	machine, exists := t.machines[uid]
+	if !exists {
 		return
 	}
 	delete(t.machines, uid)

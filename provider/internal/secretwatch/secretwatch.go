@@ -1,5 +1,5 @@
-// Package secretwatch watches the metadata of the Secrets of LibvirtClusterIdentities in one namespace. It needs no
-// right for Secrets of other namespaces, and keeps no content in memory.
+// Package secretwatch watches the metadata of the Secrets of LibvirtClusterIdentities in one namespace. It needs no rights
+// for Secrets of other namespaces, and stores no content.
 package secretwatch
 
 import (
@@ -30,7 +30,7 @@ func New(mgr ctrl.Manager, namespace string) (*Watch, error) {
 	secrets, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
-		return nil, fmt.Errorf("making a cache of the metadata of Secrets: %w", err)
+		return nil, fmt.Errorf("creating a cache of the metadata of Secrets: %w", err)
 	}
 	if err := mgr.Add(secrets); err != nil {
 		return nil, fmt.Errorf("adding the watch of Secrets to the manager: %w", err)

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Ignition returns an Ignition configuration of version 2 or 3 (https://coreos.github.io/ignition/specs/) with files that
-// configure interfaces, for systemd-networkd (Flatcar) and for NetworkManager (Fedora CoreOS): an image has one of the
-// two, and the other's files do nothing. All else in the configuration stays as it is. Without interfaces it is config
-// itself. Errors don't say what is in config.
+// Ignition adds files that configure interfaces to an Ignition configuration of version 2 or 3
+// (https://coreos.github.io/ignition/specs/). The files are for systemd-networkd (Flatcar) and for NetworkManager (Fedora
+// CoreOS): an image has one of the two and ignores the other's files. The rest of the configuration doesn't change.
+// Without interfaces Ignition returns config itself. Errors don't quote config.
 func Ignition(config []byte, interfaces []Interface) ([]byte, error) {
 	if len(interfaces) == 0 {
 		return config, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/seed"
 )
 
-// TestIgnition: the files are what systemd-networkd and NetworkManager read, and the rest of the configuration stays.
+// TestIgnition checks the files for systemd-networkd and NetworkManager, and that the rest of the configuration stays.
 func TestIgnition(t *testing.T) {
 	interfaces := []seed.Interface{
 		{MAC: "52:54:00:00:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/24"), netip.MustParsePrefix("2001:db8::7/64")},
@@ -60,7 +60,7 @@ func TestIgnition(t *testing.T) {
 				g.Expect(file.Filesystem).To(Equal(filesystem), file.Path)
 				mode := 0o644
 				if strings.HasSuffix(file.Path, ".nmconnection") {
-					mode = 0o600 // NetworkManager takes no other
+					mode = 0o600 // required by NetworkManager
 				}
 				g.Expect(file.Mode).To(Equal(mode), file.Path)
 			}
@@ -92,12 +92,12 @@ func TestIgnitionRefuses(t *testing.T) {
 		interfaces []seed.Interface
 		says       string
 	}{
-		"cloud-config":   {"#cloud-config\npassword: hunter2", nic, "it isn't one in JSON"},
-		"no object":      {`["hunter2"]`, nic, "it isn't one in JSON"},
-		"no files":       {`{"ignition":{"version":"3.0.0"},"storage":{"files":"hunter2"}}`, nic, "it isn't one in JSON"},
-		"no version":     {`{}`, nic, `its version is ""`},
-		"version 1":      {`{"ignition":{"version":"1.0"}}`, nic, `its version is "1.0"`},
-		"no MAC address": {`{"ignition":{"version":"3.0.0"}}`, []seed.Interface{{MAC: "x"}}, `"x" isn't a MAC address`},
+		"cloud-config":    {"#cloud-config\npassword: hunter2", nic, "it isn't one in JSON"},
+		"not an object":   {`["hunter2"]`, nic, "it isn't one in JSON"},
+		"no files":        {`{"ignition":{"version":"3.0.0"},"storage":{"files":"hunter2"}}`, nic, "it isn't one in JSON"},
+		"no version":      {`{}`, nic, `its version is ""`},
+		"version 1":       {`{"ignition":{"version":"1.0"}}`, nic, `its version is "1.0"`},
+		"bad MAC address": {`{"ignition":{"version":"3.0.0"}}`, []seed.Interface{{MAC: "x"}}, `"x" isn't a MAC address`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

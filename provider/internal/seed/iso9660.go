@@ -6,16 +6,15 @@ import (
 	"unicode/utf16"
 )
 
-// The libraries that write ISO 9660 go through files in a temporary folder and write the time into
-// the image. A seed has secrets, and the same one has to give the same bytes. What is needed is
-// little: one folder, with the names of its files once in Rock Ridge's way (Linux, BSD) and once in
-// Joliet's (Windows), after ECMA-119, IEEE P1281 and P1282.
+// The existing libraries for ISO 9660 write files to a temporary folder and the time into the image. A seed has secrets,
+// and the same seed must give the same bytes. This file writes only one folder, with Rock Ridge names (Linux, BSD) and
+// Joliet names (Windows), after ECMA-119, IEEE P1281 and P1282.
 
 const (
 	sector = 2048
 
-	// primaryAt is the sector of the primary volume descriptor, as those below are the sectors of what they
-	// name. The first 16 sectors are the system's and are empty.
+	// primaryAt is the sector of the primary volume descriptor, and the following constants are sectors too. The first 16
+	// sectors are reserved for the system and empty.
 	primaryAt       = 16
 	jolietAt        = 17
 	terminatorAt    = 18
@@ -30,7 +29,7 @@ const (
 	flagFolder = 2
 
 	modeFolder = 0o040555
-	// modeFile lets only root read the files: there are secrets in them.
+	// modeFile lets only root read the files, because they contain secrets.
 	modeFile = 0o100400
 )
 
@@ -43,8 +42,8 @@ type isoFile struct {
 	content []byte
 }
 
-// writeISO writes an image. The files are few, ordered by name, and their names are short ASCII names
-// without a dot: all records of a folder have to fit into one sector.
+// writeISO writes an image. The files must be few and ordered by name, with short ASCII names without a dot: all records
+// of a folder must fit into one sector.
 func writeISO(volume string, files []isoFile) []byte {
 	places := make([]uint32, len(files))
 	next := uint32(firstFileAt)
@@ -77,8 +76,8 @@ func writeISO(volume string, files []isoFile) []byte {
 	return image
 }
 
-// writeDescriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5): kind 1 is the primary one, kind
-// 2 Joliet's, whose texts have two bytes for each character.
+// writeDescriptor writes a volume descriptor (ECMA-119, 8.4 and 8.5). Kind 1 is the primary one, and kind 2 is Joliet's,
+// with two bytes for each character.
 func writeDescriptor(out []byte, kind byte, volume string, sectors, table, folder uint32) {
 	text := func(from, to int, value string) {
 		if kind == 2 {
@@ -107,7 +106,7 @@ func writeDescriptor(out []byte, kind byte, volume string, sectors, table, folde
 		text(field[0], field[1], "")
 	}
 	for from := 813; from < 881; from += 17 {
-		copy(out[from:], "0000000000000000\x00") // no time is given
+		copy(out[from:], "0000000000000000\x00") // no time
 	}
 	out[881] = 1
 }
@@ -141,18 +140,18 @@ func record(place, size uint32, flags byte, name string, systemUse []byte) []byt
 	return out
 }
 
-// sharingProtocol says that there are system use areas (P1281, 5.3).
+// sharingProtocol announces system use areas (P1281, 5.3).
 func sharingProtocol() []byte {
 	return []byte{'S', 'P', 7, 1, 0xbe, 0xef, 0}
 }
 
-// rockRidge says that they are Rock Ridge's (P1281, 5.5), by the name that every reader knows.
+// rockRidge announces Rock Ridge (P1281, 5.5), with the identifier that every reader knows.
 func rockRidge() []byte {
 	const name = "RRIP_1991A"
 	return append([]byte{'E', 'R', byte(8 + len(name)), 1, byte(len(name)), 0, 0, 1}, name...)
 }
 
-// attributes are a file's mode and number of links, and owner and group 0 (P1282, 4.1.1).
+// attributes returns the mode and the number of links of a file, with owner and group 0 (P1282, 4.1.1).
 func attributes(mode, links uint32) []byte {
 	const length = 36
 	out := make([]byte, length)
@@ -162,7 +161,7 @@ func attributes(mode, links uint32) []byte {
 	return out
 }
 
-// alternateName is the real name of a file (P1282, 4.1.4).
+// alternateName returns the real name of a file (P1282, 4.1.4).
 func alternateName(name string) []byte {
 	return append([]byte{'N', 'M', byte(5 + len(name)), 1, 0}, name...) //nolint:gosec // names are short
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// label is the label by which cloud-init finds the disk.
+// label is the file system label that cloud-init looks for.
 const label = "cidata"
 
 // maxSize is the maximum size of all files of a seed, in bytes. User data comes from a Secret of at most 1 MiB.
@@ -32,7 +32,7 @@ type Seed struct {
 	AvailabilityZone, Host string
 	// UserData is the unchanged bootstrap data.
 	UserData []byte
-	// Interfaces are the configurations of interfaces. Without any the image decides, which usually means DHCP on the
+	// Interfaces are the configurations of interfaces. Without any, the image decides, which usually means DHCP on the
 	// first one.
 	Interfaces []Interface
 }
@@ -57,14 +57,14 @@ type Interface struct {
 func (s Seed) ISO() ([]byte, error) {
 	files, err := s.files()
 	if err != nil {
-		return nil, fmt.Errorf("making a seed: %w", err)
+		return nil, fmt.Errorf("writing the seed: %w", err)
 	}
 	size := 0
 	for _, file := range files {
 		size += len(file.content)
 	}
 	if size > maxSize {
-		return nil, fmt.Errorf("making a seed: it has %d bytes, and at most %d are allowed", size, maxSize)
+		return nil, fmt.Errorf("writing the seed: it has %d bytes, and at most %d are allowed", size, maxSize)
 	}
 	return writeISO(label, files), nil
 }
@@ -98,7 +98,7 @@ func (s Seed) files() ([]isoFile, error) {
 	return append(files, isoFile{name: "user-data", content: s.UserData}), nil
 }
 
-// These are the part of cloud-init's network configuration, version 2, that is needed here
+// The types for the used part of cloud-init's network configuration, version 2
 // (https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html).
 type (
 	networkVersion2 struct {
@@ -198,7 +198,7 @@ func (i Interface) ethernet() (ethernet, error) {
 	return one, nil
 }
 
-// everything is the default route of a family, in the form that all versions of cloud-init accept.
+// everything returns the default route of a family, in the form that all versions of cloud-init accept.
 func everything(address netip.Addr) string {
 	if address.Is4() {
 		return "0.0.0.0/0"

@@ -29,7 +29,7 @@ var (
 		Gateways:    []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 		Nameservers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("2001:db8::53")},
 	}
-	// later has gateways outside of its networks, and isn't the first way out.
+	// later has gateways outside of its networks and a higher metric.
 	later = seed.Interface{
 		MAC:       "52:54:00:00:00:0b",
 		Addresses: []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8:1::7/128")},
@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// read reads an image back with a library that has nothing to do with what wrote it.
+// read reads an image with another library than the writer's.
 func read(image []byte) (label string, files map[string]string, err error) {
 	opened, err := iso9660.OpenImage(bytes.NewReader(image))
 	if err != nil {
@@ -126,7 +126,7 @@ func golden(t *testing.T, name, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	NewWithT(t).Expect(content).To(Equal(string(want)), "run with -update when the change is meant")
+	NewWithT(t).Expect(content).To(Equal(string(want)), "run with -update if the change is intended")
 }
 
 func TestISORefuses(t *testing.T) {
@@ -160,7 +160,7 @@ func TestISORefuses(t *testing.T) {
 				NewWithT(t).Expect(err).ToNot(HaveOccurred())
 				return
 			}
-			NewWithT(t).Expect(err).To(MatchError(And(HavePrefix("making a seed: "), ContainSubstring(test.failure))))
+			NewWithT(t).Expect(err).To(MatchError(And(HavePrefix("writing the seed: "), ContainSubstring(test.failure))))
 		})
 	}
 }
@@ -171,7 +171,7 @@ func FuzzISO(f *testing.F) {
 	f.Fuzz(func(t *testing.T, instanceID, hostname string, userData []byte) {
 		image, err := seed.Seed{InstanceID: instanceID, Hostname: hostname, UserData: userData, Interfaces: []seed.Interface{fixed}}.ISO()
 		if err != nil {
-			// Kubernetes has no names that YAML can't hold.
+			// Kubernetes doesn't allow names that YAML can't express.
 			writable := !strings.ContainsFunc(instanceID+hostname, func(r rune) bool { return !unicode.IsPrint(r) })
 			if instanceID != "" && hostname != "" && writable && len(userData) > 0 && len(userData) < 1<<20 {
 				t.Fatal(err)

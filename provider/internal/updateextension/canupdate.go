@@ -65,12 +65,12 @@ type operation struct {
 // changes returns a patch with the changes that are made in place: CPUs that aren't dedicated, memory, larger disks and
 // the run policy. The patch is undefined if there are none, and for objects of other providers.
 func changes(current, desired runtime.RawExtension, kind string, path ...string) (runtimehooksv1.Patch, error) {
-	before, ours, err := specOf(current, kind, path)
-	if err != nil || !ours {
+	before, isOwn, err := specOf(current, kind, path)
+	if err != nil || !isOwn {
 		return runtimehooksv1.Patch{}, err
 	}
-	after, ours, err := specOf(desired, kind, path)
-	if err != nil || !ours {
+	after, isOwn, err := specOf(desired, kind, path)
+	if err != nil || !isOwn {
 		return runtimehooksv1.Patch{}, err
 	}
 	var operations []operation
@@ -80,7 +80,7 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 	}
 	for _, field := range []string{"cpus", "memory", "runPolicy"} {
 		if field == "cpus" && (dedicated(before) || dedicated(after)) {
-			continue // which CPUs of the host the machine has to itself is chosen when it is made
+			continue // dedicated CPUs are chosen when the machine is created
 		}
 		if wanted, set := after[field]; set && !reflect.DeepEqual(before[field], wanted) {
 			operations = append(operations, operation{Op: "add", Path: at + "/" + field, Value: wanted})
@@ -101,7 +101,7 @@ func changes(current, desired runtime.RawExtension, kind string, path ...string)
 	return runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONPatchType, Patch: patch}, nil
 }
 
-// dedicated reports whether a machine asks for CPUs of its own.
+// dedicated reports whether a machine requests dedicated CPUs.
 func dedicated(spec map[string]any) bool {
 	asks, _, err := unstructured.NestedBool(spec, "cpu", "dedicated")
 	return err == nil && asks
@@ -116,7 +116,7 @@ func growth(before, after any, path string) []operation {
 	}
 	has, err := resource.ParseQuantity(fmt.Sprint(disk["size"]))
 	if err != nil {
-		return nil // the objects come from the API server, which knows sizes only
+		return nil // can't happen: the API server has validated the sizes
 	}
 	size, err := resource.ParseQuantity(fmt.Sprint(wanted["size"]))
 	if err != nil || size.Cmp(has) < 0 {
@@ -132,9 +132,9 @@ func list(value any) []any {
 
 // specOf returns the spec of a machine in an object, and false if the object is of another kind.
 func specOf(object runtime.RawExtension, kind string, path []string) (map[string]any, bool, error) {
-	read, ours, err := readObject(object, kind)
-	if err != nil || !ours {
-		return nil, ours, err
+	read, isOwn, err := readObject(object, kind)
+	if err != nil || !isOwn {
+		return nil, isOwn, err
 	}
 	spec, hasSpec, err := unstructured.NestedMap(read.Object, path...)
 	if err != nil || !hasSpec {
@@ -149,13 +149,13 @@ func readObject(object runtime.RawExtension, kind string) (*unstructured.Unstruc
 	if err := read.UnmarshalJSON(object.Raw); err != nil {
 		return nil, false, fmt.Errorf("reading the object of the infrastructure provider in the request: %w", err)
 	}
-	is := read.GroupVersionKind()
-	if is.GroupKind() != (schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: kind}) {
+	gvk := read.GroupVersionKind()
+	if gvk.GroupKind() != (schema.GroupKind{Group: infrav1.GroupVersion.Group, Kind: kind}) {
 		return read, false, nil
 	}
-	if is.Version != infrav1.GroupVersion.Version {
+	if gvk.Version != infrav1.GroupVersion.Version {
 		return nil, false, fmt.Errorf("reading %s %s/%s: it has version %s, and this manager knows %s",
-			kind, read.GetNamespace(), read.GetName(), is.Version, infrav1.GroupVersion.Version)
+			kind, read.GetNamespace(), read.GetName(), gvk.Version, infrav1.GroupVersion.Version)
 	}
 	return read, true, nil
 }

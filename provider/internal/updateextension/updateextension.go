@@ -1,9 +1,9 @@
-// Package updateextension tells Cluster API which changes of machines this provider carries out in place,
-// and how far it is with one: the hooks CanUpdateMachine, CanUpdateMachineSet and UpdateMachine of
-// "Implementing in-place update hooks" in Cluster API's book.
+// Package updateextension serves the hooks CanUpdateMachine, CanUpdateMachineSet and UpdateMachine of "Implementing in-place
+// update hooks" in Cluster API's book. They tell Cluster API which changes of machines this provider makes in place, and the
+// progress of a change.
 //
-// It changes nothing. The controller of LibvirtMachines does, and says so in a condition; each replica of
-// the manager can answer for it, also one that isn't the leader.
+// The hooks change nothing. The controller of LibvirtMachines makes the changes and reports them in a condition, so each
+// replica of the manager can answer, not only the leader.
 package updateextension
 
 import (
@@ -25,9 +25,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// New returns a server of the hooks, ready to be added to a manager. reader reads LibvirtMachines from the
-// API server itself: what a cache has may be older than the change that is asked about. The catalog of
-// options is set here.
+// New returns a server of the hooks for a manager. reader reads LibvirtMachines from the API server itself, because a cache
+// may be older than the requested change. New sets the catalog of options.
 func New(reader client.Reader, options server.Options) (*server.Server, error) {
 	options.Catalog = runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(options.Catalog); err != nil {
@@ -35,7 +34,7 @@ func New(reader client.Reader, options server.Options) (*server.Server, error) {
 	}
 	extension, err := server.New(options)
 	if err != nil {
-		return nil, fmt.Errorf("making the server of the update extension: %w", err)
+		return nil, fmt.Errorf("creating the server of the update extension: %w", err)
 	}
 	for _, handler := range []server.ExtensionHandler{
 		{Name: "can-update-machine", Hook: runtimehooksv1.CanUpdateMachine, HandlerFunc: canUpdateMachine},
@@ -56,25 +55,25 @@ const retrySeconds = 5
 
 // updateMachine reports the progress of an update.
 func updateMachine(ctx context.Context, reader client.Reader, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
-	left, err := progress(ctx, reader, request)
+	message, err := progress(ctx, reader, request)
 	if err != nil {
 		fail(ctx, response, err)
 		return
 	}
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	if left != "" {
-		response.SetMessage(left)
+	if message != "" {
+		response.SetMessage(message)
 		response.SetRetryAfterSeconds(retrySeconds)
 	}
 }
 
 // progress returns what an update waits for, or nothing if it is done. An error is why it is impossible.
 func progress(ctx context.Context, reader client.Reader, request *runtimehooksv1.UpdateMachineRequest) (string, error) {
-	object, ours, err := readObject(request.Desired.InfrastructureMachine, "LibvirtMachine")
+	object, isOwn, err := readObject(request.Desired.InfrastructureMachine, "LibvirtMachine")
 	if err != nil {
 		return "", err
 	}
-	if !ours {
+	if !isOwn {
 		return "", fmt.Errorf("this extension updates LibvirtMachines, and not %s %s/%s: let the namespaceSelector of the ExtensionConfig leave its namespace out",
 			object.GetKind(), object.GetNamespace(), object.GetName())
 	}

@@ -53,15 +53,15 @@ func newTemplate(change ...func(*infrav1.LibvirtMachineSpec)) *infrav1.LibvirtMa
 	return template
 }
 
-// TestCanUpdate: what is patched is what is changed in place. Cluster API compares what the patch makes of
-// the current object with the desired one, and rolls out what is left.
+// TestCanUpdate checks that the patch has exactly the changes that are made in place. Cluster API applies the patch to the
+// current object and rolls out the remaining differences to the desired one.
 func TestCanUpdate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*infrav1.LibvirtMachineSpec)
 		patch  string
 	}{
 		"nothing": {change: func(*infrav1.LibvirtMachineSpec) {}},
-		"everything that can be": {
+		"all changes in place": {
 			change: func(s *infrav1.LibvirtMachineSpec) {
 				s.CPUs, s.Memory, s.RootDisk.Size = 4, resource.MustParse("8Gi"), resource.MustParse("30Gi")
 				s.ExtraDisks[1].Size, s.RunPolicy = resource.MustParse("10Gi"), infrav1.RunManual
@@ -83,7 +83,7 @@ func TestCanUpdate(t *testing.T) {
 			s.ExtraDisks[0], s.ExtraDisks[1] = s.ExtraDisks[1], s.ExtraDisks[0]
 		}},
 		"another image": {change: func(s *infrav1.LibvirtMachineSpec) { s.Image.Volume = "other" }},
-		"more CPUs, which are to be dedicated": {
+		"more CPUs and dedicated": {
 			change: func(s *infrav1.LibvirtMachineSpec) {
 				s.CPUs, s.CPU.Dedicated, s.Memory = 4, ptr.To(true), resource.MustParse("8Gi")
 			},
@@ -110,7 +110,7 @@ func TestCanUpdate(t *testing.T) {
 			canUpdateMachineSet(t.Context(), ofSet, set)
 			check(t, set, set.InfrastructureMachineTemplatePatch, "/spec/template/spec", tc.patch)
 
-			// Bootstrap data by hand.
+			// User-provided bootstrap data.
 			ofMachine.Desired.Machine.Spec.Bootstrap, ofSet.Desired.MachineSet.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{}, clusterv1.Bootstrap{}
 			machine, set = &runtimehooksv1.CanUpdateMachineResponse{}, &runtimehooksv1.CanUpdateMachineSetResponse{}
 			canUpdateMachine(t.Context(), ofMachine, machine)
@@ -121,7 +121,7 @@ func TestCanUpdate(t *testing.T) {
 	}
 }
 
-// TestDedicatedCPUsAreReplaced: which CPUs a machine has to itself isn't changed in place, its memory is.
+// TestDedicatedCPUsAreReplaced checks that dedicated CPUs aren't changed in place, unlike memory.
 func TestDedicatedCPUsAreReplaced(t *testing.T) {
 	dedicated := func(s *infrav1.LibvirtMachineSpec) { s.CPU.Dedicated = ptr.To(true) }
 	request, response := &runtimehooksv1.CanUpdateMachineRequest{}, &runtimehooksv1.CanUpdateMachineResponse{}
@@ -151,14 +151,14 @@ func check(t *testing.T, response runtimehooksv1.ResponseObject, patch runtimeho
 	g.Expect(patch.Patch).To(MatchJSON(text))
 }
 
-// TestObjectsOfOthers: those of another provider can't be changed here, and what can't be read is an error.
+// TestObjectsOfOthers checks that objects of other providers get no patch, and that unreadable objects are errors.
 func TestObjectsOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object  string
 		failure string
 	}{
-		"another provider's": {object: `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"DevMachine","spec":{"cpus":4}}`},
-		"another group's":    {object: `{"apiVersion":"example.org/v1alpha1","kind":"LibvirtMachine","spec":{"cpus":4}}`},
+		"of another provider": {object: `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"DevMachine","spec":{"cpus":4}}`},
+		"of another group":    {object: `{"apiVersion":"example.org/v1alpha1","kind":"LibvirtMachine","spec":{"cpus":4}}`},
 		"another version": {object: `{"apiVersion":"infrastructure.cluster.x-k8s.io/v9","kind":"LibvirtMachine","metadata":{"namespace":"n","name":"m"},"spec":{"cpus":4}}`,
 			failure: "reading LibvirtMachine n/m: it has version v9, and this manager knows v1alpha1"},
 		"no spec": {object: `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha1","kind":"LibvirtMachine","metadata":{"namespace":"n","name":"m"}}`,
@@ -184,8 +184,8 @@ func TestObjectsOfOthers(t *testing.T) {
 	}
 }
 
-// TestProgress: Cluster API hears how far an update is from what the controller has written, and only when
-// that is about the change which it asks about.
+// TestProgress checks the reported progress of an update for each condition, and that only a condition about the requested
+// change counts.
 func TestProgress(t *testing.T) {
 	condition := func(status metav1.ConditionStatus, message string) func(*infrav1.LibvirtMachine) {
 		return func(m *infrav1.LibvirtMachine) {
@@ -193,35 +193,35 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		there         []func(*infrav1.LibvirtMachine)
+		prepare       []func(*infrav1.LibvirtMachine)
 		gone, broken  bool
 		waits, failed string
 	}{
-		"done":          {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, "")}},
-		"under way":     {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionUnknown, "The guest was asked")}, waits: "The guest was asked"},
-		"can't be":      {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room")}, failed: "no room"},
-		"not looked at": {waits: "hasn't seen the change"},
-		"an earlier change was done": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""),
+		"done":         {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, "")}},
+		"under way":    {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionUnknown, "The guest was asked")}, waits: "The guest was asked"},
+		"impossible":   {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room")}, failed: "no room"},
+		"not observed": {waits: "hasn't seen the change"},
+		"an earlier change was done": {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""),
 			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't seen the change"},
-		"an earlier change failed": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"),
+		"an earlier change failed": {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"),
 			func(m *infrav1.LibvirtMachine) { m.Generation++ }}, waits: "hasn't seen the change"},
-		"another spec": {there: []func(*infrav1.LibvirtMachine){func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 3 },
+		"another spec": {prepare: []func(*infrav1.LibvirtMachine){func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 3 },
 			condition(metav1.ConditionTrue, "")}, waits: "differs from the one in the request"},
-		"paused": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"), func(m *infrav1.LibvirtMachine) {
+		"paused": {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionFalse, "no room"), func(m *infrav1.LibvirtMachine) {
 			conditions.Set(m, metav1.Condition{Type: infrav1.PausedCondition, Status: metav1.ConditionTrue, Reason: infrav1.PausedReason})
 		}}, waits: "paused"},
-		"being deleted": {there: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""), func(m *infrav1.LibvirtMachine) {
+		"being deleted": {prepare: []func(*infrav1.LibvirtMachine){condition(metav1.ConditionTrue, ""), func(m *infrav1.LibvirtMachine) {
 			m.DeletionTimestamp, m.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{infrav1.MachineFinalizer}
 		}}, failed: "being deleted"},
-		"gone":   {gone: true, failed: "LibvirtMachine team/blue-1 doesn't exist"},
-		"broken": {broken: true, failed: "reading LibvirtMachine team/blue-1: the API server is away"},
+		"deleted": {gone: true, failed: "LibvirtMachine team/blue-1 doesn't exist"},
+		"broken":  {broken: true, failed: "reading LibvirtMachine team/blue-1: the API server is away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			scheme := runtime.NewScheme()
 			g.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
 			machine := newMachine()
-			for _, f := range tc.there {
+			for _, f := range tc.prepare {
 				f(machine)
 			}
 			builder := clientfake.NewClientBuilder().WithScheme(scheme)

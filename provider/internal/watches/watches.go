@@ -25,7 +25,7 @@ func Requests[T client.Object](ctx context.Context, reader client.Reader, list c
 	}
 	var requests []ctrl.Request
 	_ = meta.EachListItem(list, func(item runtime.Object) error { // the function returns no error
-		if object, is := item.(T); is && wanted(object) {
+		if object, ok := item.(T); ok && wanted(object) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(object)})
 		}
 		return nil

@@ -16,7 +16,7 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// machineSpec is a machine as it comes from the API server: with the defaults of its CRD.
+// machineSpec returns a machine's spec with the defaults of its CRD.
 func machineSpec() infrav1.LibvirtMachineSpec {
 	return infrav1.LibvirtMachineSpec{
 		CPUs:     2,
@@ -39,11 +39,11 @@ func templateResource() infrav1.LibvirtMachineTemplateResource {
 	return infrav1.LibvirtMachineTemplateResource{Spec: machineSpec()}
 }
 
-// change is a test of an update: what changes, and what is said about it.
+// change is a test case of an update.
 type change[T client.Object] struct {
 	name   string
 	change func(T)
-	// refused is what the message has in it. The change is allowed when it is empty.
+	// refused is a part of the expected error. If it is empty, the change must be allowed.
 	refused string
 }
 

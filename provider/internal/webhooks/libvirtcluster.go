@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
 )
 
-// apiServerPort is where an API server listens unless somebody says otherwise.
+// apiServerPort is the default port of an API server.
 const apiServerPort = 6443
 
 // +kubebuilder:webhook:verbs=create;update,path=/mutate-infrastructure-cluster-x-k8s-io-v1alpha1-libvirtcluster,mutating=true,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.cluster.x-k8s.io,resources=libvirtclusters,versions=v1alpha1,name=default.libvirtcluster.infrastructure.cluster.x-k8s.io,sideEffects=None,admissionReviewVersions=v1
@@ -28,7 +28,7 @@ type LibvirtClusterDefaulter struct{}
 
 var _ admission.Defaulter[*infrav1.LibvirtCluster] = LibvirtClusterDefaulter{}
 
-// Default gives the control plane endpoint a port when it has a host.
+// Default sets the port of a control plane endpoint with a host.
 func (LibvirtClusterDefaulter) Default(_ context.Context, cluster *infrav1.LibvirtCluster) error {
 	endpoint := &cluster.Spec.ControlPlaneEndpoint
 	if endpoint.Host != "" && endpoint.Port == 0 {
@@ -74,8 +74,8 @@ func selectorErrors(selector *metav1.LabelSelector, path *field.Path) field.Erro
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// clusterChangeErrors lists the changes that a cluster can't follow. Every node and every
-// kubeconfig has the endpoint.
+// clusterChangeErrors lists the invalid changes of a cluster. Every node and every kubeconfig has the endpoint, so it is
+// immutable once set.
 func clusterChangeErrors(before, after *infrav1.LibvirtClusterSpec, path *field.Path) field.ErrorList {
 	endpointPath := path.Child("controlPlaneEndpoint")
 	errs := unchangedOnceSet(endpointPath.Child("host"), before.ControlPlaneEndpoint.Host, after.ControlPlaneEndpoint.Host)
@@ -83,7 +83,7 @@ func clusterChangeErrors(before, after *infrav1.LibvirtClusterSpec, path *field.
 	if before.ControlPlaneEndpoint.Host != "" {
 		errs = append(errs, unchanged(path.Child("controlPlaneLoadBalancer", "type"),
 			before.ControlPlaneLoadBalancer.Type, after.ControlPlaneLoadBalancer.Type,
-			fmt.Sprintf("is immutable once the control plane endpoint is set: %s has it", before.ControlPlaneLoadBalancer.Type))...)
+			fmt.Sprintf("is immutable once the control plane endpoint is set: it belongs to %s", before.ControlPlaneLoadBalancer.Type))...)
 	}
 	return errs
 }

@@ -20,7 +20,7 @@ type LibvirtClusterIdentityDefaulter struct {
 
 var _ admission.Defaulter[*infrav1.LibvirtClusterIdentity] = LibvirtClusterIdentityDefaulter{}
 
-// Default looks for the Secret in the manager's namespace unless the identity says otherwise.
+// Default sets the namespace of the Secret to the manager's namespace.
 func (d LibvirtClusterIdentityDefaulter) Default(_ context.Context, identity *infrav1.LibvirtClusterIdentity) error {
 	if identity.Spec.SecretRef.Namespace == "" {
 		identity.Spec.SecretRef.Namespace = d.Namespace

@@ -20,8 +20,8 @@ type LibvirtHostDefaulter struct{}
 
 var _ admission.Defaulter[*infrav1.LibvirtHost] = LibvirtHostDefaulter{}
 
-// Default makes a host a failure domain of its own unless it says otherwise. A host with a
-// generated name has none yet here; its failure domain stays empty, which means the same.
+// Default sets the failure domain of a host to its name. A host with a generated name has no name yet: its failure domain
+// stays empty, which means the same.
 func (LibvirtHostDefaulter) Default(_ context.Context, host *infrav1.LibvirtHost) error {
 	if host.Spec.FailureDomain == "" {
 		host.Spec.FailureDomain = host.Name
@@ -66,7 +66,7 @@ func dedicatedErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.Erro
 func hostURIErrors(spec *infrav1.LibvirtHostSpec, path *field.Path) field.ErrorList {
 	uri, err := hosturi.Parse(spec.URI)
 	if err != nil {
-		// The value isn't repeated: it may hold a password, and this message ends up in logs.
+		// The message doesn't repeat the value, which may have a password: messages are logged.
 		return field.ErrorList{field.Invalid(path.Child("uri"), field.OmitValueType{}, err.Error())}
 	}
 	if uri.NeedsIdentity() && spec.IdentityRef == nil {

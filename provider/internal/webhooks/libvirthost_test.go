@@ -36,7 +36,7 @@ func TestLibvirtHost(t *testing.T) {
 		}
 	}
 	changes := []change[*infrav1.LibvirtHost]{
-		{name: "as it is", change: func(*infrav1.LibvirtHost) {}},
+		{name: "unchanged", change: func(*infrav1.LibvirtHost) {}},
 		{name: "SSH", change: uri("qemu+ssh://caplv@host-1/system", true)},
 		{name: "this machine", change: uri("qemu+unix:///system", false)},
 		{name: "the test driver", change: uri("test:///default", false)},
@@ -54,7 +54,7 @@ func TestLibvirtHost(t *testing.T) {
 		{name: "networks of tenants", change: func(h *infrav1.LibvirtHost) {
 			h.Spec.Networks = []infrav1.HostNetwork{{Name: "blue", AllowedNamespaces: &infrav1.AllowedNamespaces{List: []string{"blue"}}}, {Name: "green"}}
 		}},
-		{name: "a selector of a network that can't be", change: func(h *infrav1.LibvirtHost) {
+		{name: "an invalid selector of a network", change: func(h *infrav1.LibvirtHost) {
 			h.Spec.Networks = []infrav1.HostNetwork{{Name: "blue"}, {Name: "green", AllowedNamespaces: &infrav1.AllowedNamespaces{
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}}}
 		}, refused: "spec.networks[1].allowedNamespaces.selector.matchLabels"},
@@ -91,7 +91,7 @@ func TestLibvirtClusterIdentity(t *testing.T) {
 		SecretRef: infrav1.SecretReference{Name: "fleet", Namespace: "caplv-system"},
 	}}
 	changes := []change[*infrav1.LibvirtClusterIdentity]{
-		{name: "nobody", change: func(*infrav1.LibvirtClusterIdentity) {}},
+		{name: "no namespaces", change: func(*infrav1.LibvirtClusterIdentity) {}},
 		{name: "everybody", change: func(i *infrav1.LibvirtClusterIdentity) { i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{} }},
 		{name: "some", change: func(i *infrav1.LibvirtClusterIdentity) {
 			i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{
@@ -99,7 +99,7 @@ func TestLibvirtClusterIdentity(t *testing.T) {
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "production"}},
 			}
 		}},
-		{name: "a selector that can't be", change: func(i *infrav1.LibvirtClusterIdentity) {
+		{name: "an invalid selector", change: func(i *infrav1.LibvirtClusterIdentity) {
 			i.Spec.AllowedNamespaces = &infrav1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}}
 		}, refused: "spec.allowedNamespaces.selector.matchLabels"},
 	}

@@ -23,8 +23,8 @@ func libvirtMachineValidator() validator[*infrav1.LibvirtMachine] {
 	}
 }
 
-// machineChangeErrors lists the changes that a machine can't follow. cpus, unless they are dedicated,
-// memory and runPolicy may change, disks may grow, providerID and hostName may be set; all else stays.
+// machineChangeErrors lists the invalid changes of a machine. cpus (unless dedicated), memory and runPolicy may change,
+// disks may grow, and providerID and hostName may be set. All other fields are immutable.
 func machineChangeErrors(before, after *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, unchangedOnceSet(path.Child("providerID"), before.ProviderID, after.ProviderID)...)

@@ -22,13 +22,13 @@ func TestLibvirtMachineCreate(t *testing.T) {
 	pool := ipamv1.IPPoolReference{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "nodes"}
 
 	testCreations(t, libvirtMachineValidator(), machine, []change[*infrav1.LibvirtMachine]{
-		{name: "as it is", change: func(*infrav1.LibvirtMachine) {}},
-		{name: "bound already, as clusterctl move makes it", change: func(m *infrav1.LibvirtMachine) {
+		{name: "unchanged", change: func(*infrav1.LibvirtMachine) {}},
+		{name: "already bound, as after clusterctl move", change: func(m *infrav1.LibvirtMachine) {
 			m.Spec.ProviderID, m.Spec.HostName = someProviderID, "host-1"
 		}},
 		{name: "a seed as image", refused: "spec.image.volume: Invalid value: \"00000000-0000-4000-8000-000000000001-seed\": is a name of the provider's own volumes",
 			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "00000000-0000-4000-8000-000000000001-seed" }},
-		{name: "an image of others' URL", refused: "spec.image.volume: Invalid value",
+		{name: "an image from a URL", refused: "spec.image.volume: Invalid value",
 			change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "caplv-image-sha256-0.qcow2" }},
 		{name: "BIOS on amd64", change: func(m *infrav1.LibvirtMachine) { m.Spec.Firmware.Type = infrav1.FirmwareBIOS }},
 		{name: "BIOS on arm64", refused: "spec.firmware.type: Invalid value: \"BIOS\": only amd64 has BIOS: use UEFI for arm64",
@@ -82,7 +82,7 @@ func TestLibvirtMachineUpdate(t *testing.T) {
 		{name: "cpus", change: func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 8 }},
 		{name: "runPolicy", change: func(m *infrav1.LibvirtMachine) { m.Spec.RunPolicy = infrav1.RunManual }},
 		{name: "less memory", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("2Gi") }},
-		{name: "memory written otherwise", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("4096Mi") }},
+		{name: "the same memory in another unit", change: func(m *infrav1.LibvirtMachine) { m.Spec.Memory = resource.MustParse("4096Mi") }},
 		{name: "a larger root disk", change: func(m *infrav1.LibvirtMachine) { m.Spec.RootDisk.Size = resource.MustParse("40Gi") }},
 		{name: "a larger extra disk", change: func(m *infrav1.LibvirtMachine) { m.Spec.ExtraDisks[0].Size = resource.MustParse("40Gi") }},
 		{name: "a smaller root disk", change: func(m *infrav1.LibvirtMachine) { m.Spec.RootDisk.Size = resource.MustParse("10Gi") },
@@ -98,7 +98,7 @@ func TestLibvirtMachineUpdate(t *testing.T) {
 			refused: "spec.providerID: Forbidden: is immutable once set"},
 		{name: "hostName", change: func(m *infrav1.LibvirtMachine) { m.Spec.HostName = "host-2" },
 			refused: "spec.hostName: Forbidden: is immutable once set"},
-		{name: "no host any more", change: func(m *infrav1.LibvirtMachine) { m.Spec.HostName = "" }, refused: "spec.hostName: Forbidden"},
+		{name: "the host removed", change: func(m *infrav1.LibvirtMachine) { m.Spec.HostName = "" }, refused: "spec.hostName: Forbidden"},
 		{name: "image", change: func(m *infrav1.LibvirtMachine) { m.Spec.Image.Volume = "x" },
 			refused: "spec.image: Forbidden: is immutable: the machine has to be replaced, by a new template in its owner"},
 		{name: "rootDisk.pool", change: func(m *infrav1.LibvirtMachine) { m.Spec.RootDisk.Pool = "x" }, refused: "spec.rootDisk.pool: Forbidden"},
@@ -119,7 +119,7 @@ func TestLibvirtMachineUpdate(t *testing.T) {
 	})
 }
 
-// TestDedicatedCPUsAreOfOneSize: which CPUs a machine has to itself is chosen when it is made.
+// TestDedicatedCPUsAreOfOneSize checks that the number of dedicated CPUs, which are chosen at creation, is immutable.
 func TestDedicatedCPUsAreOfOneSize(t *testing.T) {
 	machine := &infrav1.LibvirtMachine{ObjectMeta: named("machine"), Spec: machineSpec()}
 	machine.Spec.CPU.Dedicated = ptr.To(true)
@@ -141,7 +141,7 @@ func TestLibvirtMachineIsBoundOnce(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred())
 }
 
-// A machine that older rules let in must be able to lose its finalizer.
+// TestUpdateOfMetadataIsNeverRefused checks that a machine that is invalid by newer rules can lose its finalizer.
 func TestUpdateOfMetadataIsNeverRefused(t *testing.T) {
 	g := NewWithT(t)
 	before := &infrav1.LibvirtMachine{ObjectMeta: named("machine"), Spec: machineSpec()}

@@ -26,7 +26,7 @@ func libvirtMachinePoolValidator() validator[*infrav1.LibvirtMachinePool] {
 	}
 }
 
-// machinePoolGateErrors refuses new pools that no controller would look at.
+// machinePoolGateErrors refuses new pools while their controller is disabled.
 func machinePoolGateErrors() field.ErrorList {
 	if feature.Gates.Enabled(feature.MachinePool) {
 		return nil
@@ -60,7 +60,7 @@ func strategyErrors(strategy infrav1.MachinePoolStrategy, path *field.Path) fiel
 	return errs
 }
 
-// machinesOf is how many machines of a pool of a hundred a number or percentage means.
+// machinesOf returns the number of machines that a number or percentage means for a pool of a hundred.
 func machinesOf(value *intstr.IntOrString, otherwise int, path *field.Path) (int, field.ErrorList) {
 	if value == nil {
 		return otherwise, nil

@@ -23,12 +23,12 @@ func TestLibvirtMachinePool(t *testing.T) {
 	}
 
 	testCreations(t, libvirtMachinePoolValidator(), pool, []change[*infrav1.LibvirtMachinePool]{
-		{name: "as it is", change: func(*infrav1.LibvirtMachinePool) {}},
+		{name: "unchanged", change: func(*infrav1.LibvirtMachinePool) {}},
 		{name: "no strategy", change: func(p *infrav1.LibvirtMachinePool) { p.Spec.Strategy = infrav1.MachinePoolStrategy{} }},
 		{name: "percentages", change: strategy(intstr.FromString("25%"), intstr.FromString("10%"))},
-		{name: "nothing may move", change: strategy(intstr.FromInt32(0), intstr.FromInt32(0)),
+		{name: "no machine may be replaced", change: strategy(intstr.FromInt32(0), intstr.FromInt32(0)),
 			refused: "spec.strategy: Invalid value: \"maxSurge and maxUnavailable are 0\": no machine could be replaced: raise one of them"},
-		{name: "nothing may move, in percent", change: strategy(intstr.FromString("0%"), intstr.FromInt32(0)), refused: "no machine could be replaced"},
+		{name: "no machine may be replaced, in percent", change: strategy(intstr.FromString("0%"), intstr.FromInt32(0)), refused: "no machine could be replaced"},
 		{name: "negative", change: strategy(intstr.FromInt32(-1), intstr.FromInt32(1)), refused: "spec.strategy.maxSurge: Invalid value: \"-1\": must not be negative"},
 		{name: "not a number", change: strategy(intstr.FromInt32(1), intstr.FromString("some")),
 			refused: "spec.strategy.maxUnavailable: Invalid value: \"some\": must be a number such as 1, or a percentage such as 25%"},
@@ -41,7 +41,7 @@ func TestLibvirtMachinePool(t *testing.T) {
 
 	pool.Spec.ProviderID = "libvirt:///default/pool"
 	testChanges(t, libvirtMachinePoolValidator(), pool, []change[*infrav1.LibvirtMachinePool]{
-		{name: "the template rolls", change: func(p *infrav1.LibvirtMachinePool) { p.Spec.Template.Spec.CPUs = 8 }},
+		{name: "a change of the template", change: func(p *infrav1.LibvirtMachinePool) { p.Spec.Template.Spec.CPUs = 8 }},
 		{name: "providerIDList", change: func(p *infrav1.LibvirtMachinePool) { p.Spec.ProviderIDList = []string{someProviderID} }},
 		{name: "providerID", change: func(p *infrav1.LibvirtMachinePool) { p.Spec.ProviderID = "x" }, refused: "spec.providerID: Forbidden: is immutable once set"},
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// machineSpecErrors lists what is wrong with the spec of a machine, wherever it stands.
+// machineSpecErrors lists the errors in the spec of a machine or a template.
 func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	otherArchitecture := spec.CPU.Architecture != "" && spec.CPU.Architecture != infrav1.ArchitectureAmd64
@@ -23,7 +23,7 @@ func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field
 			fmt.Sprintf("only amd64 has BIOS: use UEFI for %s", spec.CPU.Architecture)))
 	}
 	if spec.Hugepages != nil {
-		// The schema knows which sizes there are; one that can't be read is its business.
+		// The schema checks the page size. A size that can't be parsed is skipped here.
 		pageSize, err := resource.ParseQuantity(string(spec.Hugepages.PageSize))
 		if err == nil && pageSize.Sign() > 0 && spec.Memory.Value()%pageSize.Value() != 0 {
 			errs = append(errs, field.Invalid(path.Child("memory"), spec.Memory.String(),
@@ -34,8 +34,8 @@ func machineSpecErrors(spec *infrav1.LibvirtMachineSpec, path *field.Path) field
 	return append(errs, interfaceErrors(spec.Interfaces, path.Child("interfaces"))...)
 }
 
-// imageErrors refuses the volumes that the provider makes on hosts: they are machines' disks and seeds, of whatever
-// namespace, and images that are asked for by their URL.
+// imageErrors refuses the names of volumes that the provider creates on hosts: disks and seeds of machines in any
+// namespace, and images from URLs.
 func imageErrors(image *infrav1.ImageSpec, path *field.Path) field.ErrorList {
 	if !hypervisor.IsOwnName(image.Volume) {
 		return nil
@@ -69,8 +69,8 @@ func interfaceErrors(interfaces []infrav1.InterfaceSpec, path *field.Path) field
 	return errs
 }
 
-// machineTemplateErrors lists what is wrong with a template of machines: what is wrong with a
-// machine, and what belongs to one machine only.
+// machineTemplateErrors lists the errors in a template of machines: those of a machine, and fields that belong to one
+// machine.
 func machineTemplateErrors(template *infrav1.LibvirtMachineTemplateResource, path *field.Path) field.ErrorList {
 	const oneMachine = "belongs to one machine and can't be set in a template: leave it out"
 

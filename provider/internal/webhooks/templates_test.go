@@ -17,7 +17,7 @@ func TestLibvirtMachineTemplate(t *testing.T) {
 		Spec: infrav1.LibvirtMachineTemplateSpec{Template: templateResource()}}
 
 	testCreations(t, libvirtMachineTemplateValidator(), template, []change[*infrav1.LibvirtMachineTemplate]{
-		{name: "as it is", change: func(*infrav1.LibvirtMachineTemplate) {}},
+		{name: "unchanged", change: func(*infrav1.LibvirtMachineTemplate) {}},
 		{name: "providerID", change: func(m *infrav1.LibvirtMachineTemplate) { m.Spec.Template.Spec.ProviderID = someProviderID },
 			refused: "spec.template.spec.providerID: Forbidden: belongs to one machine"},
 		{name: "hostName", change: func(m *infrav1.LibvirtMachineTemplate) { m.Spec.Template.Spec.HostName = "host-1" },
@@ -25,7 +25,7 @@ func TestLibvirtMachineTemplate(t *testing.T) {
 		{name: "macAddress", change: func(m *infrav1.LibvirtMachineTemplate) {
 			m.Spec.Template.Spec.Interfaces[0].MACAddress = "52:54:00:00:00:01"
 		}, refused: "spec.template.spec.interfaces[0].macAddress: Forbidden: belongs to one machine"},
-		{name: "a label that can't be", change: func(m *infrav1.LibvirtMachineTemplate) {
+		{name: "an invalid label", change: func(m *infrav1.LibvirtMachineTemplate) {
 			m.Spec.Template.ObjectMeta.Labels = map[string]string{"a": "not/a/value"}
 		}, refused: "spec.template.metadata.labels"},
 	})
@@ -43,7 +43,7 @@ func TestLibvirtClusterTemplate(t *testing.T) {
 	template := &infrav1.LibvirtClusterTemplate{ObjectMeta: named("template")}
 
 	testCreations(t, libvirtClusterTemplateValidator(), template, []change[*infrav1.LibvirtClusterTemplate]{
-		{name: "as it is", change: func(*infrav1.LibvirtClusterTemplate) {}},
+		{name: "unchanged", change: func(*infrav1.LibvirtClusterTemplate) {}},
 		{name: "an endpoint with a scheme", change: func(c *infrav1.LibvirtClusterTemplate) {
 			c.Spec.Template.Spec.ControlPlaneEndpoint.Host = "https://192.0.2.10"
 		}, refused: "spec.template.spec.controlPlaneEndpoint.host: Invalid value"},
@@ -59,7 +59,7 @@ func TestLibvirtMachinePoolTemplate(t *testing.T) {
 	template.Spec.Template.Spec.Template = templateResource()
 
 	testCreations(t, libvirtMachinePoolTemplateValidator(), template, []change[*infrav1.LibvirtMachinePoolTemplate]{
-		{name: "as it is", change: func(*infrav1.LibvirtMachinePoolTemplate) {}},
+		{name: "unchanged", change: func(*infrav1.LibvirtMachinePoolTemplate) {}},
 		{name: "providerID", change: func(p *infrav1.LibvirtMachinePoolTemplate) { p.Spec.Template.Spec.ProviderID = "libvirt:///pool" },
 			refused: "spec.template.spec.providerID: Forbidden: belongs to one pool"},
 		{name: "providerIDList", change: func(p *infrav1.LibvirtMachinePoolTemplate) {
@@ -106,7 +106,7 @@ func testTopologyDryRun[T client.Object](t *testing.T, v validator[T], before, a
 		refused bool
 	}{
 		{"dry run of the topology controller", requestContext(true), annotated, false},
-		{"dry run of somebody else", requestContext(true), after, true},
+		{"dry run of another writer", requestContext(true), after, true},
 		{"annotation without dry run", requestContext(false), annotated, true},
 		{"neither", requestContext(false), after, true},
 	} {

@@ -90,8 +90,8 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 		return nil, nil
 	}
 
-	// The topology controller asks what a template would become, by a dry run on the template that is
-	// there: refusing would keep it from seeing that it needs a new template.
+	// The topology controller computes changes of a template by a dry run on the existing one. A refusal would hide from it
+	// that it needs a new template.
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the admission request from the context: %v", err))
@@ -123,7 +123,7 @@ func (v validator[T]) invalid(object T, errs field.ErrorList) error {
 	return apierrors.NewInvalid(infrav1.GroupVersion.WithKind(kindOf[T]().Name()).GroupKind(), object.GetName(), errs)
 }
 
-// What to do instead of changing what can't be changed.
+// Messages for changes of immutable fields.
 const (
 	replaceMachine  = "is immutable: the machine has to be replaced, by a new template in its owner"
 	replaceTemplate = "is immutable: create a new template with the change, and refer to that one"
@@ -138,7 +138,7 @@ func unchanged[T any](path *field.Path, before, after T, message string) field.E
 	return field.ErrorList{field.Forbidden(path, message)}
 }
 
-// unchangedOnceSet refuses a change of a field that has a value already.
+// unchangedOnceSet refuses a change of a field that already has a value.
 func unchangedOnceSet[T comparable](path *field.Path, before, after T) field.ErrorList {
 	var unset T
 	if before == unset || before == after {

@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// apiServerPort is the port of API servers, unless somebody says otherwise.
+// apiServerPort is the default port of API servers.
 const apiServerPort = "6443"
 
-// playAPIServer answers by TLS as much as a load balancer asks of an API server: that it is ready. To all else it says
-// the name that it is given.
+// playAPIServer starts a TLS server with the parts of an API server that a load balancer needs: it is ready. It answers other
+// requests with its name.
 func playAPIServer(name string) error {
 	certificate, err := selfSigned()
 	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("creating a certificate: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":"+apiServerPort)
 	if err != nil {
@@ -43,7 +43,7 @@ func apiServer(name string) http.Handler {
 	return mux
 }
 
-// selfSigned is a certificate that nobody trusts. The time of a guest may be any.
+// selfSigned returns an untrusted certificate, valid at any time, because the clock of a guest may be wrong.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// shell is in images for load balancers only.
+// shell is the shell, which only images for load balancers have.
 const shell = "/bin/busybox"
 
-// unitFolder is where user-data puts services of its own.
+// unitFolder is the folder for the services in user-data.
 const unitFolder = "/etc/systemd/system"
 
-// userData is the part of cloud-init's user-data that a guest can do
+// userData is the supported part of cloud-init's user-data
 // (https://docs.cloud-init.io/en/latest/reference/modules.html, "Write Files" and "Runcmd").
 type userData struct {
 	WriteFiles []struct {
@@ -33,8 +33,8 @@ type userData struct {
 	RunCmd [][]string `yaml:"runcmd"`
 }
 
-// serve does what the guest is for. What has a shell does what its user-data says, as cloud-init and systemd would,
-// and anything else is an API server.
+// serve runs the guest's service. An image with a shell runs its user-data, as cloud-init and systemd would. Other images run
+// an API server.
 func serve(given seed) error {
 	if _, err := os.Stat(shell); errors.Is(err, fs.ErrNotExist) {
 		return playAPIServer(given.report.MetaData.InstanceID)
@@ -49,7 +49,7 @@ func serve(given seed) error {
 	if out, err := exec.Command(shell, "--install", "-s", "/bin").CombinedOutput(); err != nil {
 		return fmt.Errorf("installing the shell: %w: %s", err, out)
 	}
-	// Which udev would make.
+	// udev would create these.
 	label := "/dev/disk/by-label/cidata"
 	if err := os.MkdirAll(filepath.Dir(label), 0o755); err != nil {
 		return err
@@ -99,15 +99,15 @@ func (u userData) write(root string) error {
 	return nil
 }
 
-// runCommand does what systemd would. HAProxy, which is enabled, is started with its first configuration.
+// runCommand replaces systemd. HAProxy, which is enabled, starts with its first configuration.
 func runCommand(command []string) error {
 	switch line := strings.Join(command, " "); line {
 	case "systemctl daemon-reload", "systemctl enable haproxy.service":
 		return nil
 	default:
-		unit, is := strings.CutPrefix(line, "systemctl enable --now ")
-		if !is {
-			return fmt.Errorf("the user-data has %q run, which isn't known here", line)
+		unit, ok := strings.CutPrefix(line, "systemctl enable --now ")
+		if !ok {
+			return fmt.Errorf("the user-data runs %q, which isn't supported", line)
 		}
 		return startService(filepath.Join(unitFolder, unit))
 	}
@@ -118,7 +118,7 @@ var (
 	restartLine = regexp.MustCompile(`(?m)^Restart=always$`)
 )
 
-// startService starts what a unit says, and again whenever it ends.
+// startService starts the command of a unit, and restarts it whenever it ends.
 func startService(unit string) error {
 	content, err := os.ReadFile(unit)
 	if err != nil {
@@ -126,7 +126,7 @@ func startService(unit string) error {
 	}
 	start := startLine.FindSubmatch(content)
 	if start == nil || !restartLine.Match(content) {
-		return fmt.Errorf("%s should have ExecStart and Restart=always", unit)
+		return fmt.Errorf("%s must have ExecStart and Restart=always", unit)
 	}
 	arguments := strings.Fields(string(start[1]))
 	go func() {

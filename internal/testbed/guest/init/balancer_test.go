@@ -11,14 +11,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestUserData: files are written as they are given, and what a guest can't do is an error.
+// TestUserData checks that files are written, and that unsupported parts are errors.
 func TestUserData(t *testing.T) {
 	tests := []struct{ name, content, err string }{
-		{"what load balancers have", "#cloud-config\nwrite_files: [{path: /usr/local/sbin/x, permissions: '0755', content: \"one\\n\"}]\nruncmd: [[systemctl, daemon-reload]]\n", ""},
+		{"that of load balancers", "#cloud-config\nwrite_files: [{path: /usr/local/sbin/x, permissions: '0755', content: \"one\\n\"}]\nruncmd: [[systemctl, daemon-reload]]\n", ""},
 		{"another format", "#!/bin/sh\n", "isn't for cloud-init"},
 		{"nothing", "", "isn't for cloud-init"},
-		{"what isn't known", "#cloud-config\npackages: [haproxy]\n", "field packages not found"},
-		{"permissions that are none", "#cloud-config\nwrite_files: [{path: /x, permissions: '9'}]\n", "the permissions of /x"},
+		{"an unsupported field", "#cloud-config\npackages: [haproxy]\n", "field packages not found"},
+		{"invalid permissions", "#cloud-config\nwrite_files: [{path: /x, permissions: '9'}]\n", "the permissions of /x"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,13 +46,13 @@ func TestUserData(t *testing.T) {
 func TestRunCommandRefuses(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(runCommand([]string{"systemctl", "daemon-reload"})).To(Succeed())
-	g.Expect(runCommand([]string{"apt-get", "install", "haproxy"})).To(MatchError(ContainSubstring("isn't known here")))
+	g.Expect(runCommand([]string{"apt-get", "install", "haproxy"})).To(MatchError(ContainSubstring("isn't supported")))
 	unit := filepath.Join(t.TempDir(), "unit")
 	g.Expect(os.WriteFile(unit, []byte("[Service]\nExecStart=/bin/true\n"), 0o600)).To(Succeed())
-	g.Expect(startService(unit)).To(MatchError(ContainSubstring("should have ExecStart and Restart=always")))
+	g.Expect(startService(unit)).To(MatchError(ContainSubstring("must have ExecStart and Restart=always")))
 }
 
-// TestAPIServer: it is ready, has a certificate, and says its name.
+// TestAPIServer checks that it is ready, has a certificate, and answers with its name.
 func TestAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewUnstartedServer(apiServer("name"))

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel tells of a key: struct input_event of linux/input.h on machines of 64 bits, with the
-// time first, and the numbers of linux/input-event-codes.h.
+// The kernel's event of a key: struct input_event of linux/input.h on 64-bit machines, with the time first, and the numbers
+// of linux/input-event-codes.h.
 const (
 	eventSize  = 24
 	eventTime  = 16
@@ -20,8 +20,8 @@ const (
 	keyPressed = 1
 )
 
-// powerButtons waits in the background until somebody presses the power button of the machine, as
-// libvirt does to shut a guest down, and ends the guest then.
+// powerButtons waits in the background for the machine's power button, which libvirt presses to shut a guest down, and then
+// ends the guest.
 func powerButtons(folder string) error {
 	devices, err := filepath.Glob(filepath.Join(folder, "event*"))
 	if err != nil {
@@ -44,7 +44,7 @@ func powerButtons(folder string) error {
 	return nil
 }
 
-// isPowerPressed reads what a device tells until its power button is pressed, or there is no more.
+// isPowerPressed reads the events of a device until its power button is pressed or there are no more.
 func isPowerPressed(device io.Reader) bool {
 	event := make([]byte, eventSize)
 	for {

@@ -13,7 +13,7 @@ func event(kind, key uint16, value uint32) []byte {
 	return binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint16(out, key), value)
 }
 
-// TestPowerButton: only the power button counts, and that it is pressed, not that it is let go.
+// TestPowerButton checks that only pressing the power button counts, and not releasing it.
 func TestPowerButton(t *testing.T) {
 	enter, synchronized, released := event(1, 28, 1), event(0, 0, 0), event(1, 116, 0)
 	tests := []struct {
@@ -24,7 +24,7 @@ func TestPowerButton(t *testing.T) {
 		{"nothing", nil, false},
 		{"another key", [][]byte{enter, synchronized}, false},
 		{"let go", [][]byte{released, synchronized}, false},
-		{"a number of another kind", [][]byte{event(3, 116, 1)}, false},
+		{"the number in an event of another kind", [][]byte{event(3, 116, 1)}, false},
 		{"pressed", [][]byte{enter, synchronized, event(1, 116, 1), synchronized}, true},
 		{"half an event", [][]byte{event(1, 116, 1)[:20]}, false},
 	}

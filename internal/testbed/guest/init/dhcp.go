@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The messages and options of DHCP that are needed (RFC 2131, RFC 2132).
+// The used messages and options of DHCP (RFC 2131, RFC 2132).
 const (
 	dhcpDiscover, dhcpOffer, dhcpRequest, dhcpAck = 1, 2, 3, 5
 
@@ -24,7 +24,7 @@ const (
 
 var dhcpCookie = []byte{99, 130, 83, 99}
 
-// lease is what a guest got by DHCP.
+// lease is the result of DHCP.
 type lease struct {
 	mac              net.HardwareAddr
 	address, gateway net.IP
@@ -32,12 +32,11 @@ type lease struct {
 	server           net.IP
 }
 
-// renewal is how often a guest asks for its address again, whatever the server says: it is less than
-// half of the shortest lease that dnsmasq gives.
+// renewal is the interval of renewals, independent of the server's answer: less than half of dnsmasq's shortest lease.
 const renewal = 45 * time.Second
 
-// configure brings a device up and gives it an address by DHCP, which is asked for again as long as
-// the guest lives. It asks until it is answered.
+// configure brings a device up and gives it an address by DHCP, which is renewed as long as the guest runs. It retries until
+// there is an answer.
 func configure(device *net.Interface) (lease, error) {
 	if err := setUp(device.Name); err != nil {
 		return lease{}, err
@@ -68,7 +67,7 @@ func configure(device *net.Interface) (lease, error) {
 	}
 }
 
-// renew keeps a lease.
+// renew renews a lease.
 func renew(socket net.PacketConn, given lease) {
 	for {
 		time.Sleep(renewal)
@@ -78,7 +77,7 @@ func renew(socket net.PacketConn, given lease) {
 	}
 }
 
-// exchange sends one message and waits a second for the answer.
+// exchange sends a message and waits a second for the answer.
 func exchange(socket net.PacketConn, mac net.HardwareAddr, kind, expected byte, offer lease) (lease, error) {
 	var id [4]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -110,21 +109,21 @@ func exchange(socket net.PacketConn, mac net.HardwareAddr, kind, expected byte, 
 			return lease{}, err
 		}
 		answer := buffer[:size]
-		if got, is := parse(answer, id, expected); is {
+		if got, ok := parse(answer, id, expected); ok {
 			got.mac = mac
 			return got, nil
 		}
 	}
 }
 
-// parse reads an answer to a message, of the kind that is expected. Anything else on the network is none.
+// parse parses an answer of the expected kind. It reports false for all other packets.
 func parse(answer []byte, id [4]byte, expected byte) (lease, bool) {
 	if len(answer) < dhcpHeader+len(dhcpCookie) || [4]byte(answer[4:8]) != id || !bytes.Equal(answer[dhcpHeader:dhcpHeader+len(dhcpCookie)], dhcpCookie) {
 		return lease{}, false
 	}
 	result := lease{address: net.IP(append([]byte(nil), answer[16:20]...))}
 	options := answer[dhcpHeader+len(dhcpCookie):]
-	is := false
+	isExpected := false
 	for len(options) >= 2 && options[0] != optionEnd {
 		if options[0] == 0 {
 			options = options[1:]
@@ -137,7 +136,7 @@ func parse(answer []byte, id [4]byte, expected byte) (lease, bool) {
 		value := append([]byte(nil), options[2:2+size]...)
 		switch {
 		case options[0] == optionMessage && size == 1:
-			is = value[0] == expected
+			isExpected = value[0] == expected
 		case options[0] == optionMask && size == 4:
 			result.mask = value
 		case options[0] == optionRouter && size >= 4:
@@ -147,5 +146,5 @@ func parse(answer []byte, id [4]byte, expected byte) (lease, bool) {
 		}
 		options = options[2+size:]
 	}
-	return result, is && result.mask != nil && result.gateway != nil && result.server != nil
+	return result, isExpected && result.mask != nil && result.gateway != nil && result.server != nil
 }

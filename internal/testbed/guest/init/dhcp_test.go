@@ -8,7 +8,7 @@ import (
 
 var testID = [4]byte{1, 2, 3, 4}
 
-// answer is a server's message with options after the cookie.
+// answer returns a server's message with options after the cookie.
 func answer(options ...byte) []byte {
 	message := make([]byte, dhcpHeader)
 	copy(message[4:], testID[:])
@@ -16,7 +16,7 @@ func answer(options ...byte) []byte {
 	return append(append(message, dhcpCookie...), options...)
 }
 
-// full are the options of an acknowledgement.
+// full returns the options of an acknowledgement.
 func full(kind byte, more ...byte) []byte {
 	options := []byte{
 		optionMessage, 1, kind, optionServer, 4, 10, 90, 0, 1, optionMask, 4, 255, 255, 255, 0, optionRouter, 8, 10, 90, 0, 1, 10, 90, 0, 2,
@@ -33,13 +33,13 @@ func TestParse(t *testing.T) {
 		{"acknowledgement", answer(full(dhcpAck, optionEnd)...), true},
 		{"no end", answer(full(dhcpAck)...), true},
 		{"padding", answer(append([]byte{0, 0}, full(dhcpAck, 0, optionEnd)...)...), true},
-		{"options that aren't known", answer(full(dhcpAck, 28, 4, 10, 90, 0, 255, 51, 4, 0, 0, 0, 120, optionEnd)...), true},
+		{"unknown options", answer(full(dhcpAck, 28, 4, 10, 90, 0, 255, 51, 4, 0, 0, 0, 120, optionEnd)...), true},
 		{"an offer", answer(full(dhcpOffer, optionEnd)...), false},
-		{"an option that is cut off", answer(full(dhcpAck)[:5]...), false},
+		{"a truncated option", answer(full(dhcpAck)[:5]...), false},
 		{"nothing", nil, false},
 		{"a header alone", answer()[:dhcpHeader], false},
 		{"no options", answer(), false},
-		{"what is after the end", answer(append([]byte{optionEnd}, full(dhcpAck)...)...), false},
+		{"options after the end", answer(append([]byte{optionEnd}, full(dhcpAck)...)...), false},
 		{"a mask of another size", answer(optionMessage, 1, dhcpAck, optionServer, 4, 10, 90, 0, 1, optionMask, 3, 255, 255, 255, optionRouter, 4, 10, 90, 0, 1), false},
 	}
 	for _, test := range tests {
@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an answer to somebody else", func(t *testing.T) {
+	t.Run("an answer for another client", func(t *testing.T) {
 		_, is := parse(answer(full(dhcpAck)...), [4]byte{9}, dhcpAck)
 		NewWithT(t).Expect(is).To(BeFalse())
 	})
@@ -67,7 +67,7 @@ func TestParse(t *testing.T) {
 	})
 }
 
-// FuzzParse: whatever comes from the network, what is taken for a lease is whole.
+// FuzzParse checks that every accepted lease is complete.
 func FuzzParse(f *testing.F) {
 	f.Add(answer(full(dhcpAck, optionEnd)...))
 	f.Add(answer(full(dhcpOffer)...))

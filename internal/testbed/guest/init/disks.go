@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// sector is what the kernel counts the sizes of disks in, whatever the disk's own sectors are.
+// sector is the kernel's unit for sizes of disks, independent of the disk's own sectors.
 const sector = 512
 
-// findDisks returns the sizes in bytes of the disks that have a serial number, by that, from a folder
-// like /sys/block.
+// findDisks returns the sizes in bytes of the disks with a serial number, by that number, from a folder like /sys/block.
 func findDisks(folder string) (map[string]int64, error) {
 	devices, err := filepath.Glob(filepath.Join(folder, "vd*"))
 	if err != nil {

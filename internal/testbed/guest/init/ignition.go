@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// ignitionKey is where Ignition looks in QEMU's firmware configuration
+// ignitionKey is the path of Ignition's configuration in QEMU's firmware configuration
 // (https://coreos.github.io/ignition/supported-platforms/).
 const ignitionKey = "opt/com.coreos/config/raw"
 
-// readIgnition returns the hash of the Ignition configuration, or "" where there is none, from a folder like
+// readIgnition returns the hash of the Ignition configuration, or "" without one, from a folder like
 // /sys/firmware/qemu_fw_cfg/by_name.
 func readIgnition(folder string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(folder, ignitionKey))

@@ -1,7 +1,7 @@
-// Command init is all that a guest of the testbed runs: process 1 of a Linux that has nothing but a
-// kernel and its drivers. It gets an address by DHCP, reads the NoCloud seed or the Ignition configuration,
-// and tells whoever listens at the gateway what it was given, so that a test sees that the guest received
-// what Cluster API sent. Then it plays an API server, or the load balancer that its user-data makes of it.
+// Command init is the only program of a testbed's guest: process 1 of a Linux with only a kernel and its drivers. It gets an
+// address by DHCP, reads the NoCloud seed or the Ignition configuration, and reports its input to the gateway, so that a test
+// can check that the guest received what Cluster API sent. Then it acts as an API server, or as the load balancer in its
+// user-data.
 package main
 
 import (
@@ -34,7 +34,7 @@ const (
 )
 
 func main() {
-	// A process 1 that ends takes the kernel with it.
+	// When process 1 ends, the kernel panics.
 	if err := boot(); err != nil {
 		fmt.Println("testbed guest: failed:", err)
 	}
@@ -98,7 +98,7 @@ func boot() error {
 	return send(result, lease.gateway)
 }
 
-// bringUp brings a device up as the seed's network-config says, or by DHCP where there is none.
+// bringUp brings a device up by the seed's network-config, or by DHCP without one.
 func bringUp(device *net.Interface, network []byte) (lease, error) {
 	if network == nil {
 		return configure(device)
@@ -113,7 +113,7 @@ func bringUp(device *net.Interface, network []byte) (lease, error) {
 	return configureStatic(device, want)
 }
 
-// loadModules loads the kernel's modules in the order in which they were put there.
+// loadModules loads the kernel's modules in the order of their file names.
 func loadModules() error {
 	list, err := os.ReadFile("/modules/order")
 	if err != nil {
@@ -137,7 +137,7 @@ func loadModules() error {
 	return nil
 }
 
-// powerOff ends the guest when the kernel asks for it, which it does for ctrl-alt-del.
+// powerOff ends the guest on the kernel's request, after ctrl-alt-del.
 func powerOff() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT)
@@ -147,19 +147,18 @@ func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// seed is what a guest is given on a disk.
+// seed is the content of the guest's seed.
 type seed struct {
-	// report has what the guest tells of it.
+	// report has the part of the report about the seed.
 	report report.Report
-	// disk is the device, such as /dev/vdb. Empty where there is none.
+	// disk is the device, such as /dev/vdb, or empty without a seed.
 	disk string
-	// userData and network come as they are. The latter is nil where there is none.
+	// userData and network are unchanged. network is nil if it doesn't exist.
 	userData, network []byte
 }
 
 // readSeed finds the disk with the seed by its label, as cloud-init does
-// (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). A guest without one
-// says so too.
+// (https://docs.cloud-init.io/en/latest/reference/datasources/nocloud.html). It returns an empty seed if there is none.
 func readSeed() (seed, error) {
 	devices, err := filepath.Glob("/sys/block/vd*")
 	if err != nil {
@@ -182,7 +181,7 @@ func readSeed() (seed, error) {
 	return seed{}, nil
 }
 
-// readSeedFrom reads the seed of a disk that is mounted on a folder.
+// readSeedFrom reads the seed on a mounted disk.
 func readSeedFrom(disk, folder string) (seed, error) {
 	given := seed{disk: disk}
 	metaData, err := os.ReadFile(filepath.Join(folder, "meta-data"))
@@ -204,7 +203,7 @@ func readSeedFrom(disk, folder string) (seed, error) {
 	return given, err
 }
 
-// isSeed reads the label of a disk's ISO 9660 file system, if it has one.
+// isSeed reports whether a disk has an ISO 9660 file system with the label of a seed.
 func isSeed(disk string) (bool, error) {
 	const descriptor, labelAt = 32768, 40
 	file, err := os.Open(disk)
@@ -220,7 +219,7 @@ func isSeed(disk string) (bool, error) {
 	return bytes.Equal(block[1:6], []byte("CD001")) && strings.EqualFold(label, "cidata"), nil
 }
 
-// send posts the report to the gateway until it is taken.
+// send posts the report to the gateway until it is accepted.
 func send(result report.Report, gateway net.IP) error {
 	content, err := json.Marshal(result)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkConfig is the part of cloud-init's network configuration, version 2, that a guest can do
-// (https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html). Anything else in one
-// is an error: a guest that leaves something out would look as if all was well.
+// networkConfig is the supported part of cloud-init's network configuration, version 2
+// (https://docs.cloud-init.io/en/latest/reference/network-config-format-v2.html). Unsupported fields are errors: a guest that
+// ignores them would look good.
 type networkConfig struct {
 	Version   int                 `yaml:"version"`
 	Ethernets map[string]ethernet `yaml:"ethernets"`
@@ -35,14 +35,14 @@ type ethernet struct {
 	} `yaml:"routes"`
 }
 
-// static is what an interface without DHCP is to have.
+// static is the configuration of an interface without DHCP.
 type static struct {
 	addresses []netip.Prefix
-	// gateway leads out by IPv4, and is in the network of one of the addresses.
+	// gateway is that of IPv4, in the network of one of the addresses.
 	gateway netip.Addr
 }
 
-// parseNetwork reads the configuration of the interface with a MAC address. Nil for one with DHCP.
+// parseNetwork returns the configuration of the interface with a MAC address, or nil for DHCP.
 func parseNetwork(content []byte, mac net.HardwareAddr) (*static, error) {
 	var config networkConfig
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
@@ -70,12 +70,12 @@ func parseNetwork(content []byte, mac net.HardwareAddr) (*static, error) {
 		}
 		return result, nil
 	}
-	return nil, fmt.Errorf("the network-config has nothing for %s", mac)
+	return nil, fmt.Errorf("the network-config has no interface %s", mac)
 }
 
 func (e ethernet) static() (*static, error) {
 	if e.DHCP4 {
-		return nil, errors.New("DHCP and addresses at once")
+		return nil, errors.New("it has both DHCP and addresses")
 	}
 	result := &static{}
 	for _, text := range e.Addresses {
@@ -84,7 +84,7 @@ func (e ethernet) static() (*static, error) {
 			return nil, err
 		}
 		if second := slices.ContainsFunc(result.addresses, func(p netip.Prefix) bool { return p.Addr().Is4() }); second && address.Addr().Is4() {
-			return nil, fmt.Errorf("%s is a second address of IPv4, which isn't known here", address)
+			return nil, fmt.Errorf("%s is a second IPv4 address: only one is supported", address)
 		}
 		result.addresses = append(result.addresses, address)
 	}
@@ -94,7 +94,7 @@ func (e ethernet) static() (*static, error) {
 			return nil, err
 		}
 		if route.To != "0.0.0.0/0" || !via.Is4() || result.gateway.IsValid() {
-			return nil, fmt.Errorf("the route to %s by %s: only one is known, the default one of IPv4", route.To, route.Via)
+			return nil, fmt.Errorf("the route to %s by %s: only the default route of IPv4 is supported", route.To, route.Via)
 		}
 		result.gateway = via
 	}
@@ -104,7 +104,7 @@ func (e ethernet) static() (*static, error) {
 	return result, nil
 }
 
-// lease is the address that leads to the gateway, as if DHCP had given it.
+// lease returns the address with the gateway, as a result of DHCP.
 func (s *static) lease() (lease, error) {
 	for _, address := range s.addresses {
 		if address.Addr().Is4() && s.gateway.IsValid() && address.Contains(s.gateway) {
@@ -113,10 +113,10 @@ func (s *static) lease() (lease, error) {
 			}, nil
 		}
 	}
-	return lease{}, errors.New("no address of IPv4 with a gateway in its network, which a guest reports by")
+	return lease{}, errors.New("a guest needs an IPv4 address with a gateway in its network for its report")
 }
 
-// configureStatic brings a device up with the addresses that it is to have.
+// configureStatic brings a device up with its addresses.
 func configureStatic(device *net.Interface, want *static) (lease, error) {
 	first, err := want.lease()
 	if err != nil {
@@ -146,8 +146,8 @@ func configureStatic(device *net.Interface, want *static) (lease, error) {
 	return first, nil
 }
 
-// addressesOf are the addresses of a device as the kernel has them, each with the length of its
-// network. Those that the kernel gives by itself aren't among them.
+// addressesOf returns the addresses of a device in the kernel, with the lengths of their networks, without those that the
+// kernel adds itself.
 func addressesOf(device *net.Interface) ([]string, error) {
 	all, err := device.Addrs()
 	if err != nil {
@@ -155,7 +155,7 @@ func addressesOf(device *net.Interface) ([]string, error) {
 	}
 	var addresses []string
 	for _, one := range all {
-		if network, is := one.(*net.IPNet); is && !network.IP.IsLinkLocalUnicast() {
+		if network, ok := one.(*net.IPNet); ok && !network.IP.IsLinkLocalUnicast() {
 			addresses = append(addresses, network.String())
 		}
 	}
@@ -175,7 +175,7 @@ func setUp(device string) error {
 	return nil
 }
 
-// ioctl asks the kernel for something about a network device, for a family of addresses.
+// ioctl calls the kernel for a network device and a family of addresses.
 func ioctl(family int, request uint, argument unsafe.Pointer) error {
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
 	if err != nil {

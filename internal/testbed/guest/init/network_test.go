@@ -20,7 +20,7 @@ ethernets:
     dhcp4: true
 `
 
-// only is a configuration with one interface.
+// only returns a configuration with one interface.
 func only(content string) string {
 	return "version: 2\nethernets: {id0: {match: {macaddress: '52:54:00:01:02:03'}, " + content + "}}\n"
 }
@@ -29,25 +29,25 @@ func TestParseNetwork(t *testing.T) {
 	const route = "routes: [{to: 0.0.0.0/0, via: 10.90.2.1}]"
 	tests := []struct {
 		name, content string
-		// want are the addresses and the gateway. None for DHCP.
+		// want has the addresses and the gateway, or nothing for DHCP.
 		want []string
 		err  string
 	}{
 		{"addresses of both families", dualStack, []string{"10.90.2.200/24", "fd00:90:2::10/64", "10.90.2.1"}, ""},
 		{"DHCP", only("dhcp4: true"), nil, ""},
-		{"another interface", "version: 2\nethernets: {id0: {match: {macaddress: '52:54:00:01:02:04'}, dhcp4: true}}\n", nil, "nothing for 52:54:00:01:02:03"},
+		{"another interface", "version: 2\nethernets: {id0: {match: {macaddress: '52:54:00:01:02:04'}, dhcp4: true}}\n", nil, "no interface 52:54:00:01:02:03"},
 		{"nothing", "", nil, "EOF"},
 		{"version 1", "version: 1\n", nil, "version 1"},
 		{"no MAC address", "version: 2\nethernets: {id0: {dhcp4: true}}\n", nil, "id0"},
-		{"what isn't known", only("nameservers: {addresses: [192.0.2.53]}"), nil, "field nameservers not found"},
-		{"DHCP and addresses", only("dhcp4: true, addresses: [10.90.2.200/24]"), nil, "at once"},
+		{"an unsupported field", only("nameservers: {addresses: [192.0.2.53]}"), nil, "field nameservers not found"},
+		{"DHCP and addresses", only("dhcp4: true, addresses: [10.90.2.200/24]"), nil, "both DHCP and addresses"},
 		{"an address without its network", only("addresses: [10.90.2.200], " + route), nil, "no '/'"},
-		{"two addresses of IPv4", only("addresses: [10.90.2.200/24, 10.90.2.201/24], " + route), nil, "10.90.2.201/24 is a second address"},
-		{"no gateway", only("addresses: [10.90.2.200/24]"), nil, "no address of IPv4 with a gateway"},
-		{"a gateway elsewhere", only("addresses: [10.90.3.200/24], " + route), nil, "no address of IPv4 with a gateway"},
+		{"two addresses of IPv4", only("addresses: [10.90.2.200/24, 10.90.2.201/24], " + route), nil, "10.90.2.201/24 is a second IPv4 address"},
+		{"no gateway", only("addresses: [10.90.2.200/24]"), nil, "needs an IPv4 address with a gateway"},
+		{"a gateway of another network", only("addresses: [10.90.3.200/24], " + route), nil, "needs an IPv4 address with a gateway"},
 		{"a gateway that isn't an address", only("addresses: [10.90.2.200/24], routes: [{to: 0.0.0.0/0, via: there}]"), nil, "there"},
 		{"a route on the link", only("addresses: [10.90.2.200/24], routes: [{to: 0.0.0.0/0, via: 10.90.2.1, on-link: true}]"), nil, "field on-link not found"},
-		{"a route of IPv6", only("addresses: ['fd00::2/64'], routes: [{to: '::/0', via: 'fd00::1'}]"), nil, "only one is known"},
+		{"a route of IPv6", only("addresses: ['fd00::2/64'], routes: [{to: '::/0', via: 'fd00::1'}]"), nil, "only the default route of IPv4"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,11 +62,11 @@ func TestParseNetwork(t *testing.T) {
 				g.Expect(got).To(BeNil())
 				return
 			}
-			var found []string
+			var addresses []string
 			for _, address := range got.addresses {
-				found = append(found, address.String())
+				addresses = append(addresses, address.String())
 			}
-			g.Expect(append(found, got.gateway.String())).To(Equal(test.want))
+			g.Expect(append(addresses, got.gateway.String())).To(Equal(test.want))
 			first, err := got.lease()
 			g.Expect(err).ToNot(HaveOccurred())
 			g.Expect([]string{first.address.String(), first.mask.String(), first.gateway.String()}).To(Equal([]string{"10.90.2.200", "ffffff00", "10.90.2.1"}))
@@ -74,7 +74,7 @@ func TestParseNetwork(t *testing.T) {
 	}
 }
 
-// FuzzParseNetwork: what is taken for addresses is whole, whatever the configuration says.
+// FuzzParseNetwork checks that every accepted configuration is complete.
 func FuzzParseNetwork(f *testing.F) {
 	for _, content := range []string{dualStack, only("dhcp4: true"), only("addresses: [10.90.2.200/24]"), "version: 2", "\x00"} {
 		f.Add([]byte(content))

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secureBootVariable is the name of the firmware's variable for secure boot and the GUID of those that UEFI itself
-// defines (UEFI Specification, "Globally Defined Variables").
+// secureBootVariable is the firmware's variable for secure boot, with the GUID of UEFI's own variables (UEFI Specification,
+// "Globally Defined Variables").
 const secureBootVariable = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// readSecureBoot mounts the firmware's variables on a folder, and says whether secure boot is on. The kernel has no
-// such folder where it wasn't started by UEFI.
+// readSecureBoot mounts the firmware's variables on a folder, and reports whether secure boot is on. Without UEFI the kernel
+// has no such folder.
 func readSecureBoot(folder string) (bool, error) {
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -24,7 +24,7 @@ func readSecureBoot(folder string) (bool, error) {
 	}
 	content, err := os.ReadFile(filepath.Join(folder, secureBootVariable))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil // a firmware that can't do it
+		return false, nil // firmware without secure boot
 	}
 	if err != nil {
 		return false, err
@@ -32,7 +32,7 @@ func readSecureBoot(folder string) (bool, error) {
 	return parseSecureBoot(content)
 }
 
-// parseSecureBoot reads the variable as the kernel shows it: four bytes of attributes, and one that is 1 or 0.
+// parseSecureBoot parses the variable in the kernel's form: four bytes of attributes, and one that is 1 or 0.
 func parseSecureBoot(content []byte) (bool, error) {
 	if len(content) != 5 || content[4] > 1 {
 		return false, fmt.Errorf("the firmware's variable SecureBoot is %x, and should be four bytes and 00 or 01", content)

@@ -11,10 +11,10 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/internal/testbed/guest/report"
 )
 
-// rootDisk is the disk that the guest was started from, which is its first.
+// rootDisk is the disk that the guest starts from, which is its first.
 const rootDisk = "vda"
 
-// readSize says how large the machine is, from folders like /proc and /sys/block.
+// readSize returns the size of the machine, from folders like /proc and /sys/block.
 func readSize(proc, block string) (report.Size, error) {
 	memory, err := readMemory(filepath.Join(proc, "meminfo"))
 	if err != nil {
@@ -24,7 +24,7 @@ func readSize(proc, block string) (report.Size, error) {
 	return report.Size{CPUs: runtime.NumCPU(), MemoryBytes: memory, RootDiskBytes: disk}, err
 }
 
-// readMemory reads how much memory the kernel has for itself and others.
+// readMemory returns the memory that the kernel can use.
 func readMemory(file string) (int64, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -36,5 +36,5 @@ func readMemory(file string) (int64, error) {
 			return kibibytes << 10, err
 		}
 	}
-	return 0, fmt.Errorf("%s doesn't say how much memory there is", file)
+	return 0, fmt.Errorf("%s has no MemTotal", file)
 }

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestSize: the memory is the kernel's, the disk is the first one, and what isn't said is an error.
+// TestSize checks that the memory is the kernel's, that the disk is the first one, and that missing values are errors.
 func TestSize(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()
@@ -17,7 +17,7 @@ func TestSize(t *testing.T) {
 	memory := filepath.Join(folder, "meminfo")
 	g.Expect(os.WriteFile(memory, []byte("MemFree: 12 kB\n"), 0o600)).To(Succeed())
 	_, err = readSize(folder, folder)
-	g.Expect(err).To(MatchError(memory + " doesn't say how much memory there is"))
+	g.Expect(err).To(MatchError(memory + " has no MemTotal"))
 	g.Expect(os.WriteFile(memory, []byte("MemTotal:         223344 kB\nMemFree: 12 kB\n"), 0o600)).To(Succeed())
 	_, err = readSize(folder, folder)
 	g.Expect(err).To(MatchError(ContainSubstring("vda/size")))

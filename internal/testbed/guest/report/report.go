@@ -1,4 +1,4 @@
-// Package report is what a guest of the testbed tells about itself.
+// Package report has the report of a testbed's guest about itself.
 package report
 
 // A guest posts its Report as JSON to its gateway.
@@ -7,42 +7,42 @@ const (
 	Path = "/report"
 )
 
-// Report is what a guest was given.
+// Report describes the input of a guest.
 type Report struct {
-	// MetaData is that of the seed. Empty where there was no seed.
+	// MetaData of the seed, or empty without a seed.
 	MetaData MetaData
 	// UserDataSHA256 is the hash of the seed's user-data in hexadecimal.
 	UserDataSHA256 string
-	// IgnitionSHA256 is the hash of the Ignition configuration in hexadecimal. Empty where there was none.
+	// IgnitionSHA256 is the hash of the Ignition configuration in hexadecimal, or empty without one.
 	IgnitionSHA256 string
-	// SystemUUID is that of the domain, as the firmware tells it.
+	// SystemUUID is the UUID of the domain, from the firmware.
 	SystemUUID string
-	// Size is how large the machine is.
+	// Size of the machine.
 	Size Size
-	// Disks are the sizes in bytes of the disks that have a serial number, by that.
+	// Disks are the sizes in bytes of the disks with a serial number, by that number.
 	Disks map[string]int64
-	// TPM is the major version of the TPM's specification, such as 2. Empty where there is none.
+	// TPM is the major version of the TPM's specification, such as 2, or empty without a TPM.
 	TPM string
-	// SecureBoot says whether the firmware started only what has a signature that it knows.
+	// SecureBoot says whether secure boot is on.
 	SecureBoot bool
-	// MACAddress of the first interface, and its Address of IPv4, by DHCP or as the seed says.
+	// MACAddress of the first interface, and its IPv4 Address, from DHCP or the seed.
 	MACAddress, Address string
-	// Addresses are all of that interface as the kernel has them, each with the length of its network.
+	// Addresses are all addresses of that interface in the kernel, with the lengths of their networks.
 	Addresses []string
-	// From is the address that the report came from, which the host writes.
+	// From is the source address of the report, which the host sets.
 	From string
 }
 
-// MetaData is what of the seed's meta-data makes the machine.
+// MetaData has the seed's meta-data about the machine.
 type MetaData struct {
 	InstanceID    string `yaml:"instance-id"`
 	LocalHostname string `yaml:"local-hostname"`
 }
 
-// Size is how large a machine is, as its guest sees it.
+// Size is the size of a machine in its guest.
 type Size struct {
 	CPUs int
-	// MemoryBytes are what the kernel has to give, which is less than the machine has.
+	// MemoryBytes is the kernel's usable memory, which is less than the machine's.
 	MemoryBytes   int64
 	RootDiskBytes int64
 }

@@ -106,7 +106,7 @@ func TestOneHypervisorTwice(t *testing.T) {
 				return
 			}
 			f.Expect(f.eventually(infrav1.ReachableCondition, metav1.ConditionFalse, infrav1.DuplicateHypervisorReason)).To(HavePrefix(
-				"the hypervisor with the UUID " + f.host.UUID() + " is that of LibvirtHost a-twin, which was added first. Delete one of the two"))
+				"the hypervisor with the UUID " + f.host.UUID() + " belongs to LibvirtHost a-twin, which was added first. Delete one of the two"))
 			f.Expect(conditions.IsFalse(f.get(), infrav1.ReadyCondition)).To(BeTrue())
 			_, err := f.Fleet.Hypervisor(key.Name)
 			f.Expect(err).ToNot(HaveOccurred(), "existing machines can still be deleted")

@@ -238,7 +238,7 @@ func TestImageOfAServerWithCredentials(t *testing.T) {
 
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "images"}, Type: corev1.SecretTypeOpaque, Data: credentials.Data}
 	w.Expect(w.api.Create(t.Context(), own.DeepCopy())).To(Succeed())
-	expectMessage("isn't of type infrastructure.cluster.x-k8s.io/image-credentials, and others are sent to no server")
+	expectMessage("isn't of type infrastructure.cluster.x-k8s.io/image-credentials: Secrets of other types are not sent to servers")
 
 	w.Expect(w.api.Delete(t.Context(), own.DeepCopy())).To(Succeed())
 	own.Type = infrav1.ImageCredentialsSecretType

@@ -272,7 +272,7 @@ func TestPoolFromZeroAndBack(t *testing.T) {
 	s.Expect(stay).To(ConsistOf(youngest))
 
 	o.deleteSome(s, random, 4)
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.PoolSettled(pool, infra, 10)
 	agree(s, infra)
 

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// talkative is a disk whose boot sector writes one letter to the serial port, so many times, and halts.
+// talkative returns a disk whose boot sector writes a letter to the serial port the given number of times, and halts.
 func talkative(letter byte, times uint16) []byte {
 	sector := make([]byte, 1<<20)
 	copy(sector, []byte{
@@ -35,8 +35,8 @@ func talkative(letter byte, times uint16) []byte {
 	return sector
 }
 
-// TestConsoleLog: what a guest writes to its console is in a file that nobody else may read, after what it wrote before
-// its last start, and takes only so much room.
+// TestConsoleLog checks that a guest's console output is appended to a file that only its owner may read, that it stays
+// over restarts, and that its size is limited.
 func TestConsoleLog(t *testing.T) {
 	g := NewWithT(t)
 	d := theDaemon(t)
@@ -53,7 +53,7 @@ func TestConsoleLog(t *testing.T) {
 	definition := define(uuid, "talkative", nil, disk)
 	definition.XML = strings.Replace(definition.XML, "</devices>", "<console type='pty'><log file='"+file+"' append='on'/></console></devices>", 1)
 	g.Expect(connection.DefineDomain(t.Context(), definition)).To(Succeed())
-	// says lets the guest write, and waits until all of that is in the files.
+	// says lets the guest write, and waits until the files have all of it.
 	says := func(letter byte, times uint16, files func() string, want string) {
 		t.Helper()
 		g.Expect(connection.UploadVolume(t.Context(), disk, bytes.NewReader(talkative(letter, times)), 1<<20)).To(Succeed())
@@ -79,7 +79,7 @@ func TestConsoleLog(t *testing.T) {
 	g.Expect(files).To(Equal([]string{file, file + ".0", file + ".1"}))
 	g.Expect(read(files[1]) + read(files[2])).To(Equal(strings.Repeat("c", libvirtd.ConsoleLogBackups*libvirtd.ConsoleLogBytes)))
 
-	// All of it goes, and only that.
+	// All parts of the log are deleted, and no other file.
 	others := []string{filepath.Join(d.ConsoleFolder(), "talkative-console.log-of-another"), filepath.Join(d.ConsoleFolder(), "talkative-2-console.log")}
 	for _, other := range others {
 		g.Expect(os.WriteFile(other, nil, 0o600)).To(Succeed())

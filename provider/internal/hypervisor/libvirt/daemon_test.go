@@ -18,7 +18,7 @@ import (
 
 const daemonTimeout = 3 * time.Minute
 
-// daemon is a libvirtd of the tests' own.
+// daemon is the libvirtd of these tests.
 type daemon struct{ *libvirtd.Daemon }
 
 var (
@@ -26,12 +26,12 @@ var (
 	errDaemon  error
 )
 
-// TestMain starts one libvirtd for all tests that want one, and fails when a test has left a goroutine behind.
+// TestMain starts one libvirtd for all tests that need it, and fails when a test has left a goroutine behind.
 func TestMain(m *testing.M) {
 	if libvirtd.Installed() {
 		testDaemon, errDaemon = libvirtd.New()
 	}
-	// The library never ends an upload that is broken off: it waits for itself.
+	// The library never ends an aborted upload: it waits for itself.
 	broken := goleak.IgnoreAnyFunction("github.com/digitalocean/go-libvirt.(*Libvirt).requestStream")
 	sending := goleak.IgnoreAnyFunction("github.com/digitalocean/go-libvirt.(*Libvirt).requestStream.func2")
 	goleak.VerifyTestMain(m, broken, sending, goleak.Cleanup(func(status int) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// theDaemon returns the tests' libvirtd, or ends the test when there is none.
+// theDaemon returns the tests' libvirtd, or fails the test if it couldn't be started.
 func theDaemon(t *testing.T) daemon {
 	t.Helper()
 	libvirtd.Need(t)
@@ -78,7 +78,7 @@ func (d daemon) empty(t *testing.T) {
 	}
 }
 
-// define writes a domain without an operating system, emulated.
+// define returns an emulated domain without an operating system.
 func define(uuid, name string, owner *hypervisor.Owner, disks ...hypervisor.VolumeRef) hypervisor.Definition {
 	metadata := ""
 	if owner != nil {

@@ -101,7 +101,7 @@ func dialTLS(ctx context.Context, uri hosturi.URI, config *tls.Config) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	// The end of the context ends all that follows.
+	// The end of the context closes the connection.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer stop()
 	conn := tls.Client(raw, config)
@@ -125,7 +125,7 @@ func dialTLS(ctx context.Context, uri hosturi.URI, config *tls.Config) (net.Conn
 }
 
 // errRefused means that a daemon has closed the connection after the client's certificate.
-var errRefused = errors.New("the daemon refuses the client's certificate: see that its CA in /etc/pki/CA/cacert.pem has signed tls.crt of the " +
+var errRefused = errors.New("the daemon refuses the client's certificate: check that its CA in /etc/pki/CA/cacert.pem has signed tls.crt of the " +
 	"identity's Secret, that the certificate is valid now, and that tls_allowed_dn_list in its configuration allows the certificate's name")
 
 // denied distinguishes refused credentials from failures of the network.

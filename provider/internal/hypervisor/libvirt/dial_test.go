@@ -26,7 +26,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// authority makes certificates for 127.0.0.1.
+// authority issues certificates for 127.0.0.1.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -60,7 +60,7 @@ func (a *authority) issue(g Gomega, address string) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// listen serves connections until the test ends, and returns where.
+// listen serves connections until the test ends, and returns the address.
 func listen(t *testing.T, serve func(net.Conn)) netip.AddrPort {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func listen(t *testing.T, serve func(net.Conn)) netip.AddrPort {
 	return netip.MustParseAddrPort(listener.Addr().String())
 }
 
-// What a TLS server does when it has seen the client's certificate, other than sending a byte.
+// Actions of a TLS server after it has the client's certificate, other than sending a byte.
 const (
 	silent  = -1
 	hangsUp = -2
@@ -99,20 +99,20 @@ func TestTLS(t *testing.T) {
 
 	tests := map[string]struct {
 		credentials Credentials
-		// name is the address in the server's certificate, status what it sends first: nothing when it is silent, and
-		// the end of the connection when it hangs up.
+		// name is the address in the server's certificate. status is the first byte that the server sends, if it neither is
+		// silent nor hangs up.
 		name   string
 		status int
 		want   error
 		text   string
 	}{
-		"accepted":               {good, "127.0.0.1", 1, nil, ""},
-		"refused by the daemon":  {good, "127.0.0.1", 0, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
-		"refused without a word": {good, "127.0.0.1", hangsUp, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
-		"no answer":              {good, "127.0.0.1", silent, hypervisor.ErrTimeout, ""},
-		"client of another CA":   {foreign, "127.0.0.1", 1, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
-		"server of another CA":   {believer, "127.0.0.1", 1, hypervisor.ErrDenied, "certificate signed by unknown authority"},
-		"server of another name": {good, "127.0.0.2", 1, hypervisor.ErrDenied, "127.0.0.2"},
+		"accepted":                {good, "127.0.0.1", 1, nil, ""},
+		"refused by the daemon":   {good, "127.0.0.1", 0, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"refused without a reply": {good, "127.0.0.1", hangsUp, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"no answer":               {good, "127.0.0.1", silent, hypervisor.ErrTimeout, ""},
+		"client of another CA":    {foreign, "127.0.0.1", 1, hypervisor.ErrDenied, "the daemon refuses the client's certificate"},
+		"server of another CA":    {believer, "127.0.0.1", 1, hypervisor.ErrDenied, "certificate signed by unknown authority"},
+		"server of another name":  {good, "127.0.0.2", 1, hypervisor.ErrDenied, "127.0.0.2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// expectConnection connects, or fails for a reason with a text in which the host is named.
+// expectConnection connects, or expects an error with a reason and a text that names the host.
 func expectConnection(ctx context.Context, g Gomega, uri hosturi.URI, credentials Credentials, want error, text string) {
 	connection, err := Connect(ctx, uri, credentials)
 	if want != nil {
@@ -175,8 +175,8 @@ func newSSHKey(g Gomega) (ssh.Signer, []byte) {
 	return signer, pem.EncodeToMemory(block)
 }
 
-// listenSSH is an SSH server whose daemon answers as usual, for one user. count is told of connections that begin and
-// end.
+// listenSSH starts an SSH server for one user, in front of a daemon that works. It calls count for each connection that
+// begins or ends.
 func listenSSH(t *testing.T, hostKey, user ssh.Signer, count func(begins bool)) netip.AddrPort {
 	t.Helper()
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -214,8 +214,8 @@ func listenSSH(t *testing.T, hostKey, user ssh.Signer, count func(begins bool)) 
 	})
 }
 
-// TestOneSSHConnection: what has a connection to the daemon of its own goes through the one SSH connection, which ends
-// with the last of them.
+// TestOneSSHConnection checks that all connections to a daemon share one SSH connection, which ends with the last of
+// them.
 func TestOneSSHConnection(t *testing.T) {
 	g := NewWithT(t)
 	hostKey, _ := newSSHKey(g)
@@ -238,7 +238,7 @@ func TestOneSSHConnection(t *testing.T) {
 		g.Expect(err).ToNot(HaveOccurred())
 		own.close()
 	}
-	g.Expect(connection.ListDomains(t.Context())).To(BeEmpty(), "the end of a transfer is no other's")
+	g.Expect(connection.ListDomains(t.Context())).To(BeEmpty(), "the end of a transfer ends no other connection")
 	g.Expect(begun.Load()).To(BeEquivalentTo(1))
 	g.Expect(connection.Close()).To(Succeed())
 	g.Eventually(ended.Load).WithTimeout(time.Minute).Should(BeEquivalentTo(1))
@@ -283,7 +283,7 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// stream makes a connection of an SSH channel, as far as the daemon of these tests needs it.
+// stream makes a net.Conn of an SSH channel, as far as these tests need it.
 type stream struct{ io.ReadWriteCloser }
 
 func (stream) LocalAddr() net.Addr              { return nil }

@@ -66,7 +66,7 @@ func (h *host) ListDomains(ctx context.Context) ([]hypervisor.Domain, error) {
 }
 
 func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, error) {
-	// One call more says of most domains what would be one for each.
+	// One extra call returns the states of most domains, which would be one call for each.
 	running := map[golibvirt.UUID]bool{}
 	listed, err := get(ctx, h, doing, "", func(client *golibvirt.Libvirt) ([]golibvirt.Domain, error) {
 		domains, _, err := client.ConnectListAllDomains(1, golibvirt.ConnectListDomainsRunning)
@@ -91,7 +91,7 @@ func (h *host) list(ctx context.Context, doing string) ([]hypervisor.Domain, err
 			return inspect(client, one)
 		})
 		if errors.Is(err, hypervisor.ErrNotFound) {
-			continue // undefined since it was listed
+			continue // undefined after the list
 		}
 		if err != nil {
 			return nil, err
@@ -224,12 +224,12 @@ func start(client *golibvirt.Libvirt, domain golibvirt.Domain, doing string) err
 			return nil
 		}
 		if stateErr == nil && state == hypervisor.StateStarting {
-			// A daemon that was killed while it started the domain has found its process, and will end it.
+			// A daemon that was killed while it started the domain has found its process and will end it.
 			return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrBusy, Cause: err}
 		}
 	}
 	if code(err, golibvirt.ErrNoStorageVol, golibvirt.ErrNoStoragePool, golibvirt.ErrNoNetwork) {
-		// The domain is there, but not something that it needs.
+		// The domain exists, but an object that it needs doesn't.
 		_, cause := classify(err)
 		return &hypervisor.Error{Operation: doing, Object: domain.Name, Reason: hypervisor.ErrInvalid, Cause: cause}
 	}
@@ -238,7 +238,7 @@ func start(client *golibvirt.Libvirt, domain golibvirt.Domain, doing string) err
 
 func (h *host) ShutdownDomain(ctx context.Context, uuid string) error {
 	return h.withDomain(ctx, "asking the domain to shut down", uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		// Without flags libvirt asks the agent if there is one that answers, and presses the button otherwise.
+		// Without flags libvirt uses the agent if one answers, and presses the power button otherwise.
 		err := client.DomainShutdownFlags(domain, golibvirt.DomainShutdownDefault)
 		if code(err, golibvirt.ErrOperationInvalid) {
 			if state, stateErr := stateOf(client, domain); stateErr == nil && !state.Active() {
@@ -314,7 +314,7 @@ func inactive(client *golibvirt.Libvirt, domain golibvirt.Domain, doing, uuid st
 func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef) error {
 	doing := "detaching the disk " + ref.String() + " from the domain"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {
-		// The definition first: it obeys at once, and the domain then never starts with the disk again.
+		// The definition first: it changes at once, and the domain then never starts with the disk again.
 		for _, of := range []struct {
 			read   golibvirt.DomainXMLFlags
 			change golibvirt.DomainDeviceModifyFlags
@@ -327,7 +327,7 @@ func (h *host) DetachDisk(ctx context.Context, uuid string, ref hypervisor.Volum
 				continue
 			}
 			asked := client.DomainDetachDeviceFlags(domain, disk, uint32(of.change)) //nolint:gosec // two small constants
-			// To ask again while the guest takes its time is an error of libvirt's.
+			// Repeating the request while the guest releases the disk is an error of libvirt.
 			if asked != nil && !code(asked, golibvirt.ErrOperationInvalid, golibvirt.ErrOperationFailed, golibvirt.ErrDeviceMissing, golibvirt.ErrOperationUnsupported) {
 				return asked
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// capabilities has a part of https://libvirt.org/formatcaps.html.
+// capabilities has the parts of https://libvirt.org/formatcaps.html that this package reads.
 type capabilities struct {
 	UUID string `xml:"host>uuid"`
 	Arch string `xml:"host>cpu>arch"`
@@ -41,7 +41,7 @@ type capabilities struct {
 	} `xml:"guest"`
 }
 
-// domainCapabilities has a part of https://libvirt.org/formatdomaincaps.html.
+// domainCapabilities has the parts of https://libvirt.org/formatdomaincaps.html that this package reads.
 type domainCapabilities struct {
 	OS struct {
 		supported
@@ -76,7 +76,7 @@ func (h *host) Facts(ctx context.Context) (hypervisor.Facts, error) {
 		if err != nil {
 			return hypervisor.Facts{}, err
 		}
-		_, memory, cpus, _, _, _, _, _, err := client.NodeGetInfo() //nolint:dogsled // the library's
+		_, memory, cpus, _, _, _, _, _, err := client.NodeGetInfo() //nolint:dogsled // the library's signature
 		if err != nil {
 			return hypervisor.Facts{}, err
 		}
@@ -196,7 +196,7 @@ func domainFeatures(client *golibvirt.Libvirt, caps capabilities) ([]string, err
 func (c domainCapabilities) features(arch string) []string {
 	var features []string
 	if arch == "x86_64" {
-		// SeaBIOS comes with QEMU, and libvirt doesn't list it.
+		// SeaBIOS is part of QEMU, and libvirt doesn't list it.
 		features = append(features, infrav1.HostFeatureBIOS)
 	}
 	if c.OS.has("firmware", "efi") {
@@ -225,7 +225,7 @@ func (h *host) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, error) {
 		text, err := get(ctx, h, doing, one.Name, func(client *golibvirt.Libvirt) (string, error) {
 			text, err := client.NodeDeviceGetXMLDesc(one.Name, 0)
 			if code(err, golibvirt.ErrNoNodeDevice) {
-				return "", nil // gone since it was listed
+				return "", nil // removed after the list
 			}
 			return text, err
 		})

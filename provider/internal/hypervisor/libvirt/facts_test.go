@@ -26,7 +26,7 @@ func TestCapabilities(t *testing.T) {
 			want:           []string{string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages1Gi), string(infrav1.HostFeatureHugepagesPrefix + infrav1.Hugepages2Mi), infrav1.HostFeatureKVM},
 			hugepages:      map[infrav1.HugepageSize]int64{infrav1.Hugepages2Mi: 14 << 20, infrav1.Hugepages1Gi: 1 << 30},
 		},
-		"huge pages that are known and not set aside": {
+		"huge pages that aren't reserved": {
 			xml: `<capabilities><host><cpu><arch>x86_64</arch><pages unit='KiB' size='2048'/></cpu><topology><cells>
 <cell><pages unit='KiB' size='2048'>0</pages><pages unit='KiB' size='1048576'>99999999999</pages></cell></cells></topology></host></capabilities>`,
 		},
@@ -73,7 +73,7 @@ func TestDomainCapabilities(t *testing.T) {
 <devices><tpm supported='no'><enum name='backendModel'/></tpm></devices></domainCapabilities>`,
 			want: []string{infrav1.HostFeatureUEFI},
 		},
-		"a TPM of the host's only": {
+		"only a TPM of the host": {
 			arch: "x86_64",
 			xml: `<domainCapabilities><os supported='yes'><enum name='firmware'/></os>
 <devices><tpm supported='yes'><enum name='backendModel'><value>passthrough</value></enum></tpm></devices></domainCapabilities>`,

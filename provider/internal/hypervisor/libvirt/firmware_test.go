@@ -18,12 +18,12 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// stateOnDisk lists what is kept of a domain beside its disks: firmware variables and the state of its TPM.
+// stateOnDisk lists the files of a domain other than its disks: firmware variables and the state of its TPM.
 func stateOnDisk(t *testing.T, folder, uuid, name string) (variables, tpm []string) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return nil //nolint:nilerr // gone since it was listed
+			return nil //nolint:nilerr // removed after the list
 		}
 		switch {
 		case strings.HasSuffix(path, name+"_VARS.fd"):
@@ -39,8 +39,8 @@ func stateOnDisk(t *testing.T, folder, uuid, name string) (variables, tpm []stri
 	return variables, tpm
 }
 
-// TestFirmwareAndTPM starts machines with UEFI, secure boot and a TPM by a real libvirt and QEMU. What
-// the host keeps for them goes with them.
+// TestFirmwareAndTPM starts machines with UEFI, secure boot and a TPM on libvirt and QEMU, and checks that their files on
+// the host are deleted with them.
 func TestFirmwareAndTPM(t *testing.T) {
 	const uuid, name = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b12", "default-m-2"
 	d := theDaemon(t)
@@ -97,7 +97,7 @@ func TestFirmwareAndTPM(t *testing.T) {
 			g.Expect(len(tpm) > 0).To(Equal(tc.tpm != nil), "%v", tpm)
 
 			g.Expect(connection.StopDomain(ctx, uuid)).To(Succeed())
-			g.Expect(connection.StartDomain(ctx, uuid)).To(Succeed(), "with what is kept")
+			g.Expect(connection.StartDomain(ctx, uuid)).To(Succeed(), "with the kept state")
 			g.Expect(connection.StopDomain(ctx, uuid)).To(Succeed())
 			g.Expect(connection.UndefineDomain(ctx, uuid)).To(Succeed())
 			variables, tpm = stateOnDisk(t, folder, uuid, name)

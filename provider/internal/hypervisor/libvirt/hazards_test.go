@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Procedures of libvirt's protocol that the daemon of these tests knows.
+// Procedures of libvirt's protocol that the daemon in this file implements.
 const (
 	procOpen         = 1
 	procNetworkXML   = 43
@@ -31,11 +31,11 @@ const (
 	procSubscribe    = 316
 )
 
-// hostile is a daemon in this process that answers with what a test wants.
+// hostile is a daemon in this process with answers chosen by a test.
 type hostile struct {
-	// answer returns what to send when a procedure was called; ok is false for the usual answer.
+	// answer returns the bytes to send for a call. ok is false for the usual answer.
 	answer func(procedure, serial uint32) (packets []byte, ok bool)
-	// deaf is a procedure after whose call nothing more is read. 0 for none.
+	// deaf is the procedure after whose call the daemon stops reading, or 0.
 	deaf uint32
 
 	lock  sync.Mutex
@@ -64,7 +64,7 @@ func text(value string) []byte {
 	return append(out, make([]byte, (4-len(value)%4)%4)...)
 }
 
-// usual are the payloads of answers that are as they should be.
+// usual returns the payload of a valid answer.
 func usual(procedure uint32) []byte {
 	switch procedure {
 	case procAuth:
@@ -162,7 +162,7 @@ func TestNonsense(t *testing.T) {
 		},
 		"answer to no call": func(procedure, serial uint32) []byte { return reply(procedure, serial+1000, word(0, 0)) },
 		"answer of another": func(_, serial uint32) []byte { return reply(procVersion, serial, word(0, 1)) },
-		"event nobody wants": func(_, serial uint32) []byte {
+		"event without a subscription": func(_, serial uint32) []byte {
 			return packet(332, typeMessage, serial, 0, word(1, 0x7fffffff))
 		},
 		"event as an answer": func(_, serial uint32) []byte { return reply(332, serial, word(1, 0x7fffffff)) },
@@ -201,7 +201,7 @@ func TestAnswerTwice(t *testing.T) {
 	g.Eventually(connection.lost).WithTimeout(time.Minute).Should(BeClosed())
 }
 
-// TestBrokenAnswer: what the library can't decode is an error of the call.
+// TestBrokenAnswer checks that an answer that the library can't decode is an error of the call.
 func TestBrokenAnswer(t *testing.T) {
 	for name, payload := range map[string][]byte{
 		"too short":   word(0),
@@ -251,7 +251,7 @@ func TestSilence(t *testing.T) {
 		cancel()
 		g.Expect(<-result).To(MatchError(hypervisor.ErrTimeout))
 		_, err := connection.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: "v"})
-		g.Expect(err).ToNot(HaveOccurred(), "the connection lives on")
+		g.Expect(err).ToNot(HaveOccurred(), "the connection still works")
 	})
 	t.Run("in an upload", func(t *testing.T) {
 		g := NewWithT(t)
@@ -261,17 +261,17 @@ func TestSilence(t *testing.T) {
 		g.Expect(err).To(MatchError(hypervisor.ErrTimeout))
 		g.Expect(hypervisor.Uncertain(err)).To(BeTrue())
 		_, err = connection.Volume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: "v"})
-		g.Expect(err).ToNot(HaveOccurred(), "the shared connection lives on")
+		g.Expect(err).ToNot(HaveOccurred(), "the shared connection still works")
 	})
 	t.Run("after an upload", func(t *testing.T) {
 		g := NewWithT(t)
-		connection := (&hostile{}).connected(t, 100*time.Millisecond) // takes everything, and never confirms it
+		connection := (&hostile{}).connected(t, 100*time.Millisecond) // accepts everything and never confirms it
 		err := connection.UploadVolume(t.Context(), hypervisor.VolumeRef{Pool: "default", Name: "v"}, bytes.NewReader(make([]byte, 1000)), 1000)
 		g.Expect(err).To(MatchError(hypervisor.ErrTimeout))
 	})
 }
 
-// TestSlowContent: that content is slow is not the host's fault.
+// TestSlowContent checks that slow content isn't reported as a failure of the host.
 func TestSlowContent(t *testing.T) {
 	g := NewWithT(t)
 	connection := (&hostile{}).connected(t, 100*time.Millisecond)
@@ -289,8 +289,7 @@ func TestSlowContent(t *testing.T) {
 	g.Expect(content.Close()).To(Succeed())
 }
 
-// FuzzGuard: whatever arrives, in whatever pieces, nothing is passed on of a packet that has an
-// absurd length.
+// FuzzGuard checks that nothing of a packet with an absurd length is passed on, in whatever parts it arrives.
 func FuzzGuard(f *testing.F) {
 	f.Add(packet(procVersion, typeReply, 1, 0, word(0, 1)), uint8(3))
 	f.Add(packet(lifecycleEvent, typeMessage, 0, 0, word(0, 1)), uint8(40))
@@ -310,7 +309,7 @@ func FuzzGuard(f *testing.F) {
 				return
 			}
 		}
-		// Packets are whole: what the lengths say together is what there was.
+		// Only whole packets pass: their lengths add up to the length of the content.
 		if seen > len(content)/headerSize {
 			t.Fatalf("%d packets in %d bytes", seen, len(content))
 		}

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// callLimit is how long a daemon may take for a call before its connection is given up.
+	// callLimit is the time limit of a call, after which its connection is closed.
 	callLimit = 60 * time.Second
 	// startFactor is the factor of the limit for starting a domain: allocating huge pages, or memory for PCI devices,
 	// takes minutes.
@@ -37,7 +37,7 @@ type host struct {
 	// dial and uri are for the separate connections of transfers.
 	dial func(context.Context) (net.Conn, error)
 	uri  string
-	// limit is how long a call may take.
+	// limit is the time limit of a call.
 	limit time.Duration
 	// storage is the connection for storage pools, and known caches their volumes. starts is the connection for
 	// starting domains.
@@ -190,7 +190,7 @@ func (h *host) subscribe(ctx context.Context) error {
 	go func() {
 		for event := range events { // until the connection is lost
 			// The library's own LifecycleEvents would panic on an event of another type.
-			if lifecycle, is := event.(*golibvirt.DomainEventCallbackLifecycleMsg); is {
+			if lifecycle, ok := event.(*golibvirt.DomainEventCallbackLifecycleMsg); ok {
 				h.tell(formatUUID(lifecycle.Msg.Dom.UUID))
 			}
 		}
@@ -203,12 +203,12 @@ func (h *host) tell(uuid string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	for news := range h.watches {
-		news <- uuid // never waits: hypervisor.Coalesce reads
+		news <- uuid // never blocks: hypervisor.Coalesce reads
 	}
 }
 
-// HasInterface implements hypervisor.Hypervisor. It asks for node devices, which libvirt knows from udev:
-// its list of interfaces has only configured ones on some systems, and would lack others wrongly.
+// HasInterface implements hypervisor.Hypervisor. It lists node devices, which libvirt knows from udev. On some systems
+// libvirt's list of interfaces has only the configured ones.
 func (h *host) HasInterface(ctx context.Context, name string) (bool, error) {
 	const doing = "looking up the network interface"
 	return get(ctx, h, doing, name, func(client *golibvirt.Libvirt) (bool, error) {
@@ -223,12 +223,12 @@ func (h *host) HasInterface(ctx context.Context, name string) (bool, error) {
 			if !mayBe.MatchString(device.Name) {
 				continue
 			}
-			if is, err := isInterface(client, device, name); is || err != nil {
-				return is, err
+			if matches, err := isInterface(client, device, name); matches || err != nil {
+				return matches, err
 			}
 		}
 		if !sees {
-			// Every host has that one. A daemon that doesn't see it, for lack of udev, sees no other either.
+			// Every host has the interface lo. A daemon without udev sees no interfaces.
 			return false, &hypervisor.Error{Operation: doing, Object: name, Reason: hypervisor.ErrUnsupported,
 				Cause: errors.New("the daemon lists no network interfaces, not even lo")}
 		}
@@ -236,8 +236,8 @@ func (h *host) HasInterface(ctx context.Context, name string) (bool, error) {
 	})
 }
 
-// deviceNames matches the names of the node devices that an interface may be: net_, the interface's name
-// and mostly its MAC address, with underscores for all but letters and digits.
+// deviceNames matches the possible names of an interface's node device: net_, the interface's name and usually its MAC
+// address, with underscores for all characters but letters and digits.
 func deviceNames(name string) *regexp.Regexp {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -252,7 +252,7 @@ func deviceNames(name string) *regexp.Regexp {
 func isInterface(client *golibvirt.Libvirt, device golibvirt.NodeDevice, name string) (bool, error) {
 	text, err := client.NodeDeviceGetXMLDesc(device.Name, 0)
 	if code(err, golibvirt.ErrNoNodeDevice) {
-		return false, nil // gone since it was listed
+		return false, nil // removed after the list
 	}
 	if err != nil {
 		return false, err

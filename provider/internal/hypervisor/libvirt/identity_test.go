@@ -10,8 +10,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestTransfersStayOnTheHypervisor: a transfer has a connection of its own, which may lead to another hypervisor than
-// the shared one does. Nothing is written there then.
+// TestTransfersStayOnTheHypervisor checks that nothing is written if the separate connection of a transfer leads to
+// another hypervisor than the shared one.
 func TestTransfersStayOnTheHypervisor(t *testing.T) {
 	g := NewWithT(t)
 	d := theDaemon(t)
@@ -31,7 +31,7 @@ func TestTransfersStayOnTheHypervisor(t *testing.T) {
 	}
 	g.Expect(upload()).To(Succeed())
 
-	connection.(*host).uuid.Store("11111111-1111-4111-8111-111111111111") // as if the name had led elsewhere at first
+	connection.(*host).uuid.Store("11111111-1111-4111-8111-111111111111") // as if the name led to another hypervisor before
 	g.Expect(upload()).To(And(MatchError(hypervisor.ErrUnreachable), MatchError(ContainSubstring("another hypervisor answers"))))
 	clone := spec
 	clone.Name = "clone"

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestInterfacesOfAHost: the daemon sees all that the kernel has, and nothing else.
+// TestInterfacesOfAHost checks that the daemon reports exactly the kernel's interfaces.
 func TestInterfacesOfAHost(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)
@@ -27,8 +27,8 @@ func TestInterfacesOfAHost(t *testing.T) {
 	g.Expect(connection.HasInterface(t.Context(), "no-such.one")).To(BeFalse())
 }
 
-// TestInterfacesThatCannotBeSeen: libvirt's own pretended host has none, and that isn't a No.
-func TestInterfacesThatCannotBeSeen(t *testing.T) {
+// TestUnlistedInterfaces checks that libvirt's test driver, which lists no interfaces, gives an error and not false.
+func TestUnlistedInterfaces(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)
 	uri, err := hosturi.Parse("test:///default?socket=" + d.URI().Socket)

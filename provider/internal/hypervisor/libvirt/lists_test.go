@@ -17,14 +17,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// lists are the methods of the library that are called here and return a list, with their procedures.
+// lists has the called methods of the library that return a list, with their procedures.
 var lists = map[string]uint32{
 	"ConnectListAllDomains": procDomains, "ConnectListAllStoragePools": 281, "StoragePoolListAllVolumes": 282,
 	"ConnectListAllNodeDevices": 285, "DomainInterfaceAddresses": 353,
 }
 
-// TestGuardKnowsAllLists: the library makes room for as many elements as a host says that there are, and no
-// recover helps a process that has no room. Whatever call is added here, the guard has to know its list.
+// TestGuardKnowsAllLists checks that the guard knows the list of each called procedure. The library allocates as many
+// elements as the host announces, and running out of memory can't be recovered.
 func TestGuardKnowsAllLists(t *testing.T) {
 	g := NewWithT(t)
 	names, err := filepath.Glob("*.go")
@@ -54,7 +54,7 @@ func TestGuardKnowsAllLists(t *testing.T) {
 		})
 	}
 	for name := range found {
-		g.Expect(lists).To(HaveKey(name), "a call whose answer is a list: add it here, and to listProcedures")
+		g.Expect(lists).To(HaveKey(name), "the call returns a list: add it here and to listProcedures")
 	}
 	for name, procedure := range lists {
 		g.Expect(found).To(HaveKey(name), "no longer called")
@@ -62,7 +62,7 @@ func TestGuardKnowsAllLists(t *testing.T) {
 	}
 }
 
-// TestHugeLists: a list that can't be in its packet is refused before room is made for it.
+// TestHugeLists checks that a list that doesn't fit into its packet is refused before memory is allocated.
 func TestHugeLists(t *testing.T) {
 	for name, tc := range map[string]struct {
 		procedure uint32
@@ -78,7 +78,7 @@ func TestHugeLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &hostile{answer: func(procedure, serial uint32) ([]byte, bool) {
-				// Few enough that the test would get over it.
+				// Few enough that the test survives their allocation.
 				return packet(procedure, typeReply, serial, 0, word(1000, 0)), procedure == tc.procedure
 			}}
 			NewWithT(t).Expect(tc.call(server.connected(t, time.Minute))).To(MatchError(ContainSubstring("is said to have 1000 elements")))
@@ -86,8 +86,8 @@ func TestHugeLists(t *testing.T) {
 	}
 }
 
-// TestHugeElements: what can't be in an element of a list is refused before room is made for it, and so is a name that
-// nothing has. The last that is allowed is taken.
+// TestHugeElements checks that elements of a list that don't fit into the packet, or are too long for a name, are refused
+// before memory is allocated, and that the maximum is accepted.
 func TestHugeElements(t *testing.T) {
 	pools := func(h *host) error { _, err := h.Pools(t.Context()); return err }
 	addresses := func(h *host) error {
@@ -105,19 +105,19 @@ func TestHugeElements(t *testing.T) {
 		call      func(*host) error
 		says      string
 	}{
-		"a domain's name":          {procDomains, slices.Concat(word(1), long(maxName+1), uuid, word(1), word(1)), domains, "1025 bytes"},
-		"a pool's name":            {281, slices.Concat(word(1), long(maxName+1), uuid, word(1)), pools, "1025 bytes"},
-		"a volume's name":          {282, slices.Concat(word(1), text("default"), long(1<<20), text("/v"), word(1)), volumes, "1048576 bytes"},
-		"a volume's key":           {282, slices.Concat(word(1), text("default"), text("v"), long(maxPath+1), word(1)), volumes, "4097 bytes"},
-		"a device's name":          {285, slices.Concat(word(1), long(maxName+1), word(1)), devices, "1025 bytes"},
-		"a name that isn't there":  {281, slices.Concat(word(1, 0x7ffffff0), uuid, word(1)), pools, "2147483632 bytes"},
-		"addresses":                {353, slices.Concat(word(1), text("eth0"), word(0), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
-		"MAC addresses":            {353, slices.Concat(word(1), text("eth0"), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
-		"an address":               {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), long(maxName+1), word(24)), addresses, "1025 bytes"},
-		"a list that is cut off":   {281, slices.Concat(word(2), long(8), uuid, long(8), uuid[:4]), pools, "ends in the middle of a list"},
-		"a list without an end":    {353, slices.Concat(word(1), text("eth0"), word(0)), addresses, "ends in the middle of a list"},
-		"a name that is allowed":   {281, slices.Concat(word(1), long(maxName), uuid, word(1)), pools, ""},
-		"addresses that are there": {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), text("192.0.2.7"), word(24)), addresses, ""},
+		"a domain's name":        {procDomains, slices.Concat(word(1), long(maxName+1), uuid, word(1), word(1)), domains, "1025 bytes"},
+		"a pool's name":          {281, slices.Concat(word(1), long(maxName+1), uuid, word(1)), pools, "1025 bytes"},
+		"a volume's name":        {282, slices.Concat(word(1), text("default"), long(1<<20), text("/v"), word(1)), volumes, "1048576 bytes"},
+		"a volume's key":         {282, slices.Concat(word(1), text("default"), text("v"), long(maxPath+1), word(1)), volumes, "4097 bytes"},
+		"a device's name":        {285, slices.Concat(word(1), long(maxName+1), word(1)), devices, "1025 bytes"},
+		"a name without bytes":   {281, slices.Concat(word(1, 0x7ffffff0), uuid, word(1)), pools, "2147483632 bytes"},
+		"addresses":              {353, slices.Concat(word(1), text("eth0"), word(0), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
+		"MAC addresses":          {353, slices.Concat(word(1), text("eth0"), word(0x7fffffff, 0, 0, 0)), addresses, "2147483647 elements"},
+		"an address":             {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), long(maxName+1), word(24)), addresses, "1025 bytes"},
+		"a list that is cut off": {281, slices.Concat(word(2), long(8), uuid, long(8), uuid[:4]), pools, "ends in the middle of a list"},
+		"a list without an end":  {353, slices.Concat(word(1), text("eth0"), word(0)), addresses, "ends in the middle of a list"},
+		"a name that is allowed": {281, slices.Concat(word(1), long(maxName), uuid, word(1)), pools, ""},
+		"valid addresses":        {353, slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), text("192.0.2.7"), word(24)), addresses, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -135,7 +135,7 @@ func TestHugeElements(t *testing.T) {
 	}
 }
 
-// FuzzShape: whatever a host sends, what has a shape has as many elements and texts as it says.
+// FuzzShape checks that a reply that has a shape has all announced elements and texts.
 func FuzzShape(f *testing.F) {
 	f.Add(slices.Concat(word(1), text("eth0"), word(1), text("52:54:00:00:00:01"), word(1, 0), text("192.0.2.7"), word(24)))
 	f.Add(word(1, 0x7fffffff))

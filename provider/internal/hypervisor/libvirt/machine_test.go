@@ -18,8 +18,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// TestMachine takes a machine from its spec through a real libvirt and QEMU, and away again: base
-// volume, overlay, seed, domain.
+// TestMachine creates a machine from its spec on libvirt and QEMU, with base volume, overlay, seed and domain, and
+// deletes it.
 func TestMachine(t *testing.T) {
 	const uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b11"
 	for _, firmware := range []infrav1.FirmwareType{infrav1.FirmwareBIOS, infrav1.FirmwareUEFI} {
@@ -56,7 +56,7 @@ func TestMachine(t *testing.T) {
 			_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: ref("seed"), Format: hypervisor.FormatRaw, CapacityBytes: size})
 			g.Expect(err).ToNot(HaveOccurred())
 			g.Expect(connection.UploadVolume(ctx, ref("seed"), bytes.NewReader(image), size)).To(Succeed())
-			g.Expect(os.ReadFile(filepath.Join(d.PoolFolder(), ref("seed").Name))).To(Equal(image), "what arrived is what was sent")
+			g.Expect(os.ReadFile(filepath.Join(d.PoolFolder(), ref("seed").Name))).To(Equal(image), "the upload is complete")
 
 			seedRef := ref("seed")
 			definition, err := domainxml.Machine{
@@ -74,7 +74,7 @@ func TestMachine(t *testing.T) {
 			}.Definition()
 			g.Expect(err).ToNot(HaveOccurred())
 			g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed())
-			g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed(), "again, after libvirt has added to it")
+			g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed(), "again, after libvirt's additions")
 			g.Expect(connection.StartDomain(ctx, uuid)).To(Succeed())
 			domain, err := connection.Domain(ctx, uuid)
 			g.Expect(err).ToNot(HaveOccurred())
@@ -94,15 +94,15 @@ func TestMachine(t *testing.T) {
 			g.Expect(os.ReadFile(file)).To(Equal(changed))
 			after, err := os.Stat(file)
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(os.SameFile(before, after)).To(BeTrue(), "it is the file that QEMU has open")
+			g.Expect(os.SameFile(before, after)).To(BeTrue(), "QEMU has this file open")
 
-			// There is no operating system in the guest that would let go of the disk.
+			// The guest has no operating system that would release the disk.
 			g.Expect(connection.DetachDisk(ctx, uuid, seedRef)).To(MatchError(hypervisor.ErrBusy))
 			g.Expect(connection.DetachDisk(ctx, uuid, seedRef)).To(MatchError(hypervisor.ErrBusy), "again")
 			g.Expect(connection.StopDomain(ctx, uuid)).To(Succeed())
 			domain, err = connection.Domain(ctx, uuid)
 			g.Expect(err).ToNot(HaveOccurred())
-			g.Expect(domain.Disks).To(Equal([]hypervisor.VolumeRef{ref("root"), ref("data")}), "it never starts with the seed again")
+			g.Expect(domain.Disks).To(Equal([]hypervisor.VolumeRef{ref("root"), ref("data")}), "the definition has no seed")
 			g.Expect(connection.DeleteVolume(ctx, seedRef)).To(Succeed())
 			g.Expect(connection.UndefineDomain(ctx, uuid)).To(Succeed())
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// TestNetworksOfADomain: a real libvirt takes all that networks can ask for, and leaves nothing of it out.
+// TestNetworksOfADomain checks that libvirt accepts and keeps all settings of networks.
 func TestNetworksOfADomain(t *testing.T) {
 	const uuid = "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b41"
 	d := theDaemon(t)
@@ -48,7 +48,7 @@ func TestNetworksOfADomain(t *testing.T) {
 	definition, err := machine.Definition()
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed())
-	g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed(), "again, after libvirt has added to it")
+	g.Expect(connection.DefineDomain(ctx, definition)).To(Succeed(), "again, after libvirt's additions")
 
 	id, err := domainOf(uuid)
 	g.Expect(err).ToNot(HaveOccurred())
@@ -79,8 +79,8 @@ func TestNetworksOfADomain(t *testing.T) {
 	g.Expect(onSwitch.FilterRef).To(BeNil())
 }
 
-// TestWhatNetworksAreOn: the definitions of networks on a real libvirt say whether they have a Linux bridge.
-func TestWhatNetworksAreOn(t *testing.T) {
+// TestLinuxBridgesOfNetworks checks that networks with a Linux bridge are recognized by their definitions in libvirt.
+func TestLinuxBridgesOfNetworks(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)
 	connection, err := d.connect(t.Context())
@@ -109,8 +109,8 @@ func TestWhatNetworksAreOn(t *testing.T) {
 	}
 }
 
-// TestFiltersOfAHost: a real libvirt is asked for a network filter that it doesn't have. In session mode none can be
-// defined: that there is one is what a daemon of this process says.
+// TestFiltersOfAHost looks up a missing network filter on libvirt. In session mode libvirt can't define one, so the
+// existing filter is from a daemon in this process.
 func TestFiltersOfAHost(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)

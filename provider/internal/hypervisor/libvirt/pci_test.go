@@ -54,7 +54,7 @@ func FuzzReadPCIDevice(f *testing.F) {
 	})
 }
 
-// TestPCIDevicesOfADaemon: whatever a real libvirt lists of this machine can be read.
+// TestPCIDevicesOfADaemon checks that all devices that libvirt lists on this machine can be read.
 func TestPCIDevicesOfADaemon(t *testing.T) {
 	d := theDaemon(t)
 	g := NewWithT(t)

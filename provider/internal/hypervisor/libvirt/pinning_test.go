@@ -17,8 +17,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// pinsOf asks the daemon which CPUs of the host each virtual CPU of a running domain, and the rest of its
-// QEMU, may run on.
+// pinsOf returns the CPUs of the host that each virtual CPU of a running domain, and the rest of its QEMU, may use.
 func pinsOf(t *testing.T, connection hypervisor.Hypervisor, uuid string, cpus int32) (virtual []cpuset.CPUSet, emulator cpuset.CPUSet) {
 	t.Helper()
 	g := NewWithT(t)
@@ -52,9 +51,8 @@ func pinsOf(t *testing.T, connection hypervisor.Hypervisor, uuid string, cpus in
 	return virtual, emulator
 }
 
-// TestPinnedCPUs: a real libvirt and QEMU keep the virtual CPUs of a machine on the CPUs that it has to
-// itself, and one of another machine off them. What is read back is what was defined, before the start and
-// while it runs.
+// TestPinnedCPUs checks that libvirt and QEMU keep the virtual CPUs of a machine on its dedicated CPUs, and those of
+// another machine off them. The domain that is read back equals the definition, before the start and while it runs.
 func TestPinnedCPUs(t *testing.T) {
 	d := theDaemon(t)
 	t.Cleanup(func() { d.empty(t) })
@@ -77,7 +75,7 @@ func TestPinnedCPUs(t *testing.T) {
 		dedicated  bool
 	}{
 		{name: "dedicated", uuid: "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b31", dedicated: true},
-		{name: "beside", uuid: "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b32"},
+		{name: "shared", uuid: "5c4f1ab6-7c5e-4a55-8f0e-2a3c6a1f0b32"},
 	} {
 		root := hypervisor.VolumeRef{Pool: "default", Name: tc.uuid + "-root"}
 		_, err = connection.CreateVolume(ctx, hypervisor.VolumeSpec{VolumeRef: root, Format: hypervisor.FormatQCOW2, CapacityBytes: 1 << 30})

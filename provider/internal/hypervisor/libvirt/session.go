@@ -107,7 +107,7 @@ func do[T any](ctx context.Context, s *session, limit time.Duration, calls func(
 	select {
 	case result := <-done:
 		if nonsense := s.conn.failure(); result.err != nil && nonsense != nil {
-			return none, nonsense // which the library only knows as the end of the connection
+			return none, nonsense // the library only sees the end of the connection
 		}
 		return result.value, result.err
 	case <-ctx.Done():
@@ -219,7 +219,7 @@ func (k *knownVolumes) set(pool string, number uint64, volumes []hypervisor.Volu
 		k.pools = map[string]knownPool{}
 	}
 	since := time.Now()
-	if before, there := k.pools[pool]; there {
+	if before, exists := k.pools[pool]; exists {
 		since = before.since
 	}
 	k.pools[pool] = knownPool{since: since, volumes: byName}

@@ -28,7 +28,7 @@ func sshConfig(uri hosturi.URI, credentials Credentials) (*ssh.ClientConfig, err
 	}
 	signer, err := ssh.ParsePrivateKey(credentials.PrivateKey)
 	if err != nil {
-		// The library's error says what is wrong with the format, and nothing of the key.
+		// The library's error describes the format and doesn't quote the key.
 		return nil, fmt.Errorf("ssh-privatekey: %w", err)
 	}
 	keys, err := hostKeys(credentials.KnownHosts, uri)
@@ -41,7 +41,7 @@ func sshConfig(uri hosturi.URI, credentials Credentials) (*ssh.ClientConfig, err
 	}
 	return &ssh.ClientConfig{
 		User: uri.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
-		HostKeyAlgorithms: algorithms, // so that the server shows a key that is known
+		HostKeyAlgorithms: algorithms, // so that the server shows a known key
 		HostKeyCallback: func(_ string, _ net.Addr, shown ssh.PublicKey) error {
 			if slices.ContainsFunc(keys, func(key ssh.PublicKey) bool { return bytes.Equal(key.Marshal(), shown.Marshal()) }) {
 				return nil
@@ -140,7 +140,7 @@ func (s *sharedSSH) dial(ctx context.Context) (net.Conn, error) {
 		if refused := (*ssh.OpenChannelError)(nil); errors.As(err, &refused) || ctx.Err() != nil {
 			return nil, fmt.Errorf("opening %s on the host: %w", socket, err)
 		}
-		// It may be lost without anybody having noticed so far.
+		// It may be lost without an error so far.
 		_ = s.client.Close()
 		s.client, s.tunnels = nil, 0
 	}
@@ -163,7 +163,7 @@ func connectSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) 
 	if err != nil {
 		return nil, err
 	}
-	// The end of the context ends all that follows.
+	// The end of the context closes the connection.
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer stop()
 	known := false
@@ -178,7 +178,7 @@ func connectSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) 
 		_ = raw.Close()
 		var network net.Error
 		cutOff := errors.Is(err, io.EOF) || errors.As(err, &network) || ctx.Err() != nil
-		// Once the host's key is known, what fails is the proof of who we are.
+		// After the host's key was accepted, a failure means that the user wasn't.
 		if errors.Is(err, errHostKey) || known && !cutOff {
 			return nil, &hypervisor.Error{Operation: "connecting with SSH to", Object: address(uri), Reason: hypervisor.ErrDenied, Cause: err}
 		}
@@ -187,7 +187,7 @@ func connectSSH(ctx context.Context, uri hosturi.URI, config *ssh.ClientConfig) 
 	return ssh.NewClient(transport, channels, requests), nil
 }
 
-// tunnel is a connection through SSH. The last one closes the SSH connection.
+// tunnel is a connection through SSH. Closing the last one closes the SSH connection.
 type tunnel struct {
 	net.Conn
 	shared *sharedSSH
@@ -201,7 +201,7 @@ func (t *tunnel) Close() error {
 		t.shared.lock.Lock()
 		defer t.shared.lock.Unlock()
 		if t.client != t.shared.client {
-			return // another one has taken its place
+			return // another connection has replaced it
 		}
 		if t.shared.tunnels--; t.shared.tunnels == 0 {
 			err = errors.Join(err, t.client.Close())

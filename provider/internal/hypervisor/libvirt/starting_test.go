@@ -10,9 +10,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/libvirtd"
 )
 
-// TestDaemonKilledWhileItStartsADomain: a daemon that is killed while it starts a domain, and started again, shows a
-// domain that is being started, and ends it some moments later. Who starts it again gets one that runs. When to kill is
-// tried: at the beginning there is no process yet, and at the end there is a domain.
+// TestDaemonKilledWhileItStartsADomain checks that a daemon that is killed while it starts a domain, and started again,
+// reports the domain as starting, and ends it soon after. Starting the domain again succeeds. The test tries several
+// times for the kill: at first the domain has no process yet, and at last it runs.
 func TestDaemonKilledWhileItStartsADomain(t *testing.T) {
 	libvirtd.Need(t)
 	g := NewWithT(t)
@@ -28,7 +28,7 @@ func TestDaemonKilledWhileItStartsADomain(t *testing.T) {
 		g.Expect(connection.DefineDomain(t.Context(), define(uuid, "killed", nil))).To(Succeed())
 		started := make(chan error, 1)
 		go func() { started <- connection.StartDomain(t.Context(), uuid) }()
-		time.Sleep(time.Duration(try%60)*15*time.Millisecond + time.Duration(try/60)*4*time.Millisecond) // a finer comb each time
+		time.Sleep(time.Duration(try%60)*15*time.Millisecond + time.Duration(try/60)*4*time.Millisecond) // smaller steps in each round
 		daemon.Kill()
 		startErr := <-started
 		_ = connection.Close()

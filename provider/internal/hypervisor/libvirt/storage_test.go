@@ -17,7 +17,7 @@ const (
 	procListVolumes  = 282
 )
 
-// TestPoolThatHangs: storage that hangs costs the connection for storage, and no other call anything.
+// TestPoolThatHangs checks that hanging storage costs the connection for storage, and affects no other call.
 func TestPoolThatHangs(t *testing.T) {
 	g := NewWithT(t)
 	var silent sync.Map
@@ -36,7 +36,7 @@ func TestPoolThatHangs(t *testing.T) {
 	g.Expect(err).ToNot(HaveOccurred(), "the connection for storage is opened again")
 }
 
-// TestSlowStart: a domain that takes minutes to start ends no other call, though there is a limit for it too.
+// TestSlowStart checks that a domain that takes minutes to start delays no other call, and that its start has a limit too.
 func TestSlowStart(t *testing.T) {
 	g := NewWithT(t)
 	const limit = 100 * time.Millisecond
@@ -54,14 +54,14 @@ func TestSlowStart(t *testing.T) {
 			during++
 		}
 	}
-	g.Expect(time.Since(begun)).To(BeNumerically(">", 2*limit), "it may take longer than other calls")
+	g.Expect(time.Since(begun)).To(BeNumerically(">", 2*limit), "its limit is higher than that of other calls")
 	g.Expect(during).To(BeNumerically(">", 1))
 	g.Expect(connection.lost).ToNot(BeClosed())
 }
 
-// TestVolumesAreAskedForAtOnce: of a pool with many volumes several are asked for at a time, and only those that
-// aren't known.
-func TestVolumesAreAskedForAtOnce(t *testing.T) {
+// TestVolumesAreReadConcurrently checks that several volumes of a pool are read at a time, and only those that aren't
+// cached.
+func TestVolumesAreReadConcurrently(t *testing.T) {
 	g := NewWithT(t)
 	const many, atOnce = 24, 8
 	listed := func(serial uint32) []byte {
@@ -78,7 +78,7 @@ func TestVolumesAreAskedForAtOnce(t *testing.T) {
 		switch procedure {
 		case procListVolumes:
 			return listed(serial), true
-		case procVolumeXML: // nobody is answered until so many are asked for
+		case procVolumeXML: // no answer until so many are requested
 			lock.Lock()
 			defer lock.Unlock()
 			asked++
@@ -103,12 +103,12 @@ func TestVolumesAreAskedForAtOnce(t *testing.T) {
 	again, err := connection.PoolVolumes(t.Context(), "default")
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(again).To(Equal(volumes))
-	g.Expect(asked).To(Equal(many), "what is known isn't asked for")
+	g.Expect(asked).To(Equal(many), "cached volumes aren't read")
 
 	changed := hypervisor.VolumeRef{Pool: "default", Name: "v07"}
 	g.Expect(connection.ResizeVolume(t.Context(), changed, 2000000)).To(Succeed())
 	before := asked
 	_, err = connection.PoolVolumes(t.Context(), "default")
 	g.Expect(err).ToNot(HaveOccurred())
-	g.Expect(asked).To(Equal(before+1), "the one that was changed is")
+	g.Expect(asked).To(Equal(before+1), "the changed volume is read")
 }

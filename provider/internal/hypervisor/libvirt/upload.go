@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// UploadVolume implements hypervisor.Volumes. If the context ends during a read of content, content may be read once
-// more afterwards.
+// UploadVolume implements hypervisor.Volumes. If the context ends during a read of content, content may be read one
+// more time afterwards.
 func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, content io.Reader, size int64) error {
 	const doing = "uploading to the volume"
 	invalid := func(cause error) error {
@@ -24,9 +24,9 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	if err != nil {
 		return failure(doing, ref.String(), err)
 	}
-	length := max(size, 0) // with 0 libvirt takes all that comes
+	length := max(size, 0) // 0 means any length
 	if size < hypervisor.UnknownSize || volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes {
-		// libvirt would take it without an error, and write as much as fits.
+		// libvirt would accept it without an error, and write as much as fits.
 		return invalid(fmt.Errorf("%d bytes don't fit into %d", size, volume.CapacityBytes))
 	}
 	defer h.known.forget(ref)
@@ -48,7 +48,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	select {
 	case err = <-done:
 	case err := <-upload.failed:
-		// What the daemon says to an upload that was broken off doesn't matter, and may never come.
+		// The daemon's answer to an aborted upload doesn't matter, and may never arrive.
 		return upload.failure(doing, ref, err)
 	}
 	select {
@@ -58,7 +58,7 @@ func (h *host) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef, conte
 	}
 	if err != nil {
 		if upload.host.barked.Load() {
-			err = fmt.Errorf("%w: the host has taken nothing for %s", context.DeadlineExceeded, h.limit)
+			err = fmt.Errorf("%w: the host accepted no data for %s", context.DeadlineExceeded, h.limit)
 		}
 		return failure(doing, ref.String(), err)
 	}
@@ -128,11 +128,11 @@ func (e *exactly) failure(doing string, ref hypervisor.VolumeRef, err error) err
 	out := &hypervisor.Error{Operation: doing, Object: ref.String(), Reason: hypervisor.ErrInvalid}
 	switch {
 	case errors.Is(err, errTooLong):
-		out.Cause = fmt.Errorf("what is to be uploaded is longer than %d bytes", e.size)
+		out.Cause = fmt.Errorf("the content is longer than %d bytes", e.size)
 	case errors.Is(err, errTooShort):
-		out.Cause = fmt.Errorf("what is to be uploaded is shorter than %d bytes: %w", e.size, io.ErrUnexpectedEOF)
+		out.Cause = fmt.Errorf("the content is shorter than %d bytes: %w", e.size, io.ErrUnexpectedEOF)
 	default:
-		out.Reason, out.Cause = hypervisor.ErrOther, fmt.Errorf("reading what is to be uploaded: %w", err)
+		out.Reason, out.Cause = hypervisor.ErrOther, fmt.Errorf("reading the content to upload: %w", err)
 	}
 	return out
 }

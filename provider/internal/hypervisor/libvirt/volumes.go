@@ -36,7 +36,7 @@ func (h *host) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
 		for _, one := range listed {
 			pool, err := describePool(client, one)
 			if code(err, golibvirt.ErrNoStoragePool) {
-				continue // undefined since it was listed
+				continue // undefined after the list
 			}
 			if err != nil {
 				return nil, err
@@ -96,7 +96,7 @@ func describe(client *golibvirt.Libvirt, volume golibvirt.StorageVol) (hyperviso
 	if err != nil {
 		return hypervisor.Volume{}, err
 	}
-	// All sizes are in bytes in what libvirt writes.
+	// All sizes in libvirt's output are in bytes.
 	var element struct {
 		Capacity   int64  `xml:"capacity"`
 		Allocation int64  `xml:"allocation"`
@@ -135,14 +135,14 @@ func (h *host) PoolVolumes(ctx context.Context, name string) ([]hypervisor.Volum
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(describedAtOnce)
 	for i, one := range listed {
-		if volume, is := known[one.Name]; is {
+		if volume, ok := known[one.Name]; ok {
 			described[i] = &volume
 			continue
 		}
 		group.Go(func() error {
 			volume, err := getStored(ctx, h, doing, name, func(client *golibvirt.Libvirt) (hypervisor.Volume, error) { return describe(client, one) })
 			if errors.Is(err, hypervisor.ErrNotFound) {
-				return nil // deleted since it was listed
+				return nil // deleted after the list
 			}
 			described[i] = &volume
 			return err
@@ -234,7 +234,7 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 		return hypervisor.Volume{}, err
 	}
 	defer h.known.forget(spec.VolumeRef)
-	// Copying takes as long as it takes, and holds up everything else on its connection.
+	// Copying has no time limit, and blocks all other calls on its connection.
 	own, err := h.another(ctx)
 	if err != nil {
 		return hypervisor.Volume{}, failure(doing, spec.String(), err)
@@ -251,7 +251,7 @@ func (h *host) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, sour
 		}
 		volume, err := client.StorageVolCreateXMLFrom(pool, text, original, 0)
 		if err != nil {
-			// For a name that is taken, libvirt has no code here but that of any failure.
+			// For a used name, libvirt returns the same code as for any failure.
 			if _, lookUpErr := client.StorageVolLookupByName(pool, spec.Name); code(err, golibvirt.ErrInternalError) && lookUpErr == nil {
 				_, cause := classify(err)
 				err = &hypervisor.Error{Operation: doing, Object: spec.String(), Reason: hypervisor.ErrAlreadyExists, Cause: cause}
@@ -331,8 +331,8 @@ func (h *host) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error
 	})
 }
 
-// GrowDisk implements hypervisor.Domains. libvirt's call would make disks smaller, too. While QEMU has the
-// disk, a volume that is resized would be resized behind its back.
+// GrowDisk implements hypervisor.Domains. libvirt's call would also shrink disks. A volume that QEMU uses must not be
+// resized directly.
 func (h *host) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
 	doing := "making the disk " + ref.String() + " of the domain larger"
 	return h.withDomain(ctx, doing, uuid, func(client *golibvirt.Libvirt, domain golibvirt.Domain) error {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// wire is between a daemon and its clients, and holds back what the daemon sends while it is frozen. The daemon itself
-// isn't stopped: libvirtd 9.0 sometimes crashes when it runs again after SIGSTOP and clients have left meanwhile.
+// wire is between a daemon and its clients, and holds the daemon's answers back while it is frozen. The daemon itself
+// isn't stopped: libvirtd 9.0 sometimes crashes when it continues after SIGSTOP and clients have left.
 type wire struct {
 	mutex  sync.Mutex
 	thawed chan struct{} // closed by thaw; nil when nothing is frozen
@@ -61,7 +61,7 @@ func (c *wireConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Close closes the connection, and ends a Read that waits.
+// Close closes the connection, and ends a waiting Read.
 func (c *wireConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return c.Conn.Close()

@@ -16,18 +16,18 @@ type connection struct {
 	host *Host
 	// lost is closed when the connection is.
 	lost chan struct{}
-	// limit is how long a call may take.
+	// limit is the time limit of a call.
 	limit time.Duration
-	// watches are the channels that news go to. Guarded by the host's lock.
+	// watches are the channels of watches. Guarded by the host's lock.
 	watches map[chan string]bool
 }
 
 var _ hypervisor.Hypervisor = &connection{}
 
-// refusal is how the carrying out of a call says why it fails: a reason, and maybe a cause.
+// refusal is the failure of a call: a reason, and maybe a cause.
 type refusal struct{ reason, cause error }
 
-// Error is only there because the type is an error.
+// Error implements error.
 func (r refusal) Error() string { return r.reason.Error() }
 
 func refuse(reason error, cause string) error {
@@ -37,7 +37,7 @@ func refuse(reason error, cause string) error {
 	return refusal{reason: reason, cause: errors.New(cause)}
 }
 
-// do logs a call, lets faults happen to it, and carries it out while the host's lock is held.
+// do logs a call, applies faults to it, and runs it while the host's lock is held.
 func do[T any](ctx context.Context, c *connection, doing string, operation Operation, object string, act func() (T, error)) (T, error) {
 	h := c.host
 	var none T
@@ -76,8 +76,8 @@ func do[T any](ctx context.Context, c *connection, doing string, operation Opera
 	return result, nil
 }
 
-// answer carries a call out when the host answers, while the host's lock is held, and also if nobody waits any more,
-// unless the connection is lost by then.
+// answer runs a call when the host answers, while the host's lock is held. It runs even without a waiting caller, unless
+// the connection is lost by then.
 func answer[T any](ctx context.Context, c *connection, operation Operation, act func() (T, error)) (result T, err error) {
 	h := c.host
 	carryOut := func() (T, error) {
@@ -110,8 +110,8 @@ func answer[T any](ctx context.Context, c *connection, operation Operation, act 
 	return late, lateErr
 }
 
-// wait waits for an answer, and returns a refusal when there is none in time. As with libvirt, that costs the
-// connection, unless the call has one of its own.
+// wait waits for an answer, and returns a refusal if there is none in time. As with libvirt, this closes the connection,
+// unless the call has a separate one.
 func (c *connection) wait(ctx context.Context, operation Operation, answered <-chan struct{}) error {
 	limit, own := operation.limit(c.limit)
 	past := make(<-chan time.Time)
@@ -182,8 +182,8 @@ func (c *connection) Facts(ctx context.Context) (hypervisor.Facts, error) {
 // Network implements hypervisor.Hypervisor.
 func (c *connection) Network(ctx context.Context, name string) (hypervisor.Network, error) {
 	return do(ctx, c, "looking up the network", Network, name, func() (hypervisor.Network, error) {
-		network, there := c.host.networks[name]
-		if !there {
+		network, exists := c.host.networks[name]
+		if !exists {
 			return network, refuse(hypervisor.ErrNotFound, "")
 		}
 		return network, nil

@@ -11,8 +11,8 @@ import (
 // Domain implements hypervisor.Domains.
 func (c *connection) Domain(ctx context.Context, uuid string) (hypervisor.Domain, error) {
 	return do(ctx, c, "looking up the domain", Domain, uuid, func() (hypervisor.Domain, error) {
-		domain, there := c.host.domains[uuid]
-		if !there {
+		domain, exists := c.host.domains[uuid]
+		if !exists {
 			return hypervisor.Domain{}, refuse(hypervisor.ErrNotFound, "")
 		}
 		return domain.snapshot(), nil
@@ -41,8 +41,8 @@ func (c *connection) DefineDomain(ctx context.Context, definition hypervisor.Def
 		if err != nil {
 			return refuse(hypervisor.ErrInvalid, err.Error())
 		}
-		old, there := c.host.domains[definition.UUID]
-		if !there {
+		old, exists := c.host.domains[definition.UUID]
+		if !exists {
 			old = &domain{
 				addresses: map[hypervisor.AddressSource][]hypervisor.InterfaceAddress{},
 				holds:     map[hypervisor.VolumeRef]bool{},
@@ -61,11 +61,11 @@ func (c *connection) DefineDomain(ctx context.Context, definition hypervisor.Def
 	})
 }
 
-// change carries out a call that changes a domain, and tells watches when it says that it did.
+// change runs a call that may change a domain, and notifies watches if it reports a change.
 func (c *connection) change(ctx context.Context, doing string, operation Operation, uuid string, act func(d *domain) (bool, error)) error {
 	return run(ctx, c, doing, operation, uuid, func() error {
-		domain, there := c.host.domains[uuid]
-		if !there {
+		domain, exists := c.host.domains[uuid]
+		if !exists {
 			return refuse(hypervisor.ErrNotFound, "")
 		}
 		changed, err := act(domain)
@@ -94,7 +94,7 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 			return false, nil
 		}
 		for _, disk := range d.Disks {
-			if _, there := c.host.volumes[disk]; !there {
+			if _, exists := c.host.volumes[disk]; !exists {
 				return false, refuse(hypervisor.ErrInvalid, "there is no volume "+disk.String())
 			}
 		}
@@ -110,7 +110,7 @@ func (c *connection) StartDomain(ctx context.Context, uuid string) error {
 	})
 }
 
-// readSize gives the domain the size that its definition has, or all of it when it was defined anew while it ran.
+// readSize applies the size in the definition, or the whole definition if it was replaced while the domain was active.
 func (d *domain) readSize() error {
 	read, err := hypervisor.ReadDomainXML(d.xml)
 	if err != nil {
@@ -124,7 +124,7 @@ func (d *domain) readSize() error {
 	return nil
 }
 
-// ShutdownDomain implements hypervisor.Domains. The guest obeys at once, or never.
+// ShutdownDomain implements hypervisor.Domains. The guest shuts down at once, or never.
 func (c *connection) ShutdownDomain(ctx context.Context, uuid string) error {
 	return c.change(ctx, "asking the domain to shut down", ShutdownDomain, uuid, func(d *domain) (bool, error) {
 		if !d.State.Active() || d.deaf {
@@ -213,11 +213,11 @@ func (c *connection) DetachDisk(ctx context.Context, uuid string, ref hypervisor
 // GrowDisk implements hypervisor.Domains.
 func (c *connection) GrowDisk(ctx context.Context, uuid string, ref hypervisor.VolumeRef, capacity int64) error {
 	return c.change(ctx, "making the disk "+ref.String()+" of the domain larger", GrowDisk, uuid, func(d *domain) (bool, error) {
-		volume, there := c.host.volumes[ref]
+		volume, exists := c.host.volumes[ref]
 		switch {
 		case !d.State.Active():
 			return false, refuse(hypervisor.ErrBusy, "it isn't active")
-		case !there || !slices.Contains(d.Disks, ref):
+		case !exists || !slices.Contains(d.Disks, ref):
 			return false, refuse(hypervisor.ErrInvalid, "it has no such disk")
 		case capacity < volume.CapacityBytes:
 			return false, refuse(hypervisor.ErrInvalid, "it would become smaller")
@@ -230,8 +230,8 @@ func (c *connection) GrowDisk(ctx context.Context, uuid string, ref hypervisor.V
 // Addresses implements hypervisor.Domains.
 func (c *connection) Addresses(ctx context.Context, uuid string, source hypervisor.AddressSource) ([]hypervisor.InterfaceAddress, error) {
 	return do(ctx, c, "asking for the addresses of the domain", DomainAddresses, uuid, func() ([]hypervisor.InterfaceAddress, error) {
-		domain, there := c.host.domains[uuid]
-		if !there {
+		domain, exists := c.host.domains[uuid]
+		if !exists {
 			return nil, refuse(hypervisor.ErrNotFound, "")
 		}
 		addresses, known := domain.addresses[source]

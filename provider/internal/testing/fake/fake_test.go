@@ -51,7 +51,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// connected returns a host with one running domain.
+// connected returns a host with a running domain, and a connection to it.
 func connected(t *testing.T) (*fake.Host, hypervisor.Hypervisor) {
 	t.Helper()
 	g := NewWithT(t)
@@ -67,9 +67,9 @@ func connected(t *testing.T) (*fake.Host, hypervisor.Hypervisor) {
 func TestFaults(t *testing.T) {
 	tests := map[string]struct {
 		fault fake.Fault
-		// want are the reasons of three calls to StopDomain, nil for success.
+		// want has the reasons of three calls to StopDomain, nil for success.
 		want [3]error
-		// stopped says whether the first of them stopped the domain.
+		// stopped says that the first call stopped the domain.
 		stopped bool
 	}{
 		"fails once": {
@@ -165,7 +165,7 @@ func TestReachable(t *testing.T) {
 	g.Expect(err).To(MatchError(hypervisor.ErrUnreachable))
 
 	host.SetReachable(true)
-	g.Expect(connection.StopDomain(t.Context(), uuid)).To(MatchError(hypervisor.ErrUnreachable), "a connection that is lost stays so")
+	g.Expect(connection.StopDomain(t.Context(), uuid)).To(MatchError(hypervisor.ErrUnreachable), "a lost connection stays lost")
 	again, err := host.Connect(t.Context())
 	g.Expect(err).ToNot(HaveOccurred())
 	g.Expect(again.StopDomain(t.Context(), uuid)).To(Succeed())
@@ -187,7 +187,7 @@ func TestCalls(t *testing.T) {
 	g.Expect(host.Calls()).To(BeEmpty())
 }
 
-func TestWhatGuestsDo(t *testing.T) {
+func TestGuestActions(t *testing.T) {
 	g := NewWithT(t)
 	host, connection := connected(t)
 	seed := hypervisor.VolumeRef{Pool: "default", Name: "seed"}
@@ -246,9 +246,9 @@ func TestRoomInAPool(t *testing.T) {
 
 func TestInjectRefuses(t *testing.T) {
 	for name, fault := range map[string]fake.Fault{
-		"no effect":            {},
-		"failure, no reason":   {Effect: fake.Fail},
-		"hang that has reason": {Effect: fake.Hang, Reason: hypervisor.ErrBusy},
+		"no effect":          {},
+		"failure, no reason": {Effect: fake.Fail},
+		"hang with a reason": {Effect: fake.Hang, Reason: hypervisor.ErrBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(func() { fake.NewHost().Inject(fault) }).To(Panic())

@@ -12,7 +12,7 @@ import (
 // Operation is a method of hypervisor.Hypervisor by its name, or Connect.
 type Operation string
 
-// The operations that are logged and that faults can be for.
+// The operations in the log, which faults can affect.
 const (
 	Connect          Operation = "Connect"
 	Facts            Operation = "Facts"
@@ -47,33 +47,33 @@ const (
 	DomainAddresses  Operation = "Addresses"
 )
 
-// callLimit is how long libvirt's client lets a call take, and startFactor how many times as long starting a domain.
+// callLimit is the time limit of calls in libvirt's client, and startFactor the factor of it for starting a domain.
 const (
 	callLimit   = time.Minute
 	startFactor = 10
 )
 
-// limit is how long a call may take where others may take usual, or 0, and whether it has a connection of its own.
+// limit returns the time limit of a call, or 0 for none, and whether the call has a separate connection.
 func (o Operation) limit(usual time.Duration) (limit time.Duration, own bool) {
 	switch o {
 	case Pools, Pool, Volume, PoolVolumes, RefreshPool, CreateVolume, ResizeVolume, DeleteVolume, UploadVolume:
 		return usual, true
 	case StartDomain:
 		return startFactor * usual, true
-	case CloneVolume: // copying takes as long as it takes
+	case CloneVolume: // copying has no time limit
 		return 0, true
 	default:
 		return usual, false
 	}
 }
 
-// Call is a call that was made.
+// Call is an entry of the log.
 type Call struct {
-	// Operation is which call it was.
+	// Operation is the called method.
 	Operation Operation
-	// Object is the UUID, pool/volume or name it was about; empty when it was about the host.
+	// Object is the UUID, pool/volume or name of the call's object, or empty for the host.
 	Object string
-	// Err is how it ended. nil also while it hasn't.
+	// Err is the result. It is nil also before the end of the call.
 	Err error
 }
 
@@ -82,35 +82,35 @@ type Effect int
 
 // The effects.
 const (
-	// Fail makes the call fail with the fault's reason.
+	// Fail returns the fault's reason from the call.
 	Fail Effect = iota + 1
-	// Hang lets the call wait until its context ends or its limit is reached, as behind a host that went silent.
+	// Hang lets the call wait until its context ends or its limit is reached, as behind a silent host.
 	Hang
-	// Disconnect loses the connection that the call is on, with all of its watches.
+	// Disconnect closes the connection of the call, with all of its watches.
 	Disconnect
 )
 
-// Fault is something that goes wrong. It is used up when it has happened Times times.
+// Fault is a fault of a call. It is used up after Times calls.
 type Fault struct {
-	// Operation and Object are which calls it happens to; empty means any.
+	// Operation and Object select the affected calls. An empty value means any.
 	Operation Operation
 	Object    string
-	// Skip is how many such calls go well before.
+	// Skip is the number of selected calls that succeed first.
 	Skip int
-	// Times is how often it happens: 0 means once, a negative number always.
+	// Times is the number of affected calls: 0 means once, a negative number always.
 	Times int
-	// Effect is what happens.
+	// Effect on the call.
 	Effect Effect
-	// Reason is one of hypervisor's Err variables, for Fail.
+	// Reason is one of package hypervisor's Err variables, for Fail.
 	Reason error
-	// AfterDone lets it happen after the call was carried out, or refused: only the answer is lost.
+	// AfterDone applies the effect after the call was processed: only the answer is lost.
 	AfterDone bool
 }
 
-// Inject adds a fault. Of several that fit a call, the first that was added happens.
+// Inject adds a fault. If several faults select a call, the first one that was added applies.
 func (h *Host) Inject(fault Fault) {
 	if fault.Effect != Fail && fault.Effect != Hang && fault.Effect != Disconnect {
-		panic("a fault has no effect: set it to Fail, Hang or Disconnect")
+		panic("a fault has no effect: set Effect to Fail, Hang or Disconnect")
 	}
 	if (fault.Effect == Fail) != (fault.Reason != nil) {
 		panic("a fault has a reason if, and only if, its effect is Fail")
@@ -123,14 +123,14 @@ func (h *Host) Inject(fault Fault) {
 	h.faults = append(h.faults, &fault)
 }
 
-// ClearFaults removes all faults. Calls that hang go on hanging.
+// ClearFaults removes all faults. Hanging calls still hang.
 func (h *Host) ClearFaults() {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.faults = nil
 }
 
-// Hanging returns how many calls hang, because of a fault.
+// Hanging returns the number of calls that hang because of a fault.
 func (h *Host) Hanging() int {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -143,7 +143,7 @@ func (h *Host) countHanging(by int) {
 	h.hanging += by
 }
 
-// Calls returns the calls made so far, in the order in which they began.
+// Calls returns the log of calls in the order of their beginnings.
 func (h *Host) Calls() []Call {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -154,14 +154,14 @@ func (h *Host) Calls() []Call {
 	return calls
 }
 
-// ForgetCalls empties the log.
+// ForgetCalls clears the log.
 func (h *Host) ForgetCalls() {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.calls = nil
 }
 
-// fault returns the fault that happens to a call, if any, and counts it. The lock is held.
+// fault returns the fault that applies to a call, if any, and counts it. The lock is held.
 func (h *Host) fault(operation Operation, object string) *Fault {
 	for i, fault := range h.faults {
 		if fault.Operation != "" && fault.Operation != operation || fault.Object != "" && fault.Object != object {
@@ -182,7 +182,7 @@ func (h *Host) fault(operation Operation, object string) *Fault {
 	return nil
 }
 
-// happen lets a fault happen to a call on a connection, and returns how the call ends.
+// happen applies a fault to a call on a connection, and returns the result of the call.
 func (c *connection) happen(ctx context.Context, operation Operation, fault *Fault) (reason, cause error) {
 	switch fault.Effect {
 	case Fail:

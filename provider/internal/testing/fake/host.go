@@ -1,5 +1,4 @@
-// Package fake pretends to be a libvirt host, in memory, for tests of what uses hypervisor.Hypervisor.
-// It keeps a log of calls and lets things go wrong on demand.
+// Package fake implements hypervisor.Hypervisor in memory for tests, with a log of calls and faults on demand.
 package fake
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// Host is a pretended host. It lives on when connections to it are lost.
+// Host is a fake host. It outlives connections to it.
 type Host struct {
 	lock       sync.Mutex
 	facts      hypervisor.Facts
@@ -26,22 +25,22 @@ type Host struct {
 	filters    []string
 	devices    []hypervisor.PCIDevice
 	volumes    map[hypervisor.VolumeRef]*volume
-	// files are those that somebody has put into pools since they were last refreshed, and unseen how much of each
-	// pool others have taken since.
+	// files are the files that were put into pools since their last refresh. unseen is the space of each pool that was
+	// taken since then.
 	files   map[hypervisor.VolumeRef]*volume
 	unseen  map[string]int64
 	domains map[string]*domain
-	// consoleLogs are the paths of files that guests have written to.
+	// consoleLogs are the paths of the files with output of guests.
 	consoleLogs map[string]bool
 	connections map[*connection]bool
-	// observers are the channels that Observe has given.
+	// observers are the channels that Observe has returned.
 	observers   map[chan string]bool
 	unreachable bool
 	faults      []*Fault
 	calls       []*Call
 	hanging     int
-	// frozen, if not nil, is closed when the host answers again. latency is how late each answer comes, and limit how
-	// long calls of new connections may take.
+	// frozen, if not nil, is closed when the host answers again. latency delays each answer. limit is the time limit of
+	// calls on new connections.
 	frozen         chan struct{}
 	latency, limit time.Duration
 }
@@ -56,17 +55,17 @@ type domain struct {
 	xml       string
 	autostart bool
 	addresses map[hypervisor.AddressSource][]hypervisor.InterfaceAddress
-	// holds are disks that the guest doesn't let go of.
+	// holds has the disks that the guest doesn't release.
 	holds map[hypervisor.VolumeRef]bool
-	// pending says that the domain was defined anew while it ran: it is like that when it has ended.
+	// pending says that the domain was redefined while it was active: the definition applies after it stops.
 	pending bool
-	// deaf says that the guest ignores that it is asked to shut down.
+	// deaf says that the guest ignores shutdown requests.
 	deaf bool
 }
 
-// NewHost returns a host with 16 CPUs, 64 GiB of memory of which 4 GiB are huge pages of each size, all
-// features, a pool of 1 TiB and a network, both called default, the network interfaces lo, eth0 and br0, and the
-// network filter clean-traffic.
+// NewHost returns a host with 16 CPUs, 64 GiB of memory including 4 GiB of huge pages of each size, all features, a pool
+// of 1 TiB and a network, both called default, the network interfaces lo, eth0 and br0, and the network filter
+// clean-traffic.
 func NewHost() *Host {
 	return &Host{
 		facts: hypervisor.Facts{
@@ -106,7 +105,7 @@ func (h *Host) Connect(ctx context.Context) (hypervisor.Hypervisor, error) {
 	return c, nil
 }
 
-// SetReachable says whether the host can be reached. When it no longer can, all connections are lost.
+// SetReachable sets whether the host is reachable. An unreachable host loses all connections.
 func (h *Host) SetReachable(reachable bool) {
 	h.lock.Lock()
 	h.unreachable = !reachable
@@ -119,7 +118,7 @@ func (h *Host) SetReachable(reachable bool) {
 	}
 }
 
-// Freeze makes the host hold back all answers, until thaw is called. What it was asked for is done then.
+// Freeze delays all answers until thaw is called. Pending calls are processed then.
 func (h *Host) Freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	h.lock.Lock()
@@ -133,30 +132,29 @@ func (h *Host) Freeze() (thaw func()) {
 	})
 }
 
-// SetLatency says how late each answer comes.
+// SetLatency sets the delay of each answer.
 func (h *Host) SetLatency(latency time.Duration) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.latency = latency
 }
 
-// SetCallLimit says how long calls of new connections may take before the connection is given up. It is a minute
-// when it isn't set.
+// SetCallLimit sets the time limit of calls on new connections, after which a connection is closed. The default is a
+// minute.
 func (h *Host) SetCallLimit(limit time.Duration) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.limit = limit
 }
 
-// Connections returns how many connections to the host are open.
+// Connections returns the number of open connections to the host.
 func (h *Host) Connections() int {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	return len(h.connections)
 }
 
-// SetFacts replaces what the host has and can do. It stays the hypervisor that it is, unless the facts
-// have a UUID.
+// SetFacts replaces the facts of the host. The UUID of the hypervisor stays unless facts has one.
 func (h *Host) SetFacts(facts hypervisor.Facts) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -164,14 +162,14 @@ func (h *Host) SetFacts(facts hypervisor.Facts) {
 	h.facts = facts
 }
 
-// UUID says which hypervisor the host is, without a call.
+// UUID returns the UUID of the hypervisor, without a call.
 func (h *Host) UUID() string {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	return h.facts.UUID
 }
 
-// Pool returns a storage pool as it is, without a call. Zero when there is no such pool.
+// Pool returns the current state of a storage pool, without a call. It returns a zero Pool if the pool doesn't exist.
 func (h *Host) Pool(name string) hypervisor.Pool {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -185,7 +183,7 @@ func (h *Host) SetPool(pool hypervisor.Pool) {
 	h.pools[pool.Name] = pool
 }
 
-// PutFile puts a file into a storage pool, as somebody does by hand: the host knows it once the pool is refreshed.
+// PutFile puts a file into a storage pool. The host sees it after the pool is refreshed.
 func (h *Host) PutFile(ref hypervisor.VolumeRef, content []byte) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -194,10 +192,10 @@ func (h *Host) PutFile(ref hypervisor.VolumeRef, content []byte) {
 	h.take(ref.Pool, int64(len(content)))
 }
 
-// take takes room in a pool that the host doesn't know to be taken until the pool is refreshed. The lock is held.
+// take takes space in a pool, which the host sees after the pool is refreshed. The lock is held.
 func (h *Host) take(name string, bytes int64) {
-	pool, there := h.pools[name]
-	if !there {
+	pool, exists := h.pools[name]
+	if !exists {
 		panic("there is no storage pool " + name)
 	}
 	pool.AvailableBytes -= bytes
@@ -205,7 +203,7 @@ func (h *Host) take(name string, bytes int64) {
 	h.unseen[name] += bytes
 }
 
-// refresh lets the host see what is in a pool. The lock is held.
+// refresh updates the host's view of a pool. The lock is held.
 func (h *Host) refresh(name string) {
 	delete(h.unseen, name)
 	for ref, file := range h.files {
@@ -216,14 +214,14 @@ func (h *Host) refresh(name string) {
 	}
 }
 
-// seen is a storage pool as the host knows it. The lock is held.
+// seen returns the host's view of a storage pool. The lock is held.
 func (h *Host) seen(pool hypervisor.Pool) hypervisor.Pool {
 	pool.AvailableBytes += h.unseen[pool.Name]
 	return pool
 }
 
-// FillPool takes all that is free in a storage pool, as files of others do, and returns what gives it back. What the
-// host says to be free changes when the pool is refreshed. It panics when there is no such pool.
+// FillPool takes all free space of a storage pool, as files of others do, and returns a function that frees it. The host
+// reports the change after the pool is refreshed. FillPool panics if the pool doesn't exist.
 func (h *Host) FillPool(name string) func() {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -243,22 +241,21 @@ func (h *Host) SetNetwork(network hypervisor.Network) {
 	h.networks[network.Name] = network
 }
 
-// SetInterfaces says which network interfaces the host has. It can't tell when there is none.
+// SetInterfaces sets the network interfaces of the host. Without any the host can't list interfaces.
 func (h *Host) SetInterfaces(names ...string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.interfaces = names
 }
 
-// SetFilters says which network filters the host has.
+// SetFilters sets the network filters of the host.
 func (h *Host) SetFilters(names ...string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.filters = names
 }
 
-// SetState changes the state of a domain, as its guest, its user or a crash would. It panics when
-// there is no such domain.
+// SetState changes the state of a domain, like its guest, a user or a crash. It panics if the domain doesn't exist.
 func (h *Host) SetState(uuid string, state hypervisor.DomainState) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -266,51 +263,49 @@ func (h *Host) SetState(uuid string, state hypervisor.DomainState) {
 	h.notify(uuid)
 }
 
-// State returns the state of a domain, without a call. Empty when there is no such domain.
+// State returns the state of a domain, without a call, or "" if the domain doesn't exist.
 func (h *Host) State(uuid string) hypervisor.DomainState {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if domain, there := h.domains[uuid]; there {
+	if domain, exists := h.domains[uuid]; exists {
 		return domain.State
 	}
 	return ""
 }
 
-// SetAddresses says which addresses a source knows of a domain. It panics when there is no such domain.
+// SetAddresses sets the addresses of a domain from a source. It panics if the domain doesn't exist.
 func (h *Host) SetAddresses(uuid string, source hypervisor.AddressSource, addresses ...hypervisor.InterfaceAddress) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.domains[uuid].addresses[source] = addresses
 }
 
-// Lease gives a domain an address by DHCP, if there is such a domain, and says whether there is.
+// Lease gives a domain an address by DHCP, and reports whether the domain exists.
 func (h *Host) Lease(uuid string, address hypervisor.InterfaceAddress) bool {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	domain, there := h.domains[uuid]
-	if there {
+	domain, exists := h.domains[uuid]
+	if exists {
 		domain.addresses[hypervisor.SourceLease] = []hypervisor.InterfaceAddress{address}
 	}
-	return there
+	return exists
 }
 
-// HoldDisk says whether the guest of a running domain keeps a disk that is to be detached. It panics
-// when there is no such domain.
+// HoldDisk sets whether the guest of a running domain refuses to release a disk. It panics if the domain doesn't exist.
 func (h *Host) HoldDisk(uuid string, ref hypervisor.VolumeRef, hold bool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.domains[uuid].holds[ref] = hold
 }
 
-// IgnoreShutdown lets the guest of a domain ignore that it is asked to shut down. It panics when there is
-// no such domain.
+// IgnoreShutdown sets whether the guest of a domain ignores shutdown requests. It panics if the domain doesn't exist.
 func (h *Host) IgnoreShutdown(uuid string, ignore bool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.domains[uuid].deaf = ignore
 }
 
-// RemoveDomain makes a domain disappear, as by hand.
+// RemoveDomain removes a domain, like a user of the host.
 func (h *Host) RemoveDomain(uuid string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -318,39 +313,38 @@ func (h *Host) RemoveDomain(uuid string) {
 	h.notify(uuid)
 }
 
-// DomainXML returns the XML that a domain was last defined with, and whether it starts with its host.
-// Empty when there is no such domain.
+// DomainXML returns the XML of a domain's last definition, and whether it starts with its host. It returns "" if the
+// domain doesn't exist.
 func (h *Host) DomainXML(uuid string) (xml string, autostart bool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if domain, there := h.domains[uuid]; there {
+	if domain, exists := h.domains[uuid]; exists {
 		return domain.xml, domain.autostart
 	}
 	return "", false
 }
 
-// Content returns what was uploaded to a volume, or nil.
+// Content returns the uploaded content of a volume, or nil.
 func (h *Host) Content(ref hypervisor.VolumeRef) []byte {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if volume, there := h.volumes[ref]; there {
+	if volume, exists := h.volumes[ref]; exists {
 		return slices.Clone(volume.content)
 	}
 	return nil
 }
 
-// Backing returns the path of the volume that a volume is an overlay of, or nothing.
+// Backing returns the path of an overlay's backing volume, or "".
 func (h *Host) Backing(ref hypervisor.VolumeRef) string {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if volume, there := h.volumes[ref]; there {
+	if volume, exists := h.volumes[ref]; exists {
 		return volume.BackingPath
 	}
 	return ""
 }
 
-// Left returns the names of all volumes and the UUIDs of all domains, ordered: what tests look at to
-// see that nothing was left behind.
+// Left returns the names of all volumes and the UUIDs of all domains, ordered, for tests that nothing is left.
 func (h *Host) Left() (volumes []hypervisor.VolumeRef, domains []string) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -358,18 +352,18 @@ func (h *Host) Left() (volumes []hypervisor.VolumeRef, domains []string) {
 	return volumes, slices.Sorted(maps.Keys(h.domains))
 }
 
-// ConsoleLogs returns the paths of the files that guests have written to their consoles, ordered.
+// ConsoleLogs returns the paths of the files with output of guests, ordered.
 func (h *Host) ConsoleLogs() []string {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	return slices.Sorted(maps.Keys(h.consoleLogs))
 }
 
-// notify tells all watches that something happened to a domain. The lock is held.
+// notify notifies all watches of a change of a domain. The lock is held.
 func (h *Host) notify(uuid string) {
 	for c := range h.connections {
 		for news := range c.watches {
-			news <- uuid // never waits: hypervisor.Coalesce reads
+			news <- uuid // never blocks: hypervisor.Coalesce reads
 		}
 	}
 	for news := range h.observers {
@@ -377,8 +371,8 @@ func (h *Host) notify(uuid string) {
 	}
 }
 
-// Observe gives the UUIDs of all domains, and from then on of those that something happens to, until
-// the context ends: what goes on inside of a host, without a call and whether it can be reached or not.
+// Observe returns a channel with the UUIDs of all domains, and then of changed ones, until the context ends. It isn't a
+// call, and works for unreachable hosts.
 func (h *Host) Observe(ctx context.Context) <-chan string {
 	news := make(chan string)
 	out := hypervisor.Coalesce(news)

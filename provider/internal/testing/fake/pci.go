@@ -7,7 +7,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// SetPCIDevices replaces the PCI devices of the host. It has none at first.
+// SetPCIDevices replaces the PCI devices of the host. A new host has none.
 func (h *Host) SetPCIDevices(devices ...hypervisor.PCIDevice) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
@@ -21,8 +21,8 @@ func (c *connection) PCIDevices(ctx context.Context) ([]hypervisor.PCIDevice, er
 	})
 }
 
-// deviceInUse returns the address of a device of a domain's that an active domain has, as libvirt refuses to
-// start the domain then. Empty when there is none. The lock is held.
+// deviceInUse returns the address of a domain's device that an active domain uses, or "". libvirt refuses to start the
+// domain then. The lock is held.
 func (h *Host) deviceInUse(d *domain) string {
 	for _, other := range h.domains {
 		if other == d || !other.State.Active() {

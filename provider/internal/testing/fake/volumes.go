@@ -14,8 +14,8 @@ import (
 // Pool implements hypervisor.Volumes.
 func (c *connection) Pool(ctx context.Context, name string) (hypervisor.Pool, error) {
 	return do(ctx, c, "looking up the storage pool", Pool, name, func() (hypervisor.Pool, error) {
-		pool, there := c.host.pools[name]
-		if !there {
+		pool, exists := c.host.pools[name]
+		if !exists {
 			return pool, refuse(hypervisor.ErrNotFound, "")
 		}
 		return c.host.seen(pool), nil
@@ -36,8 +36,8 @@ func (c *connection) Pools(ctx context.Context) ([]hypervisor.Pool, error) {
 // Volume implements hypervisor.Volumes.
 func (c *connection) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	return do(ctx, c, "looking up the volume", Volume, ref.String(), func() (hypervisor.Volume, error) {
-		volume, there := c.host.volumes[ref]
-		if !there {
+		volume, exists := c.host.volumes[ref]
+		if !exists {
 			return hypervisor.Volume{}, refuse(hypervisor.ErrNotFound, "")
 		}
 		return volume.Volume, nil
@@ -47,7 +47,7 @@ func (c *connection) Volume(ctx context.Context, ref hypervisor.VolumeRef) (hype
 // PoolVolumes implements hypervisor.Volumes.
 func (c *connection) PoolVolumes(ctx context.Context, pool string) ([]hypervisor.Volume, error) {
 	return do(ctx, c, "listing the volumes of the storage pool", PoolVolumes, pool, func() ([]hypervisor.Volume, error) {
-		if _, there := c.host.pools[pool]; !there {
+		if _, exists := c.host.pools[pool]; !exists {
 			return nil, refuse(hypervisor.ErrNotFound, "")
 		}
 		var volumes []hypervisor.Volume
@@ -63,7 +63,7 @@ func (c *connection) PoolVolumes(ctx context.Context, pool string) ([]hypervisor
 // RefreshPool implements hypervisor.Volumes.
 func (c *connection) RefreshPool(ctx context.Context, pool string) error {
 	return run(ctx, c, "refreshing the storage pool", RefreshPool, pool, func() error {
-		if _, there := c.host.pools[pool]; !there {
+		if _, exists := c.host.pools[pool]; !exists {
 			return refuse(hypervisor.ErrNotFound, "")
 		}
 		c.host.refresh(pool)
@@ -81,8 +81,8 @@ func (c *connection) CreateVolume(ctx context.Context, spec hypervisor.VolumeSpe
 // CloneVolume implements hypervisor.Volumes.
 func (c *connection) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec, source hypervisor.VolumeRef) (hypervisor.Volume, error) {
 	return do(ctx, c, "cloning the volume "+source.String()+" to", CloneVolume, spec.String(), func() (hypervisor.Volume, error) {
-		from, there := c.host.volumes[source]
-		if !there {
+		from, exists := c.host.volumes[source]
+		if !exists {
 			return hypervisor.Volume{}, refuse(hypervisor.ErrNotFound, "there is no volume "+source.String())
 		}
 		spec.CapacityBytes = max(spec.CapacityBytes, from.CapacityBytes)
@@ -90,10 +90,10 @@ func (c *connection) CloneVolume(ctx context.Context, spec hypervisor.VolumeSpec
 	})
 }
 
-// create makes a volume. The lock is held.
+// create creates a volume. The lock is held.
 func (h *Host) create(spec hypervisor.VolumeSpec, content []byte) (hypervisor.Volume, error) {
-	pool, there := h.pools[spec.Pool]
-	if !there {
+	pool, exists := h.pools[spec.Pool]
+	if !exists {
 		return hypervisor.Volume{}, refuse(hypervisor.ErrNotFound, "there is no storage pool "+spec.Pool)
 	}
 	if err := spec.Check(); err != nil {
@@ -105,21 +105,21 @@ func (h *Host) create(spec hypervisor.VolumeSpec, content []byte) (hypervisor.Vo
 	if int64(len(content)) > pool.AvailableBytes {
 		return hypervisor.Volume{}, refuse(hypervisor.ErrNoSpace, "")
 	}
-	made := &volume{Volume: hypervisor.Volume{
+	created := &volume{Volume: hypervisor.Volume{
 		VolumeRef: spec.VolumeRef, Path: "/fake/" + spec.String(), Format: spec.Format, CapacityBytes: spec.CapacityBytes,
 	}}
 	if spec.Backing != nil {
 		if !slices.ContainsFunc(slices.Collect(maps.Values(h.volumes)), func(v *volume) bool { return v.Path == spec.Backing.Path }) {
 			return hypervisor.Volume{}, refuse(hypervisor.ErrInvalid, "there is no volume at "+spec.Backing.Path)
 		}
-		made.BackingPath = spec.Backing.Path
+		created.BackingPath = spec.Backing.Path
 	}
-	h.volumes[spec.VolumeRef] = made
-	h.fill(made, slices.Clone(content))
-	return made.Volume, nil
+	h.volumes[spec.VolumeRef] = created
+	h.fill(created, slices.Clone(content))
+	return created.Volume, nil
 }
 
-// fill replaces the content of a volume, and counts it in its pool. The lock is held.
+// fill replaces the content of a volume, and updates the space of its pool. The lock is held.
 func (h *Host) fill(v *volume, content []byte) {
 	pool := h.pools[v.Pool]
 	pool.AvailableBytes += v.AllocatedBytes - int64(len(content))
@@ -134,23 +134,23 @@ func (c *connection) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef,
 	}
 	read, readErr := io.ReadAll(content)
 	return run(ctx, c, "uploading to the volume", UploadVolume, ref.String(), func() error {
-		volume, there := c.host.volumes[ref]
-		if size == hypervisor.UnknownSize && there && readErr == nil {
+		volume, exists := c.host.volumes[ref]
+		if size == hypervisor.UnknownSize && exists && readErr == nil {
 			size = int64(len(read))
 			if volume.Format == hypervisor.FormatRaw {
 				volume.CapacityBytes = max(volume.CapacityBytes, size)
 			}
 		}
 		switch {
-		case !there:
+		case !exists:
 			return refuse(hypervisor.ErrNotFound, "")
 		case readErr != nil:
-			return refusal{reason: hypervisor.ErrOther, cause: fmt.Errorf("reading what is to be uploaded: %w", readErr)}
+			return refusal{reason: hypervisor.ErrOther, cause: fmt.Errorf("reading the content to upload: %w", readErr)}
 		case int64(len(read)) < size:
-			return refusal{reason: hypervisor.ErrInvalid, cause: fmt.Errorf("reading what is to be uploaded: %w", errors.Join(io.ErrUnexpectedEOF,
+			return refusal{reason: hypervisor.ErrInvalid, cause: fmt.Errorf("reading the content to upload: %w", errors.Join(io.ErrUnexpectedEOF,
 				fmt.Errorf("%d bytes of %d", len(read), size)))}
 		case int64(len(read)) > size:
-			return refuse(hypervisor.ErrInvalid, fmt.Sprintf("what is to be uploaded is longer than %d bytes", size))
+			return refuse(hypervisor.ErrInvalid, fmt.Sprintf("the content is longer than %d bytes", size))
 		case volume.Format == hypervisor.FormatRaw && size > volume.CapacityBytes:
 			return refuse(hypervisor.ErrInvalid, fmt.Sprintf("%d bytes don't fit into %d", size, volume.CapacityBytes))
 		case size-volume.AllocatedBytes > c.host.pools[ref.Pool].AvailableBytes:
@@ -164,8 +164,8 @@ func (c *connection) UploadVolume(ctx context.Context, ref hypervisor.VolumeRef,
 // ResizeVolume implements hypervisor.Volumes.
 func (c *connection) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef, capacity int64) error {
 	return run(ctx, c, "resizing the volume", ResizeVolume, ref.String(), func() error {
-		volume, there := c.host.volumes[ref]
-		if !there {
+		volume, exists := c.host.volumes[ref]
+		if !exists {
 			return refuse(hypervisor.ErrNotFound, "")
 		}
 		if capacity < volume.CapacityBytes {
@@ -179,8 +179,8 @@ func (c *connection) ResizeVolume(ctx context.Context, ref hypervisor.VolumeRef,
 // DeleteVolume implements hypervisor.Volumes.
 func (c *connection) DeleteVolume(ctx context.Context, ref hypervisor.VolumeRef) error {
 	return run(ctx, c, "deleting the volume", DeleteVolume, ref.String(), func() error {
-		volume, there := c.host.volumes[ref]
-		if !there {
+		volume, exists := c.host.volumes[ref]
+		if !exists {
 			return refuse(hypervisor.ErrNotFound, "")
 		}
 		c.host.fill(volume, nil)

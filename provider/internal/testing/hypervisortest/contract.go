@@ -1,5 +1,5 @@
-// Package hypervisortest holds implementations of hypervisor.Hypervisor to its contract. The fake
-// and the real one pass the same tests, so that what a test with the fake proves is worth something.
+// Package hypervisortest tests implementations of hypervisor.Hypervisor against its contract. The fake and the real one
+// pass the same tests, so that tests with the fake are meaningful.
 package hypervisortest
 
 import (
@@ -14,67 +14,66 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// callTimeout ends a test whose host doesn't answer. It says nothing of how fast hosts are.
+// callTimeout ends a test whose host doesn't answer. It doesn't check the speed of hosts.
 const callTimeout = 2 * time.Minute
 
-// Fixture is a host to hold to the contract. Its pool is empty and it has no domains when a test
-// begins.
+// Fixture is a host for the tests. At the beginning of a test its pool is empty and it has no domains.
 type Fixture struct {
 	// Connect opens a connection.
 	Connect func(ctx context.Context) (hypervisor.Hypervisor, error)
-	// ConnectWithLimit opens a connection whose calls may take only so long.
+	// ConnectWithLimit opens a connection with a time limit for calls.
 	ConnectWithLimit func(ctx context.Context, limit time.Duration) (hypervisor.Hypervisor, error)
-	// Freeze makes the host hold back all answers, until thaw is called.
+	// Freeze delays all answers of the host until thaw is called.
 	Freeze func() (thaw func(), err error)
 	// Pool is the name of an active storage pool for files.
 	Pool string
-	// Network is the name of an active network. Empty when the host can't have one.
+	// Network is the name of an active network, or empty if the host can't have one.
 	Network string
-	// Folder is one of the host's own, and that of no storage pool.
+	// Folder is a folder of the host outside of all storage pools.
 	Folder string
-	// HasConsoleLog says whether there is a file on the host that libvirt has made for a guest's console.
+	// HasConsoleLog reports whether libvirt has created a file for a guest's console.
 	HasConsoleLog func(path string) bool
-	// PutFile puts a file into the pool, past the host.
+	// PutFile puts a file into the pool, without libvirt.
 	PutFile func(name string, content []byte) error
-	// Define writes a small domain that has these disks and this owner, if any.
+	// Define returns a small domain with these disks and this owner, if any.
 	Define func(uuid, name string, owner *hypervisor.Owner, disks ...hypervisor.VolumeRef) hypervisor.Definition
 }
 
-// The UUIDs that the tests use.
+// The UUIDs of the tests' domains.
 const (
 	uuid1   = "11111111-1111-4111-8111-111111111111"
 	uuid2   = "22222222-2222-4222-8222-222222222222"
 	missing = "99999999-9999-4999-8999-999999999999"
 )
 
-// Contract runs the tests. fixture is called for each of them.
+// Contract runs the tests, each with a new fixture.
 func Contract(t *testing.T, fixture func(t *testing.T) Fixture) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
 		run  func(t *testing.T, f Fixture)
 	}{
-		{"what the host has", hostFacts},
+		{"facts of the host", hostFacts},
 		{"network interfaces", interfaces},
-		{"what isn't there", whatIsMissing},
+		{"missing objects", whatIsMissing},
 		{"storage pools", pools},
 		{"volumes", volumes},
 		{"uploads", uploads},
 		{"one creator wins", oneCreatorWins},
-		{"files that nobody made", filesOfOthers},
+		{"files of others", filesOfOthers},
 		{"life of a domain", lifeOfADomain},
-		{"definitions that clash", definitionsThatClash},
+		{"conflicting definitions", definitionsThatClash},
 		{"disks of a domain", disksOfADomain},
 		{"size of a domain", sizeOfADomain},
 		{"Ignition configuration of a domain", ignitionOfADomain},
 		{"console log of a domain", consoleLogOfADomain},
 		{"definition of an active domain", definitionOfAnActiveDomain},
-		{"disks that grow", disksThatGrow},
+		{"growing disks", disksThatGrow},
 		{"addresses", addresses},
 		{"watch", watch},
 		{"ends of contexts and connections", ends},
-		{"answers that come late", lateAnswers},
-		{"calls past their limit", callsPastTheirLimit},
+		{"late answers", lateAnswers},
+		{"calls after their limit", callsPastTheirLimit},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
 	}
@@ -119,7 +118,7 @@ func hostFacts(t *testing.T, f Fixture) {
 	_, another := f.connected(t)
 	again, err := another.Facts(ctx)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(again.UUID).To(gomega.Equal(facts.UUID), "it is the same hypervisor by each connection")
+	g.Expect(again.UUID).To(gomega.Equal(facts.UUID), "the UUID is the same on each connection")
 
 	pool, err := host.Pool(ctx, f.Pool)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
@@ -142,7 +141,7 @@ func interfaces(t *testing.T, f Fixture) {
 	if errors.Is(err, hypervisor.ErrUnsupported) { // a daemon without udev
 		g.Expect(err).To(failsWith(hypervisor.ErrUnsupported))
 		_, err = host.HasInterface(ctx, "missing")
-		g.Expect(err).To(failsWith(hypervisor.ErrUnsupported), "that isn't a No")
+		g.Expect(err).To(failsWith(hypervisor.ErrUnsupported), "not false")
 		return
 	}
 	g.Expect(host.HasInterface(ctx, "lo")).To(gomega.BeTrue())
@@ -197,7 +196,7 @@ func ends(t *testing.T, f Fixture) {
 	g.Expect(err).To(gomega.MatchError(context.Canceled))
 	g.Expect(hypervisor.Uncertain(err)).To(gomega.BeTrue())
 	_, err = host.Facts(ctx)
-	g.Expect(err).ToNot(gomega.HaveOccurred(), "a context that was over before a call began costs nobody the connection")
+	g.Expect(err).ToNot(gomega.HaveOccurred(), "a call with an ended context doesn't close the connection")
 
 	watch, err := host.Watch(ctx)
 	g.Expect(err).ToNot(gomega.HaveOccurred())

@@ -30,7 +30,7 @@ func lifeOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.SetAutostart(ctx, uuid1, true)).To(gomega.Succeed())
 	g.Expect(host.SetAutostart(ctx, uuid1, false)).To(gomega.Succeed())
 
-	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed(), "what isn't active")
+	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed(), "an inactive domain")
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed(), "again")
 	all, err := host.ListDomains(ctx)
@@ -101,7 +101,7 @@ func disksOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.DeleteVolume(ctx, seed)).To(gomega.Succeed())
 
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
-	g.Expect(host.DeleteVolume(ctx, root)).To(gomega.Succeed(), "although it is in use")
+	g.Expect(host.DeleteVolume(ctx, root)).To(gomega.Succeed(), "also in use")
 	g.Expect(host.StopDomain(ctx, uuid1)).To(gomega.Succeed())
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }
@@ -152,10 +152,10 @@ func watch(t *testing.T, f Fixture) {
 	stop()
 	g.Eventually(watch.Changed).WithTimeout(callTimeout).Should(gomega.BeClosed())
 	g.Expect(another.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
-	g.Expect(host.ListDomains(ctx)).To(gomega.BeEmpty(), "the end of a watch isn't the end of its connection")
+	g.Expect(host.ListDomains(ctx)).To(gomega.BeEmpty(), "the end of a watch doesn't close its connection")
 }
 
-// definitionOfAnActiveDomain: to define a domain that runs changes nothing of it until it has ended.
+// definitionOfAnActiveDomain checks that redefining an active domain changes nothing until it has stopped.
 func definitionOfAnActiveDomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// disksThatGrow: a disk of a domain that runs becomes larger and never smaller, whatever its format, an
-// overlay too, and the domain runs on.
+// disksThatGrow checks that disks of an active domain can grow and can't shrink, in every format and as overlays, and that
+// the domain keeps running.
 func disksThatGrow(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)
@@ -26,7 +26,7 @@ func disksThatGrow(t *testing.T, f Fixture) {
 		g.Expect(err).ToNot(gomega.HaveOccurred())
 	}
 	definition := f.Define(uuid1, "m-1", nil, refs...)
-	// Definitions have raw disks, of which here only the first is one.
+	// Define gives all disks the raw format, which only the first one has here.
 	first, rest, _ := strings.Cut(definition.XML, "</disk>")
 	definition.XML = first + "</disk>" + strings.ReplaceAll(rest, "type='raw'", "type='qcow2'")
 	g.Expect(host.DefineDomain(ctx, definition)).To(gomega.Succeed())
@@ -35,7 +35,7 @@ func disksThatGrow(t *testing.T, f Fixture) {
 	before, err := host.Domain(ctx, uuid1)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
 	for _, ref := range refs {
-		for range 2 { // what is as large stays
+		for range 2 { // the second call changes nothing
 			g.Expect(host.GrowDisk(ctx, uuid1, ref, 3<<20)).To(gomega.Succeed(), ref.Name)
 			volume, err := host.Volume(ctx, ref)
 			g.Expect(err).ToNot(gomega.HaveOccurred())

@@ -21,8 +21,8 @@ func (f Fixture) freeze(t *testing.T) (thaw func()) {
 	return thaw
 }
 
-// lateAnswers: calls wait for their answers as long as their contexts and limits let them. One whose caller gives up
-// costs nobody the connection, and is carried out all the same.
+// lateAnswers checks that calls wait for their answers until their contexts or limits end. A call whose caller has given
+// up doesn't close the connection, and is still processed.
 func lateAnswers(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)
@@ -44,8 +44,8 @@ func lateAnswers(t *testing.T, f Fixture) {
 	}
 }
 
-// callsPastTheirLimit cost the connection that they share, with its watches and all calls that wait there. Calls for
-// storage have a connection of their own, which is opened again.
+// callsPastTheirLimit checks that they close their shared connection, with its watches and all waiting calls. Calls for
+// storage have a separate connection, which is opened again.
 func callsPastTheirLimit(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	const limit = 5 * time.Second
@@ -73,12 +73,12 @@ func callsPastTheirLimit(t *testing.T, f Fixture) {
 	go func() { _, err := host.ListDomains(ctx); first <- err }()
 	g.Consistently(first, limit/2).ShouldNot(gomega.Receive())
 	_, err = host.Facts(ctx)
-	g.Expect(err).To(failsWith(hypervisor.ErrUnreachable), "it began later, and ends with the connection")
+	g.Expect(err).To(failsWith(hypervisor.ErrUnreachable), "the later call ends with the connection")
 	g.Expect(<-first).To(failsWith(hypervisor.ErrTimeout))
 	g.Eventually(watch.Changed).WithTimeout(callTimeout).Should(gomega.BeClosed())
 	thaw()
 	_, err = host.ListDomains(ctx)
-	g.Expect(err).To(failsWith(hypervisor.ErrUnreachable), "a connection that is lost stays so")
+	g.Expect(err).To(failsWith(hypervisor.ErrUnreachable), "a lost connection stays lost")
 	_, err = other.Facts(ctx)
-	g.Expect(err).ToNot(gomega.HaveOccurred(), "by another connection, whose calls may take longer")
+	g.Expect(err).ToNot(gomega.HaveOccurred(), "another connection with a longer limit")
 }

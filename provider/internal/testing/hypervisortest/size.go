@@ -10,7 +10,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hypervisor"
 )
 
-// sizeOfADomain: another size is a matter of the definition, and nothing else of the domain changes.
+// sizeOfADomain checks that another size changes only the definition, and nothing else in it.
 func sizeOfADomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)
@@ -21,7 +21,7 @@ func sizeOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.DefineDomain(ctx, f.Define(uuid1, "m-1", owner, root))).To(gomega.Succeed())
 	before, err := host.Domain(ctx, uuid1)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(host.ShutdownDomain(ctx, uuid1)).To(gomega.Succeed(), "what isn't active")
+	g.Expect(host.ShutdownDomain(ctx, uuid1)).To(gomega.Succeed(), "an inactive domain")
 
 	expect := func(state hypervisor.DomainState, cpus int32, memory int64) {
 		t.Helper()
@@ -41,7 +41,7 @@ func sizeOfADomain(t *testing.T, f Fixture) {
 	expect(hypervisor.StateShutOff, 1, 32<<20)
 	g.Expect(host.ResizeDomain(ctx, uuid1, hypervisor.Size{})).To(failsWith(hypervisor.ErrInvalid))
 
-	// What a guest does about it is another matter: see the tests of the implementations.
+	// The guest's part is in the tests of the implementations.
 	g.Expect(host.StartDomain(ctx, uuid1)).To(gomega.Succeed())
 	expect(hypervisor.StateRunning, 1, 32<<20)
 	g.Expect(host.ShutdownDomain(ctx, uuid1)).To(gomega.Succeed())
@@ -50,8 +50,8 @@ func sizeOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.DeleteVolume(ctx, root)).To(gomega.Succeed())
 }
 
-// ignitionOfADomain: the configuration is taken from the definition, of a domain that runs too, and nothing else
-// of the domain changes.
+// ignitionOfADomain checks that the configuration is removed from the definition, also of an active domain, and that
+// nothing else changes.
 func ignitionOfADomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)
@@ -73,8 +73,7 @@ func ignitionOfADomain(t *testing.T, f Fixture) {
 	g.Expect(host.UndefineDomain(ctx, uuid1)).To(gomega.Succeed())
 }
 
-// consoleLogOfADomain: the domain keeps its file when it is started again or its definition is changed, until it is told
-// to remove it.
+// consoleLogOfADomain checks that a domain keeps its file over starts and changes of its definition, until it is removed.
 func consoleLogOfADomain(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

@@ -128,7 +128,7 @@ func uploads(t *testing.T, f Fixture) {
 	g.Expect(err).To(gomega.MatchError(io.ErrUnexpectedEOF))
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), size-1)).To(failsWith(hypervisor.ErrInvalid))
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(append(content, 0)), size+1)).To(failsWith(hypervisor.ErrInvalid), "larger than the volume")
-	broken := errors.New("the line is broken")
+	broken := errors.New("the source is broken")
 	err = host.UploadVolume(ctx, ref, io.MultiReader(bytes.NewReader(content[:size/2]), failingReader{broken}), size)
 	g.Expect(err).To(failsWith(hypervisor.ErrOther))
 	g.Expect(err).To(gomega.MatchError(broken))
@@ -149,7 +149,7 @@ func uploads(t *testing.T, f Fixture) {
 	g.Expect(host.UploadVolume(ctx, ref, bytes.NewReader(content), hypervisor.UnknownSize)).To(gomega.Succeed())
 	volume, err = host.Volume(ctx, ref)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
-	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size), "a raw volume grows with what is uploaded")
+	g.Expect(volume.CapacityBytes).To(gomega.BeEquivalentTo(size), "a raw volume grows with its content")
 	small.Name = "copied"
 	volume, err = host.CloneVolume(ctx, small, ref)
 	g.Expect(err).ToNot(gomega.HaveOccurred())
@@ -190,7 +190,7 @@ func oneCreatorWins(t *testing.T, f Fixture) {
 	g.Expect(host.DeleteVolume(ctx, ref)).To(gomega.Succeed())
 }
 
-// filesOfOthers: what others put into a pool, and what it takes, is seen when the pool is refreshed.
+// filesOfOthers checks that files of others in a pool, and their space, are visible after the pool is refreshed.
 func filesOfOthers(t *testing.T, f Fixture) {
 	g := gomega.NewWithT(t)
 	ctx, host := f.connected(t)

@@ -1,5 +1,5 @@
-// Package indextest has a cache for benchmarks and for tests of how much is read: lists by a field cost what they
-// return, as in a manager's cache, and not what there is.
+// Package indextest has a cache for benchmarks and for tests of the number of read objects: as in a manager's cache, a
+// list by a field costs as much as its result, and not as much as all objects.
 package indextest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/index"
 )
 
-// Cache has objects that don't change. It can't write: its Client is for that, if it is set.
+// Cache has a fixed list of objects. Its Client, if set, is for writes.
 type Cache struct {
 	client.Client
 	// Read counts the objects that were returned.
@@ -60,8 +60,8 @@ func where(kind, namespace, place string) string {
 
 // Get implements client.Reader.
 func (c *Cache) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	found, there := c.byKey[reflect.TypeOf(into)][key]
-	if !there {
+	found, exists := c.byKey[reflect.TypeOf(into)][key]
+	if !exists {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: reflect.TypeOf(into).Elem().Name()}, key.Name)
 	}
 	c.Read++
@@ -69,7 +69,7 @@ func (c *Cache) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	return nil
 }
 
-// List implements client.Reader. It knows namespaces, one field, and that nobody wants copies.
+// List implements client.Reader. It supports namespaces, one field, and UnsafeDisableDeepCopy.
 func (c *Cache) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	chosen := (&client.ListOptions{}).ApplyOptions(options)
 	place := ""

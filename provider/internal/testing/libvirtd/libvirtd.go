@@ -1,5 +1,5 @@
-// Package libvirtd runs libvirt daemons of the tests' own, each with its own folders and a storage pool
-// called default. They don't run as root, because libvirt would then use the machine's own folders.
+// Package libvirtd runs libvirt daemons for tests, each with its own folders and a storage pool called default. They don't
+// run as root, because libvirt would then use the machine's own folders.
 package libvirtd
 
 import (
@@ -45,10 +45,10 @@ func missingPrograms() []string {
 	return missing
 }
 
-// Installed says whether there is what a Daemon needs.
+// Installed reports whether the programs that a Daemon needs are installed.
 func Installed() bool { return len(missingPrograms()) == 0 }
 
-// Need ends a test when Installed says no.
+// Need skips a test if Installed returns false, and fails it in CI.
 func Need(t *testing.T) {
 	t.Helper()
 	if missing := missingPrograms(); len(missing) > 0 {
@@ -56,15 +56,15 @@ func Need(t *testing.T) {
 	}
 }
 
-// Without ends a test that lacks something: it is skipped, and fails in CI.
+// Without ends a test that lacks a prerequisite: it is skipped, and fails in CI.
 func Without(t *testing.T, missing string) {
 	t.Helper()
 	prerequisite.Missing(t, fmt.Sprintf("there is no %s: run hack/tools/libvirt, which installs Debian's packages", missing))
 }
 
-// New makes a daemon's folders and starts it. Stop it in the end.
+// New creates a daemon's folders and starts it. The caller must stop it.
 func New() (_ *Daemon, err error) {
-	// Not the tests' own temporary folder: the path of a socket has to be short.
+	// Not the tests' temporary folder: the path of a socket must be short.
 	folder, err := os.MkdirTemp("/tmp", "caplv")
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func New() (_ *Daemon, err error) {
 			return nil, err
 		}
 	}
-	// Where the machine has no UUID libvirtd makes one up at each start, and would be another hypervisor after each.
+	// On a machine without a UUID libvirtd chooses a new one at each start, and would be another hypervisor.
 	configuration := fmt.Appendf(nil, "host_uuid = %q\n", uuid.NewUUID())
 	if err := os.WriteFile(filepath.Join(folder, "config", "libvirt", "libvirtd.conf"), configuration, 0o644); err != nil { //nolint:gosec // the daemon runs as another user
 		return nil, err
@@ -118,7 +118,7 @@ func (d *Daemon) addPool(name, folder string) error {
 	})
 }
 
-// AddPool adds a storage pool with an empty folder of its own.
+// AddPool adds a storage pool with a new, empty folder.
 func (d *Daemon) AddPool(name string) error {
 	folder := filepath.Join(d.folder, "pool-"+name)
 	credential, err := credential()
@@ -134,7 +134,7 @@ func (d *Daemon) AddPool(name string) error {
 	return d.addPool(name, folder)
 }
 
-// credential is who the daemon runs as, when that isn't who the tests run as.
+// credential returns the user of the daemon, or nil for that of the tests.
 func credential() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -189,7 +189,7 @@ func (d *Daemon) Start() error {
 	}
 }
 
-// do connects to the daemon for a moment.
+// do runs act with a new connection to the daemon.
 func (d *Daemon) do(act func(*golibvirt.Libvirt) error) error {
 	client := golibvirt.NewWithDialer(dialers.NewLocal(dialers.WithSocket(d.URI().Socket)))
 	if err := client.ConnectToURI(golibvirt.QEMUSession); err != nil {
@@ -198,7 +198,7 @@ func (d *Daemon) do(act func(*golibvirt.Libvirt) error) error {
 	return errors.Join(act(client), client.Disconnect())
 }
 
-// URI leads to the daemon.
+// URI returns the URI of the daemon.
 func (d *Daemon) URI() hosturi.URI {
 	return hosturi.URI{
 		Driver: hosturi.QEMU, Transport: hosturi.Unix, Path: "/session",
@@ -206,11 +206,11 @@ func (d *Daemon) URI() hosturi.URI {
 	}
 }
 
-// PoolFolder is where the volumes of the pool are.
+// PoolFolder returns the folder of the pool's volumes.
 func (d *Daemon) PoolFolder() string { return filepath.Join(d.folder, "pool") }
 
-// ConsoleFolder is where virtlogd, which the daemon starts when it is needed, can keep what guests write to their
-// consoles: files of ConsoleLogBytes, ConsoleLogBackups more of each.
+// ConsoleFolder returns the folder for console logs of guests. virtlogd, which the daemon starts on demand, limits a file
+// to ConsoleLogBytes, with ConsoleLogBackups older parts.
 func (d *Daemon) ConsoleFolder() string { return filepath.Join(d.folder, "console") }
 
 const (
@@ -220,20 +220,20 @@ const (
 	ConsoleLogBackups = 2
 )
 
-// Kill kills the daemon with signal 9. Its guests run on.
+// Kill kills the daemon with signal 9. Its guests keep running.
 func (d *Daemon) Kill() {
 	_ = d.command.Process.Kill()
 	_ = d.command.Wait()
 	d.command = nil
 }
 
-// Guests are the processes of guests that the daemon has started, also those that it has forgotten.
+// Guests returns the processes of the daemon's guests, including forgotten ones.
 func (d *Daemon) Guests() ([]int, error) {
-	// Those that libvirt asks for what QEMU can do have no guest.
+	// Processes that libvirt starts to query the capabilities of QEMU have no guest.
 	return d.processes(func(arguments string) bool { return strings.Contains(arguments, "guest=") })
 }
 
-// processes are those of QEMU that the daemon has started, and that are wanted.
+// processes returns the wanted QEMU processes of the daemon.
 func (d *Daemon) processes(wanted func(arguments string) bool) ([]int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -241,7 +241,7 @@ func (d *Daemon) processes(wanted func(arguments string) bool) ([]int, error) {
 	}
 	var found []int
 	for _, file := range files {
-		line, err := os.ReadFile(file) //nolint:gosec // of this machine
+		line, err := os.ReadFile(file) //nolint:gosec // a file of this machine's kernel
 		if err != nil {
 			continue // it has ended
 		}
@@ -259,15 +259,15 @@ func (d *Daemon) processes(wanted func(arguments string) bool) ([]int, error) {
 	return found, nil
 }
 
-// Stop ends the daemon and all that it has started, and removes its folders. Guests that a test may not leave are
-// the test's to look for before.
+// Stop ends the daemon and all processes that it has started, and removes its folders. A test that may not leave guests
+// must check for them before.
 func (d *Daemon) Stop() {
 	if d.command != nil {
 		_ = d.command.Process.Signal(syscall.SIGTERM)
 		_ = d.command.Wait()
 	}
-	// Guests run on without their daemon, and those that one which was killed has asked for what QEMU can do wait for
-	// it for ever.
+	// Guests keep running without their daemon. Processes that a killed daemon has started to query the capabilities of
+	// QEMU wait for it for ever.
 	started, _ := d.processes(func(string) bool { return true })
 	if text, err := os.ReadFile(filepath.Join(d.folder, "run", "libvirt", "virtlogd.pid")); err == nil {
 		if process, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {

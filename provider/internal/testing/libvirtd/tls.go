@@ -10,15 +10,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/hosturi"
 )
 
-// TLS is what a daemon needs to be reached by TLS.
+// TLS is the configuration of a daemon for TLS.
 type TLS struct {
 	// CA, Cert and Key are in PEM.
 	CA, Cert, Key []byte
-	// Allowed are the names of the clients that the daemon lets in, as in tls_allowed_dn_list.
+	// Allowed are the names of the allowed clients, as in tls_allowed_dn_list.
 	Allowed []string
 }
 
-// ListenTLS starts the daemon again, reachable by TLS on a free port of 127.0.0.1, and returns the URI.
+// ListenTLS restarts the daemon with TLS on a free port of 127.0.0.1, and returns the URI.
 func (d *Daemon) ListenTLS(options TLS) (hosturi.URI, error) {
 	// Nothing else takes the port in the short time until the daemon listens.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// actions are what goes wrong, and what users do meanwhile.
+// actions are the faults, and the actions of users.
 var actions = []struct {
 	name string
 	do   func(*soak, context.Context) error
@@ -33,8 +33,8 @@ var actions = []struct {
 	{"a call fails", (*soak).failCall},
 	{"a call fails", (*soak).failCall},
 	{"a host answers late", (*soak).slowHost},
-	{"remove a domain by hand", (*soak).removeDomain},
-	{"delete a volume by hand", (*soak).deleteVolume},
+	{"remove a domain", (*soak).removeDomain},
+	{"delete a volume", (*soak).deleteVolume},
 	{"trouble at the API server", (*soak).troubleAPI},
 	{"late caches", (*soak).lateCaches},
 	{"late caches", (*soak).lateCaches},
@@ -50,7 +50,7 @@ func sortByName(deployments []*clusterv1.MachineDeployment) {
 
 func (s *soak) host() *world.Host { return s.Hosts[s.random.IntN(len(s.Hosts))] }
 
-// machine is one of those that there are, or nil.
+// machine returns a random machine, or nil if there is none.
 func (s *soak) machine() *infrav1.LibvirtMachine {
 	number := s.random.Uint32()
 	all := s.LibvirtMachines()
@@ -65,7 +65,7 @@ func (s *soak) scale(context.Context) error {
 	replicas := int32(s.random.IntN(maxReplicas + 1))
 	before := client.MergeFrom(deployment.DeepCopy())
 	deployment.Spec.Replicas = &replicas
-	// Not cut off at the end of the chaos: it has to be known how many there shall be.
+	// The context isn't that of the chaos: the number of replicas must be known afterwards.
 	return s.Client.Patch(s.t.Context(), deployment, before)
 }
 
@@ -77,7 +77,7 @@ func (s *soak) deleteMachine(ctx context.Context) error {
 	return client.IgnoreNotFound(s.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: infra.Namespace, Name: infra.Name}}))
 }
 
-// touch changes an object that the controllers write to, so that what they have read is old.
+// touch changes an object that the controllers write to, so that their copies are old.
 func (s *soak) touch(ctx context.Context) error {
 	var object client.Object = &infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: s.host().Name}}
 	if infra := s.machine(); infra != nil && s.random.IntN(4) > 0 {
@@ -88,7 +88,7 @@ func (s *soak) touch(ctx context.Context) error {
 	return client.IgnoreNotFound(s.Client.Patch(ctx, object, before))
 }
 
-// later does something after some time, or when the test ends.
+// later runs a function after some time, or when the test ends.
 func (s *soak) later(do func()) {
 	wait := time.Duration(100+s.random.IntN(2000)) * time.Millisecond
 	time.AfterFunc(wait, do)
@@ -117,13 +117,13 @@ func (s *soak) failCall(context.Context) error {
 	case 1:
 		fault.Effect = fake.Hang
 		s.later(func() {
-			host.SetReachable(false) // a call has a time limit, and ends with its connection
+			host.SetReachable(false) // the call hangs until its connection ends
 			host.SetReachable(true)
 		})
 	default:
 		fault.Effect, fault.Reason = fake.Fail, reasons[s.random.IntN(len(reasons))]
 		if fault.AfterDone && !hypervisor.Uncertain(fault.Reason) {
-			fault.Reason = hypervisor.ErrTimeout // a host that refuses hasn't done it
+			fault.Reason = hypervisor.ErrTimeout // a refused call is never processed
 		}
 	}
 	host.Inject(fault)
@@ -147,7 +147,7 @@ func (s *soak) removeDomain(context.Context) error {
 	return nil
 }
 
-// deleteVolume deletes a volume, of a machine or of an image, but not the one that nobody would bring again.
+// deleteVolume deletes a volume of a machine or of an image, except ImageVolume, which nothing would restore.
 func (s *soak) deleteVolume(ctx context.Context) error {
 	host, number := s.host(), s.random.Uint32()
 	volumes, _ := host.Left()
@@ -166,7 +166,7 @@ func (s *soak) deleteVolume(ctx context.Context) error {
 		return nil
 	}
 	defer func() { _ = connection.Close() }()
-	_ = connection.DeleteVolume(ctx, ref) // which may meet a fault that was for another
+	_ = connection.DeleteVolume(ctx, ref) // a fault may affect this call
 	return nil
 }
 
@@ -176,10 +176,10 @@ func (s *soak) troubleAPI(context.Context) error {
 	return nil
 }
 
-// resources are what the managers' controllers decide by.
+// resources are the resources whose events the managers' controllers need.
 var resources = []string{"libvirtmachines", "libvirthosts", "libvirtclusters", "machines", "machinesets", "machinedeployments", "clusters"}
 
-// lateCaches lets one of the managers hear late of changes.
+// lateCaches delays the events of one of the managers.
 func (s *soak) lateCaches(context.Context) error {
 	watches := []*world.LateWatches{late, lateForClusterAPI}[s.random.IntN(2)]
 	watches.Hold(resources[s.random.IntN(len(resources))])
@@ -192,7 +192,7 @@ func (s *soak) troubleImages(context.Context) error {
 	return nil
 }
 
-// fillDisk lets somebody else fill the pool of a host, for some time.
+// fillDisk fills the pool of a host for some time.
 func (s *soak) fillDisk(ctx context.Context) error {
 	host := s.host()
 	fill := host.FillPool(world.ImageVolume.Pool)
@@ -202,8 +202,7 @@ func (s *soak) fillDisk(ctx context.Context) error {
 	return nil
 }
 
-// takeOver lets another manager begin while the older one goes on, until some time later or until it is
-// killed, whatever comes first.
+// takeOver starts another manager while the older one continues for some time, or until it is killed.
 func (s *soak) takeOver(context.Context) error {
 	older, err := s.TakeOver()
 	if err != nil {
@@ -211,7 +210,7 @@ func (s *soak) takeOver(context.Context) error {
 	}
 	end := sync.OnceValue(older)
 	s.older = append(s.older, end)
-	s.later(func() { _ = end() }) // which is called once more at the next quiet point
+	s.later(func() { _ = end() }) // called again at the next quiet point
 	return nil
 }
 

@@ -31,7 +31,7 @@ var errOwner = errors.New("another owner than the LibvirtMachine")
 
 func isUUID(text string) bool { return uuids.MatchString(text) }
 
-// replaceDamaged deletes the Machines that something was taken from, as a MachineHealthCheck does.
+// replaceDamaged deletes the damaged Machines, as a MachineHealthCheck does.
 func (s *soak) replaceDamaged() error {
 	for _, infra := range s.LibvirtMachines() {
 		if !s.damaged[uuidOf(&infra)] {
@@ -49,7 +49,7 @@ func uuidOf(infra *infrav1.LibvirtMachine) string {
 	return strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
 }
 
-// agreement says where hosts and the API server don't agree, or nil when everything is as it shall be.
+// agreement returns the differences between the hosts and the API server, or nil.
 func (s *soak) agreement() error {
 	var errs []error
 	wrong := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
@@ -74,31 +74,31 @@ func (s *soak) agreement() error {
 	}
 	for _, deployment := range s.deployments {
 		if want := int(*deployment.Spec.Replicas); count[deployment.Name] != want {
-			wrong("the MachineDeployment %s has %d machines and shall have %d", deployment.Name, count[deployment.Name], want)
+			wrong("the MachineDeployment %s has %d machines, want %d", deployment.Name, count[deployment.Name], want)
 		}
 		delete(count, deployment.Name)
 	}
 	for name, number := range count {
-		wrong("%d machines are of the MachineDeployment %q, which is gone", number, name)
+		wrong("%d machines belong to the deleted MachineDeployment %q", number, name)
 	}
 	if machinesOfCore := s.Machines(); len(machinesOfCore) != len(machines) {
 		wrong("there are %d Machines and %d LibvirtMachines", len(machinesOfCore), len(machines))
 	}
 
-	macs, found := map[string]string{}, map[string]string{}
+	macs, hostOf := map[string]string{}, map[string]string{}
 	for _, host := range s.Hosts {
 		volumes, domains := host.Left()
 		for _, uuid := range domains {
-			if other := found[uuid]; other != "" {
+			if other := hostOf[uuid]; other != "" {
 				wrong("domain %s is on %s and on %s", uuid, other, host.Name)
 			}
-			found[uuid] = host.Name
+			hostOf[uuid] = host.Name
 			errs = append(errs, judgeDomain(host, uuid, byUUID[uuid], macs)...)
 		}
 		errs = append(errs, s.judgeVolumes(host, volumes, byUUID)...)
 	}
 	for uuid, infra := range byUUID {
-		if found[uuid] == "" {
+		if hostOf[uuid] == "" {
 			wrong("%s has no domain", infra.Name)
 		}
 	}
@@ -106,7 +106,7 @@ func (s *soak) agreement() error {
 	return errors.Join(errs...)
 }
 
-// unfinished says what a machine still lacks, or that it is being deleted.
+// unfinished returns what a machine lacks, or that it is being deleted.
 func unfinished(infra *infrav1.LibvirtMachine) string {
 	switch {
 	case !infra.DeletionTimestamp.IsZero():
@@ -127,7 +127,7 @@ func unfinished(infra *infrav1.LibvirtMachine) string {
 
 func judgeDomain(host *world.Host, uuid string, infra *infrav1.LibvirtMachine, macs map[string]string) []error {
 	if infra == nil {
-		return []error{fmt.Errorf("the domain %s on %s is nobody's", uuid, host.Name)}
+		return []error{fmt.Errorf("the domain %s on %s belongs to no machine", uuid, host.Name)}
 	}
 	var errs []error
 	if infra.Spec.HostName != host.Name {
@@ -142,7 +142,7 @@ func judgeDomain(host *world.Host, uuid string, infra *infrav1.LibvirtMachine, m
 	}
 	domain, err := hypervisor.ReadDomainXML(text)
 	if err != nil || domain.Owner == nil || domain.Owner.Namespace != infra.Namespace || domain.Owner.Name != infra.Name {
-		errs = append(errs, fmt.Errorf("the domain of %s says that it is %v's: %w", infra.Name, domain.Owner, errors.Join(err, errOwner)))
+		errs = append(errs, fmt.Errorf("the domain of %s has the owner %v: %w", infra.Name, domain.Owner, errors.Join(err, errOwner)))
 	}
 	for _, mac := range macAddresses.FindAllStringSubmatch(text, -1) {
 		if other := macs[mac[1]]; other != "" {
@@ -153,9 +153,8 @@ func judgeDomain(host *world.Host, uuid string, infra *infrav1.LibvirtMachine, m
 	return errs
 }
 
-// judgeVolumes says which volumes a host lacks, and which it has without need. Copies of images that a
-// killed manager had begun may stay until their machine is deleted, and contents of images until they
-// are collected; nothing else may.
+// judgeVolumes returns the missing and the superfluous volumes of a host. Incomplete copies of images from a killed
+// manager may stay until their machine is deleted, and contents of images until they are collected.
 func (s *soak) judgeVolumes(host *world.Host, volumes []hypervisor.VolumeRef, machines map[string]*infrav1.LibvirtMachine) []error {
 	wanted := map[string]bool{world.ImageVolume.Name: true}
 	for uuid, infra := range machines {
@@ -182,7 +181,7 @@ func (s *soak) judgeVolumes(host *world.Host, volumes []hypervisor.VolumeRef, ma
 		case infra != nil && infra.Spec.HostName == host.Name && infra.Spec.RootDisk.Clone == infrav1.CloneFull && strings.HasPrefix(ref.Name, hypervisor.VolumePrefix(uuid, infra.Namespace, infra.Name)+"root."):
 			copies[uuid] = true
 		default:
-			errs = append(errs, fmt.Errorf("the volume %s on %s is nobody's", ref, host.Name))
+			errs = append(errs, fmt.Errorf("the volume %s on %s belongs to no machine", ref, host.Name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// judgeCounts says which LibvirtHost doesn't count what is bound to it. There are no domains of others, so
-// that CPUs and memory are exactly those of the machines; in the pools are images too.
+// judgeCounts returns the LibvirtHosts with wrong numbers. Without foreign domains, the CPUs and memory are exactly those of
+// the bound machines. The pools also contain images.
 func (s *soak) judgeCounts(machines []infrav1.LibvirtMachine) error {
 	var errs []error
 	for _, host := range s.Hosts {
@@ -41,22 +41,22 @@ func (s *soak) judgeCounts(machines []infrav1.LibvirtMachine) error {
 		}
 		status := object.Status
 		if got := ptr.Deref(status.Machines, -1); got != number {
-			errs = append(errs, fmt.Errorf("%s says that it has %d machines, and %d are bound to it", host.Name, got, number))
+			errs = append(errs, fmt.Errorf("%s reports %d machines, and %d are bound to it", host.Name, got, number))
 		}
 		if got := ptr.Deref(status.Allocated.CPUs, -1); got != cpus {
-			errs = append(errs, fmt.Errorf("%s says that %d CPUs are allocated, and its machines have %d", host.Name, got, cpus))
+			errs = append(errs, fmt.Errorf("%s reports %d allocated CPUs, and its machines have %d", host.Name, got, cpus))
 		}
 		if got := value(status.Allocated.Memory); got != memory {
-			errs = append(errs, fmt.Errorf("%s says that %d bytes of memory are allocated, and its machines have %d", host.Name, got, memory))
+			errs = append(errs, fmt.Errorf("%s reports %d allocated bytes of memory, and its machines have %d", host.Name, got, memory))
 		}
 		if memory > value(status.Capacity.Memory) {
 			errs = append(errs, fmt.Errorf("the machines of %s have %d bytes of memory, and it has %s", host.Name, memory, status.Capacity.Memory))
 		}
-		// The status may lag behind by a hundredth of the capacity.
+		// The status may differ by a hundredth of the capacity.
 		free := host.Pool(world.ImageVolume.Pool)
 		lag := free.CapacityBytes / 100
 		if got, most := value(status.Allocated.Storage), disks+free.CapacityBytes-free.AvailableBytes; got < disks-lag || got > most+lag {
-			errs = append(errs, fmt.Errorf("%s says that %d bytes of storage are allocated, and it must be between %d and %d", host.Name, got, disks, most))
+			errs = append(errs, fmt.Errorf("%s reports %d allocated bytes of storage, and it must be between %d and %d", host.Name, got, disks, most))
 		}
 	}
 	return errors.Join(errs...)
@@ -69,8 +69,8 @@ func value(quantity *resource.Quantity) int64 {
 	return quantity.Value()
 }
 
-// judgeLedger says which room is reserved without need. A reservation of a machine that is bound goes when
-// the next machine is placed; one of a machine that is gone would stay for ever.
+// judgeLedger returns the superfluous reservations. That of a bound machine is released when the next machine is placed;
+// that of a deleted machine would stay for ever.
 func (s *soak) judgeLedger(machines []infrav1.LibvirtMachine) error {
 	hosts := map[types.UID]string{}
 	for i := range machines {
@@ -78,7 +78,7 @@ func (s *soak) judgeLedger(machines []infrav1.LibvirtMachine) error {
 	}
 	var errs []error
 	for _, reserved := range s.Ledger().Reservations() {
-		if host, there := hosts[reserved.UID]; !there || host != reserved.Host {
+		if host, exists := hosts[reserved.UID]; !exists || host != reserved.Host {
 			errs = append(errs, fmt.Errorf("room on %s is reserved for a machine with the UID %s, which is bound to %q", reserved.Host, reserved.UID, host))
 		}
 	}

@@ -1,5 +1,5 @@
-// Package soak lets everything go wrong at random, again and again, and looks at quiet points whether
-// hosts and the API server agree exactly.
+// Package soak injects random faults in rounds, and checks after each round that the hosts and the API server agree
+// exactly.
 package soak
 
 import (
@@ -29,18 +29,18 @@ import (
 )
 
 var (
-	duration = flag.Duration("soak.duration", 10*time.Second, "how long faults go on; the last quiet point comes after")
-	seed     = flag.Uint64("soak.seed", 1, "what chooses the faults; 0 takes one at random")
+	duration = flag.Duration("soak.duration", 10*time.Second, "the duration of the faults, before the last quiet point")
+	seed     = flag.Uint64("soak.seed", 1, "the seed of the faults; 0 chooses a random one")
 )
 
 const (
-	// maxReplicas is as many machines as fit into the hosts, shared by the MachineDeployments, with a
-	// quarter to spare: room that is never given back would be missed.
+	// maxReplicas is the number of machines that fit on the hosts with a quarter to spare, shared by the
+	// MachineDeployments. Resources that are never released would exceed the rest.
 	maxReplicas = 4
-	// patience is how long everything may take to get well, once nothing goes wrong any more: the longest
-	// delay of a controller's is a minute, and a back-off may have grown to about as much.
+	// patience is the time limit for everything to recover after the last fault. The longest delay of a controller is a
+	// minute, and a back-off may be about as long.
 	patience = 4 * time.Minute
-	// shownLines is how many lines of the log are shown of a machine, half of them the first ones.
+	// shownLines is the number of log lines that are shown for a machine, half of them the first ones.
 	shownLines = 200
 )
 
@@ -65,19 +65,18 @@ type soak struct {
 	random      *rand.Rand
 	images      *imageServer
 	deployments []*clusterv1.MachineDeployment
-	// damaged are the UUIDs of machines that something was taken from by hand.
+	// damaged has the UUIDs of machines with a deleted domain or volume.
 	damaged map[string]bool
 	counts  map[string]int
-	// older are ends of managers that go on although another one has taken over, and full of the filling of
-	// hosts' disks.
+	// older has the functions that end managers after a takeover, and full those that empty filled disks.
 	older []func() error
 	full  []func()
 }
 
-// TestSoak: machines are made and deleted while hosts are lost, calls fail, hang, or lose their answers,
-// domains and volumes are deleted by hand, writes conflict, caches are old, the image server misbehaves,
-// disks are full, the manager is killed, and two managers are there at once. At each quiet point every
-// machine has its domain and volumes, there is nothing else, and hosts count what is there.
+// TestSoak creates and deletes machines while hosts are unreachable, calls fail, hang or lose their answers, domains and
+// volumes are deleted, writes conflict, caches are old, the image server misbehaves, disks are full, the manager is
+// killed, and two managers run. At each quiet point every machine has its domain and volumes, there are no others, and the
+// numbers of the hosts are right.
 func TestSoak(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -105,10 +104,10 @@ func TestSoak(t *testing.T) {
 	s.quiet()
 }
 
-// build makes the cluster with a MachineDeployment for each way of making disks.
+// build creates the cluster with a MachineDeployment for each kind of disk.
 func (s *soak) build() {
 	cluster := s.Cluster("soak")
-	// Nobody is to delete a machine of the control plane, so there is none: this stands in for it.
+	// The actions must not delete a machine of the control plane, so this replaces it.
 	s.Eventually(func() error {
 		s.Get(cluster)
 		cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
@@ -127,11 +126,11 @@ func (s *soak) build() {
 		template := s.Template(name, change, func(spec *infrav1.LibvirtMachineSpec) { spec.Memory = resource.MustParse("12Gi") })
 		s.deployments = append(s.deployments, s.MachineDeployment(cluster, name, 2, template.Name))
 	}
-	// A map has no order, and a seed has to repeat.
+	// The order of a map is random, and a seed must repeat.
 	sortByName(s.deployments)
 }
 
-// chaos lets things go wrong for some time.
+// chaos injects faults for some time.
 func (s *soak) chaos(length time.Duration) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), length)
 	defer cancel()
@@ -148,7 +147,7 @@ func (s *soak) chaos(length time.Duration) {
 	}
 }
 
-// quiet ends all faults, lets machines be replaced that were damaged, and waits until everything agrees.
+// quiet ends all faults, replaces damaged machines, and waits until everything agrees.
 func (s *soak) quiet() {
 	s.t.Helper()
 	api.set(0, 0, 0)
@@ -166,7 +165,7 @@ func (s *soak) quiet() {
 	s.older, s.full = nil, nil
 	for _, host := range s.Hosts {
 		host.ClearFaults()
-		host.SetReachable(false) // ends what hangs
+		host.SetReachable(false) // ends hanging calls
 		host.SetReachable(true)
 	}
 	began := time.Now()
@@ -190,7 +189,7 @@ func (s *soak) quiet() {
 	}
 }
 
-// describe shows the machines, and what the managers have written about those that aren't as they shall be.
+// describe shows the machines, and the log about those that aren't right.
 func (s *soak) describe() string {
 	var out strings.Builder
 	all := s.LibvirtMachines()
@@ -206,7 +205,7 @@ func (s *soak) describe() string {
 	}
 	for _, machine := range s.Machines() {
 		if !slices.ContainsFunc(all, func(infra infrav1.LibvirtMachine) bool { return infra.Name == machine.Name }) {
-			fmt.Fprintf(&out, "The Machine %s, made at %s, has no LibvirtMachine. The log about it:\n%s\n",
+			fmt.Fprintf(&out, "The Machine %s, created at %s, has no LibvirtMachine. The log about it:\n%s\n",
 				machine.Name, machine.CreationTimestamp, s.Log.About(machine.Name, shownLines))
 		}
 	}

@@ -24,9 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// apiFaults lets requests of the provider's manager to the API server fail, each with a chance in percent.
+// apiFaults fails requests of the provider's manager to the API server, each kind with a chance in percent.
 type apiFaults struct {
-	// conflict answers writes as if somebody else was faster, fail loses requests, and lost loses answers.
+	// conflict answers writes with a conflict, fail loses requests, and lost loses answers.
 	conflict, fail, lost atomic.Int64
 }
 
@@ -78,7 +78,7 @@ func conflict(request *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(&body), ContentLength: int64(body.Len())}, nil
 }
 
-// behaviour is how the image server answers.
+// behaviour is the behaviour of the image server.
 type behaviour string
 
 const (
@@ -144,7 +144,7 @@ func (s *imageServer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	case silent:
 		_, _ = w.Write(content[:len(content)/2])
-		w.(http.Flusher).Flush() //nolint:forcetypeassert // it is net/http's
+		w.(http.Flusher).Flush() //nolint:forcetypeassert // a writer of net/http
 		<-request.Context().Done()
 		return
 	case refused:

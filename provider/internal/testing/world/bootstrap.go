@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/test/builder"
 )
 
-// bootstrapCRDs are the kinds of a bootstrap provider, as Cluster API has them for tests.
+// bootstrapCRDs returns the CRDs of the bootstrap provider that Cluster API has for tests.
 func bootstrapCRDs() []*apiextensionsv1.CustomResourceDefinition {
 	return []*apiextensionsv1.CustomResourceDefinition{
 		builder.GenericBootstrapConfigCRD.DeepCopy(), builder.GenericBootstrapConfigTemplateCRD.DeepCopy(),
 	}
 }
 
-// Bootstrapped lets the machines of a MachineDeployment be of a bootstrap provider, which gives each the
-// same data. Cluster API updates no machine in place whose data was made by hand.
+// Bootstrapped returns a change that gives the machines of a MachineDeployment a bootstrap provider, with the same data
+// for each. Cluster API doesn't update machines in place without a bootstrap provider.
 func (s *Scene) Bootstrapped() func(*clusterv1.MachineDeployment) {
 	s.t.Helper()
 	object := func(kind string) *unstructured.Unstructured {
@@ -42,7 +42,7 @@ func (s *Scene) Bootstrapped() func(*clusterv1.MachineDeployment) {
 	}
 }
 
-// provideData is the bootstrap provider: it says of each configuration where its data is.
+// provideData is the bootstrap provider: it writes the name of the data Secret into each configuration.
 func (s *Scene) provideData(ctx context.Context, object func(kind string) *unstructured.Unstructured) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(builder.BootstrapGroupVersion.WithKind(builder.GenericBootstrapConfigKind + "List"))
@@ -61,7 +61,7 @@ func (s *Scene) provideData(ctx context.Context, object func(kind string) *unstr
 			config.SetName(list.Items[i].GetName())
 			said := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"dataSecretName":"bootstrap","initialization":{"dataSecretCreated":true}}}`))
 			if err := s.Client.Status().Patch(ctx, config, said); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-				ctrl.Log.Error(err, "Writing where bootstrap data is")
+				ctrl.Log.Error(err, "Writing the name of the bootstrap data")
 			}
 		}
 	}

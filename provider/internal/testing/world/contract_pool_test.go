@@ -18,15 +18,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// elsewhereOfPools are the rules of InfraMachinePool that nothing has to run for, beyond those that all
-// contracts have.
+// elsewhereOfPools has the rules of InfraMachinePool that need no running controllers, with the place that checks them,
+// in addition to the rules of all contracts.
 var elsewhereOfPools = map[string]string{
 	"InfraMachinePool, InfraMachinePoolList resource definition":                 "`clusterctl-release contract`",
 	"InfraMachinePoolTemplate, InfraMachineTemplatePoolList resource definition": "`clusterctl-release contract`",
-	"InfraMachinePool: terminal failures":                                        "gone from the contract: the fields must not be there, which `clusterctl-release contract` says",
+	"InfraMachinePool: terminal failures":                                        "removed from the contract: `clusterctl-release contract` checks that the fields don't exist",
 }
 
-// drivenOfPools are the rules of InfraMachinePool that show only when something runs.
+// drivenOfPools has the rules of InfraMachinePool that need running controllers.
 var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 	"InfraMachinePool: instances": func(_ *testing.T, s *contractScene) {
 		s.Expect(s.infraPool.Status.Instances).To(HaveLen(2))
@@ -47,7 +47,7 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 			s.Expect(machine.Status.NodeRef.Name).ToNot(BeEmpty())
 			s.Expect(metav1.IsControlledBy(&machine, s.machinePool)).To(BeTrue())
 		}
-		// Scaling down goes through the Machines, so that nodes are drained: here, one waits before that.
+		// Scaling down deletes Machines, so that nodes are drained. Here a hook holds the deletion before the drain.
 		chosen := &machines[1]
 		const hook = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/test"
 		world.Change(s.Scene, chosen, func(m *clusterv1.Machine) {
@@ -55,10 +55,10 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 		})
 		world.Change(s.Scene, s.machinePool, func(p *clusterv1.MachinePool) { p.Spec.Replicas = ptr.To[int32](1) })
 		s.Eventually(func() *metav1.Time { s.Get(chosen); return chosen.DeletionTimestamp }).ShouldNot(BeNil())
-		s.Meanwhile()
+		s.AwaitManagers()
 		infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: chosen.Name}}
 		s.Get(infra)
-		s.Expect(infra.DeletionTimestamp).To(BeNil(), "the machine goes before its node is drained")
+		s.Expect(infra.DeletionTimestamp).To(BeNil(), "the machine is deleted before its node is drained")
 		s.Get(s.infraPool)
 		s.Expect(s.infraPool.Spec.ProviderIDList).To(ContainElement(infra.Spec.ProviderID), "Cluster API deletes nodes that aren't in the list")
 		world.Change(s.Scene, chosen, func(m *clusterv1.Machine) { delete(m.Annotations, hook) })
@@ -67,7 +67,7 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 		world.Change(s.Scene, s.machinePool, func(p *clusterv1.MachinePool) { p.Spec.Replicas = ptr.To[int32](2) })
 		s.PoolSettled(s.machinePool, s.infraPool, 2)
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(chosen), chosen); !apierrors.IsNotFound(err) {
-			t.Errorf("the one that was chosen is still there, or its name was used again: %v", err)
+			t.Errorf("the chosen machine still exists, or its name was reused: %v", err)
 		}
 	},
 	"InfraMachinePool: providerID": func(_ *testing.T, s *contractScene) {
@@ -99,14 +99,14 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 		world.Change(s.Scene, s.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		s.Condition(s.infraPool, infrav1.PausedCondition, metav1.ConditionTrue)
 		world.Change(s.Scene, s.machinePool, func(p *clusterv1.MachinePool) { p.Spec.Replicas = ptr.To[int32](3) })
-		s.Meanwhile()
+		s.AwaitManagers()
 		_, infras := ofPool(s.Scene, s.machinePool.Name)
-		s.Expect(infras).To(HaveLen(2), "a machine is made while the Cluster is paused")
+		s.Expect(infras).To(HaveLen(2), "a machine is created while the Cluster is paused")
 		world.Change(s.Scene, s.machinePool, func(p *clusterv1.MachinePool) { p.Spec.Replicas = ptr.To[int32](2) })
 		world.Change(s.Scene, s.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 		s.Condition(s.infraPool, infrav1.PausedCondition, metav1.ConditionFalse)
 	},
-	// Cluster API doesn't mirror them yet, says the page. They are there from the beginning to the end.
+	// Cluster API doesn't mirror these conditions so far, according to the contract. They always exist.
 	"InfraMachinePool: conditions": func(t *testing.T, s *contractScene) {
 		s.Condition(s.infraPool, infrav1.ReadyCondition, metav1.ConditionTrue)
 		pool, infra := s.MachinePool(s.cluster, "nowhere", 1, func(pool *clusterv1.MachinePool, _ *infrav1.LibvirtMachinePool) {
@@ -118,7 +118,7 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 		}).Should(Succeed())
 		s.Expect(infra.Status.Initialization.Provisioned).To(BeNil())
 		_, infras := ofPool(s.Scene, pool.Name)
-		s.Condition(&infras[0], infrav1.ReadyCondition, metav1.ConditionFalse) // its controller's finalizer is there
+		s.Condition(&infras[0], infrav1.ReadyCondition, metav1.ConditionFalse) // its controller has set the finalizer
 		world.Change(s.Scene, &infras[0], func(m *infrav1.LibvirtMachine) { m.Finalizers = append(m.Finalizers, "test/hold") })
 		s.Expect(s.Client.Delete(t.Context(), pool)).To(Succeed())
 		s.Eventually(func(g Gomega) {
@@ -148,8 +148,8 @@ var drivenOfPools = map[string]func(t *testing.T, s *contractScene){
 		s.Create(template.DeepCopy())
 		dryRun := map[string]string{clusterv1.TopologyDryRunAnnotation: ""}
 		s.Expect(apply(dryRun, client.DryRunAll)).To(Succeed())
-		s.Expect(apply(nil, client.DryRunAll)).To(Satisfy(apierrors.IsInvalid), "immutable for everybody else")
-		s.Expect(apply(dryRun)).To(Satisfy(apierrors.IsInvalid), "the annotation alone opens nothing")
+		s.Expect(apply(nil, client.DryRunAll)).To(Satisfy(apierrors.IsInvalid), "immutable for other writers")
+		s.Expect(apply(dryRun)).To(Satisfy(apierrors.IsInvalid), "the annotation alone doesn't allow the change")
 	},
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// elsewhere are the rules of the contracts that nothing has to run for, and what looks at them.
+// elsewhere has the rules of the contracts that need no running controllers, with the place that checks them.
 var elsewhere = map[string]string{
 	"All resources: scope":                                               "`clusterctl-release contract`, which reads the CRDs",
 	"All resources: `TypeMeta` and `ObjectMeta`field":                    "`clusterctl-release contract`",
@@ -32,18 +32,18 @@ var elsewhere = map[string]string{
 	"InfraClusterTemplate, InfraClusterTemplateList resource definition": "`clusterctl-release contract`",
 	"InfraMachine, InfraMachineList resource definition":                 "`clusterctl-release contract`",
 	"InfraMachineTemplate, InfraMachineTemplateList resource definition": "`clusterctl-release contract`",
-	"InfraCluster: terminal failures":                                    "gone from the contract: the fields must not be there, which `clusterctl-release contract` says",
-	"InfraMachine: terminal failures":                                    "gone from the contract, likewise",
+	"InfraCluster: terminal failures":                                    "removed from the contract: `clusterctl-release contract` checks that the fields don't exist",
+	"InfraMachine: terminal failures":                                    "removed from the contract, likewise",
 	"Clusterctl support":                                                 "internal/testbed installs the provider by clusterctl",
 	"Multi tenancy":                                                      "TestNamespacesOfAnIdentity and TestNamespaceAndWatchFilter of provider/test/api",
 }
 
-// contractScene is one cluster that all rules are driven in, one after the other.
+// contractScene has the cluster on which all rules are checked, one after the other.
 type contractScene struct {
 	*world.Scene
 	cluster *clusterv1.Cluster
 	infra   *infrav1.LibvirtCluster
-	// machine is a worker that was asked for in failure domain rack-b.
+	// machine is a worker in the required failure domain rack-b.
 	machine      *clusterv1.Machine
 	infraMachine *infrav1.LibvirtMachine
 	template     *infrav1.LibvirtMachineTemplate
@@ -52,7 +52,7 @@ type contractScene struct {
 	infraPool   *infrav1.LibvirtMachinePool
 }
 
-// driven are the rules that show only when something runs.
+// driven has the rules that need running controllers.
 var driven = map[string]func(t *testing.T, s *contractScene){
 	"InfraCluster: control plane endpoint": func(_ *testing.T, s *contractScene) {
 		s.Expect(s.infra.Spec.ControlPlaneEndpoint.IsValid()).To(BeTrue())
@@ -78,11 +78,11 @@ var driven = map[string]func(t *testing.T, s *contractScene){
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "LibvirtCluster", Name: "external"}}}
 		s.Create(infra, cluster)
 		s.Eventually(func() []metav1.OwnerReference { s.Get(infra); return infra.OwnerReferences }).ShouldNot(BeEmpty())
-		s.Meanwhile()
+		s.AwaitManagers()
 		s.Get(infra)
 		s.Expect(infra.Finalizers).To(BeEmpty())
 		s.Expect(infra.Status).To(BeZero(), "the provider has written the status")
-		// Whoever manages it says when it is provisioned.
+		// The external manager reports that the infrastructure is provisioned.
 		infra.Status.Initialization.Provisioned = ptr.To(true)
 		s.Expect(s.Client.Status().Update(t.Context(), infra)).To(Succeed())
 		s.Eventually(func() bool {
@@ -118,7 +118,7 @@ var driven = map[string]func(t *testing.T, s *contractScene){
 		uuid := strings.TrimPrefix(s.infraMachine.Spec.ProviderID, infrav1.ProviderIDPrefix)
 		before, _ := s.Hosts[2].DomainXML(uuid)
 		world.Change(s.Scene, s.infraMachine, func(m *infrav1.LibvirtMachine) { m.Spec.CPUs = 3 })
-		s.Meanwhile()
+		s.AwaitManagers()
 		after, _ := s.Hosts[2].DomainXML(uuid)
 		s.Expect(after).To(Equal(before), "the controller leaves in-place changes to an update extension")
 
@@ -137,7 +137,7 @@ var driven = map[string]func(t *testing.T, s *contractScene){
 			return s.Client.Patch(t.Context(), changed, client.Apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("topology")) //nolint:staticcheck // typed objects have no apply configurations here
 		}
 		s.Expect(apply(map[string]string{clusterv1.TopologyDryRunAnnotation: ""})).To(Succeed())
-		s.Expect(apply(nil)).To(Satisfy(apierrors.IsInvalid), "immutable for everybody else")
+		s.Expect(apply(nil)).To(Satisfy(apierrors.IsInvalid), "immutable for other writers")
 	},
 	"InfraMachine: pausing": func(_ *testing.T, s *contractScene) { pausing(s, s.infraMachine) },
 	"InfraMachineTemplate: support cluster autoscaling from zero": func(_ *testing.T, s *contractScene) {
@@ -149,7 +149,7 @@ var driven = map[string]func(t *testing.T, s *contractScene){
 	},
 }
 
-// mirrored compares an object's Ready condition with the one that Cluster API makes of it.
+// mirrored compares an object's Ready condition with the one that Cluster API copies from it.
 func mirrored(s *contractScene, infra, owner interface {
 	client.Object
 	conditions.Getter
@@ -164,7 +164,7 @@ func mirrored(s *contractScene, infra, owner interface {
 	}).Should(Succeed())
 }
 
-// pausing pauses an object by its Cluster, and then by its annotation.
+// pausing checks that an object is paused by its Cluster and by its annotation.
 func pausing(s *contractScene, infra interface {
 	client.Object
 	conditions.Getter
@@ -213,8 +213,8 @@ func rules(t *testing.T, page string) []string {
 	return names
 }
 
-// TestRulesOfTheContracts drives every rule of the contracts for InfraCluster, InfraMachine and
-// InfraMachinePool that no schema can show. A rule that a newer book has, and that nobody has looked at, fails.
+// TestRulesOfTheContracts checks every rule of the contracts for InfraCluster, InfraMachine and InfraMachinePool that a
+// schema can't show. It fails for new rules that neither table has.
 func TestRulesOfTheContracts(t *testing.T) {
 	t.Parallel()
 	s := &contractScene{Scene: world.NewScene(t, "rack-a", "rack-a", "rack-b")}
@@ -236,7 +236,7 @@ func TestRulesOfTheContracts(t *testing.T) {
 			t.Run(strings.TrimSuffix(page, ".md")+"/"+rule, func(t *testing.T) {
 				drive, drivenHere := driven[rule]
 				if _, known := elsewhere[rule]; known == drivenHere {
-					t.Fatalf("driven here: %v, looked at elsewhere: %v; it has to be one of the two", drivenHere, known)
+					t.Fatalf("checked here: %v, checked elsewhere: %v; exactly one of the two is required", drivenHere, known)
 				}
 				if !drivenHere {
 					return

@@ -24,7 +24,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// healthCheck makes a MachineHealthCheck of the machines with a label.
+// healthCheck creates a MachineHealthCheck for the machines with a label.
 func healthCheck(s *world.Scene, cluster *clusterv1.Cluster, name, label, value string, unhealthy string) *clusterv1.MachineHealthCheck {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: clusterv1.MachineHealthCheckSpec{
 		ClusterName: cluster.Name, Selector: metav1.LabelSelector{MatchLabels: map[string]string{label: value}},
@@ -45,8 +45,8 @@ func maintain(s *world.Scene, number int, maintenance *infrav1.HostMaintenance) 
 	return host
 }
 
-// observer follows the Machines of a scene by a watch, which misses no change, and remembers the most
-// that were on their way out at once, and the fewest that were Ready.
+// observer watches the Machines of a scene, without missing a change. It records the maximum number of concurrent
+// deletions and the minimum number of Ready Machines.
 type observer struct {
 	lock             sync.Mutex
 	watched          map[types.UID]bool
@@ -55,7 +55,7 @@ type observer struct {
 	replaced, events int
 }
 
-// observe follows these Machines, and whatever Machines of their owner come.
+// observe watches these Machines, and all new Machines of their owner.
 func observe(t *testing.T, s *world.Scene, machines []clusterv1.Machine) *observer {
 	o := &observer{watched: map[types.UID]bool{}, leaving: map[types.UID]bool{}, ready: map[types.UID]bool{}, fewest: len(machines)}
 	for i := range machines {
@@ -109,9 +109,8 @@ func (o *observer) result() (most, fewest, replaced int) {
 	return o.most, o.fewest, o.replaced
 }
 
-// TestHostIsEvacuated: a host with three machines of a MachineDeployment is emptied onto others, by
-// Cluster API's own controllers, one machine after the other.
-// What no MachineHealthCheck looks after stays and is named.
+// TestHostIsEvacuated checks that the three machines of a MachineDeployment on a host are replaced on other hosts, one
+// after the other, by Cluster API's own controllers. A machine without a MachineHealthCheck stays and is listed.
 func TestHostIsEvacuated(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a")
@@ -142,15 +141,15 @@ func TestHostIsEvacuated(t *testing.T) {
 	}).Should(Succeed())
 	s.Expect(conditions.GetReason(host, infrav1.ReadyCondition)).To(Equal(infrav1.InMaintenanceReason))
 	most, fewest, replaced := o.result()
-	s.Expect(most).To(Equal(1), "how many were on their way out at once")
-	s.Expect(fewest).To(Equal(2), "how many were Ready at least")
+	s.Expect(most).To(Equal(1), "the maximum of concurrent deletions")
+	s.Expect(fewest).To(Equal(2), "the minimum of Ready machines")
 	s.Expect(replaced).To(Equal(3))
 	running(s, deployment, 3, "first")
 	for _, infra := range workers(s) {
 		s.Expect(infra.Spec.HostName).ToNot(Equal(s.Hosts[0].Name))
 	}
 
-	// When the rest is gone too, the host is empty; and afterwards it is as any other.
+	// After the other machine is deleted too, the host is empty. Later it gets machines again.
 	s.Delete(control)
 	s.Expect(s.Condition(host, infrav1.EvacuatedCondition, metav1.ConditionTrue).Message).To(Equal("All of 4 machines are gone"))
 	maintain(s, 0, nil)
@@ -165,9 +164,9 @@ func TestHostIsEvacuated(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestEvacuationTakenBack: what a MachineHealthCheck doesn't allow isn't done, paused machines aren't
-// touched, and when the evacuation is taken back nothing is replaced any more.
-func TestEvacuationTakenBack(t *testing.T) {
+// TestEvacuationIsCancelled checks that an evacuation follows the limits of a MachineHealthCheck, skips paused machines,
+// and replaces no machine after it was cancelled.
+func TestEvacuationIsCancelled(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-b")
 	host := maintain(s, 1, &infrav1.HostMaintenance{Mode: infrav1.MaintenanceCordon})
@@ -208,7 +207,7 @@ func TestEvacuationTakenBack(t *testing.T) {
 	world.Change(s, check, func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse("100%"))
 	})
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Expect(running(s, deployment, 2, "first")).To(HaveLen(2))
 	_, _, replaced := o.result()
 	s.Expect(replaced).To(BeZero())
@@ -221,7 +220,7 @@ func TestEvacuationTakenBack(t *testing.T) {
 	world.Change(s, host, func(h *infrav1.LibvirtHost) { h.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 	s.Condition(host, infrav1.PausedCondition, metav1.ConditionTrue)
 	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Expect(marked()).To(BeEmpty(), "the host is paused")
 	world.Change(s, host, func(h *infrav1.LibvirtHost) { delete(h.Annotations, clusterv1.PausedAnnotation) })
 	s.Eventually(func() int { _, _, replaced := o.result(); return replaced }).Should(Equal(2))
@@ -231,7 +230,7 @@ func TestEvacuationTakenBack(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestPoolIsEvacuated: machines of a MachinePool leave, too.
+// TestPoolIsEvacuated checks that machines of a MachinePool are evacuated.
 func TestPoolIsEvacuated(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a")

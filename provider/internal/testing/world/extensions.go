@@ -37,9 +37,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/updateextension"
 )
 
-// extensions is what Cluster API's controllers call runtime extensions by. Its own is internal; this one
-// does the same by the same rules as far as this provider's extension goes, over real connections: it
-// finds the handlers that a server says it has, by the namespaces that an ExtensionConfig selects.
+// extensions is the client for runtime extensions of Cluster API's controllers. Cluster API's own client is internal.
+// This one follows the same rules as far as this provider's extension needs them, over real connections: it calls the
+// discovered handlers of a server for the namespaces that an ExtensionConfig selects.
 type extensions struct {
 	client  client.Client
 	catalog *runtimecatalog.Catalog
@@ -133,7 +133,7 @@ func (e *extensions) GetAllExtensions(ctx context.Context, hook runtimecatalog.H
 	return names, nil
 }
 
-// CallAllExtensions implements runtimeclient.Client, for hooks that one extension may have, or none.
+// CallAllExtensions implements runtimeclient.Client, for hooks with at most one extension.
 func (e *extensions) CallAllExtensions(ctx context.Context, hook runtimecatalog.Hook, object client.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
 	names, err := e.GetAllExtensions(ctx, hook, object)
@@ -145,7 +145,7 @@ func (e *extensions) CallAllExtensions(ctx context.Context, hook runtimecatalog.
 		return nil
 	}
 	if len(names) != 1 {
-		return fmt.Errorf("%s has %d extensions, not one", runtimecatalog.HookName(hook), len(names))
+		return fmt.Errorf("%s has %d extensions, and only one is supported", runtimecatalog.HookName(hook), len(names))
 	}
 	return e.CallExtension(ctx, hook, object, names[0], request, response)
 }
@@ -163,7 +163,7 @@ func (e *extensions) CallExtension(ctx context.Context, hook runtimecatalog.Hook
 	return e.call(ctx, config, hook, handler, request, response)
 }
 
-// call posts a request to a server, as it says it wants it.
+// call posts a request to a server, by its client configuration.
 func (e *extensions) call(ctx context.Context, config *runtimev1.ExtensionConfig, hook runtimecatalog.Hook, handler string,
 	request runtime.Object, response runtimehooksv1.ResponseObject) error {
 	version, err := e.catalog.GroupVersionHook(hook)
@@ -205,12 +205,12 @@ func (e *extensions) call(ctx context.Context, config *runtimev1.ExtensionConfig
 	return nil
 }
 
-// addExtensions lets Cluster API's manager call extensions, and serves this provider's. Like its
-// webhooks it doesn't depend on the provider's manager.
+// addExtensions lets Cluster API's manager call extensions, and serves this provider's extension. Like the webhooks, the
+// extension doesn't depend on the provider's manager.
 func (w *World) addExtensions(ctx context.Context, mgr ctrl.Manager, reader client.Reader) (runtimeclient.Client, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("looking for a free port: %w", err)
+		return nil, fmt.Errorf("finding a free port: %w", err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	if err := listener.Close(); err != nil {
@@ -239,13 +239,13 @@ func (w *World) addExtensions(ctx context.Context, mgr ctrl.Manager, reader clie
 		SetupWithManager(ctx, mgr, controller.Options{})
 }
 
-// UpdateExtension turns updates in place on for the scene, by the manifest that users apply. The world is
-// its own certificate authority, and there is no Service.
+// UpdateExtension enables updates in place for the scene, with the manifest that users apply. The world has its own
+// certificate authority and no Service.
 func (s *Scene) UpdateExtension() {
 	s.t.Helper()
 	own, err := folder("github.com/clusterctl-release/clusterctl-release")
 	s.Expect(err).ToNot(gomega.HaveOccurred())
-	content, err := os.ReadFile(filepath.Join(own, "provider/config/inplaceupdates/extensionconfig.yaml")) //nolint:gosec // the project's
+	content, err := os.ReadFile(filepath.Join(own, "provider/config/inplaceupdates/extensionconfig.yaml")) //nolint:gosec // a file of the project
 	s.Expect(err).ToNot(gomega.HaveOccurred())
 	config := &runtimev1.ExtensionConfig{}
 	s.Expect(yaml.UnmarshalStrict(content, config)).To(gomega.Succeed())

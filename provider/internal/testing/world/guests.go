@@ -24,8 +24,8 @@ var (
 	addressUsed atomic.Uint32
 )
 
-// runGuests does what is in the domains of a host until the context ends: a domain that runs gets an
-// address by DHCP, and joins its workload cluster as a node.
+// runGuests plays the guests of a host until the context ends: each running domain gets an address by DHCP, and joins its
+// workload cluster as a node.
 func runGuests(ctx context.Context, c client.Client, host *Host) {
 	booted := map[string]bool{}
 	for uuid := range host.Observe(ctx) {
@@ -40,7 +40,7 @@ func runGuests(ctx context.Context, c client.Client, host *Host) {
 	}
 }
 
-// boot gives a domain of ours an address and lets it join.
+// boot gives a domain of this provider an address and lets it join.
 func boot(ctx context.Context, c client.Client, host *Host, uuid string) error {
 	text, _ := host.DomainXML(uuid)
 	domain, err := hypervisor.ReadDomainXML(text)
@@ -54,7 +54,7 @@ func boot(ctx context.Context, c client.Client, host *Host, uuid string) error {
 	number := addressUsed.Add(1)
 	address := netip.AddrFrom4([4]byte{10, byte(number >> 16), byte(number >> 8), byte(number)}) //nolint:gosec // the bytes of a number
 	if !host.Lease(uuid, hypervisor.InterfaceAddress{MAC: mac[1], Address: address}) {
-		return nil // it has just been removed
+		return nil // it was just removed
 	}
 	return join(ctx, c, host, domain, address)
 }
@@ -74,7 +74,7 @@ func join(ctx context.Context, c client.Client, host *Host, domain hypervisor.Do
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "Enough"})
 	}
 	node.Status.NodeInfo.KubeletVersion = version
-	node.Status.NodeInfo.SystemUUID = strings.ToUpper(domain.UUID) // as some firmware shows it
+	node.Status.NodeInfo.SystemUUID = strings.ToUpper(domain.UUID) // some firmware reports upper case
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.String()}}
 	if err := c.Status().Patch(ctx, node, before); err != nil {
 		return fmt.Errorf("writing the node's status: %w", err)

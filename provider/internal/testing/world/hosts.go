@@ -11,7 +11,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// Host is a pretended host with a LibvirtHost.
+// Host is a fake host with a LibvirtHost.
 type Host struct {
 	*fake.Host
 	// Name of the LibvirtHost.
@@ -20,10 +20,10 @@ type Host struct {
 	NoProviderIDs atomic.Bool
 }
 
-// uri leads to a pretended host: the socket isn't one, but its name.
+// uri returns the URI of a fake host. In place of a socket it has the host's name.
 func (h *Host) uri() string { return "test:///default?socket=/" + h.Name }
 
-// hosts are all pretended hosts of all tests.
+// hosts has all fake hosts of all tests.
 type hosts struct {
 	lock   sync.Mutex
 	byName map[string]*Host
@@ -37,14 +37,14 @@ func (h *hosts) add(host *Host) {
 	h.byName["/"+host.Name] = host
 }
 
-// connect is how the provider gets to hosts.
+// connect connects the provider to a host.
 func (h *hosts) connect(ctx context.Context, target fleet.Target) (hypervisor.Hypervisor, error) {
 	h.lock.Lock()
 	host := h.byName[target.URI.Socket]
 	h.lock.Unlock()
 	if host == nil {
 		return nil, &hypervisor.Error{Operation: "connecting to", Object: target.URI.String(), Reason: hypervisor.ErrUnreachable,
-			Cause: errors.New("no test has such a host")}
+			Cause: errors.New("no test has this host")}
 	}
 	return host.Connect(ctx)
 }

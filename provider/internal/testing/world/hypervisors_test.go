@@ -13,8 +13,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestURIOfAnotherHypervisor: while spec.uri leads to another hypervisor, no machine counts as gone, no load balancer
-// is made again, no deletion succeeds, and nothing is made there.
+// TestURIOfAnotherHypervisor checks that while spec.uri leads to another hypervisor, no machine counts as missing, no load
+// balancer is recreated, no deletion succeeds, and nothing is created there.
 func TestURIOfAnotherHypervisor(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack", "other")
@@ -53,7 +53,7 @@ func TestURIOfAnotherHypervisor(t *testing.T) {
 			return conditions.Get(machine, infrav1.InstanceReadyCondition).Status
 		}).ShouldNot(Equal(metav1.ConditionFalse))
 	}
-	world.NewScene(t, "elsewhere").Meanwhile()
+	world.NewScene(t, "elsewhere").AwaitManagers()
 	s.Get(balancer)
 	s.Expect(balancer.UID).To(Equal(wasBalancer))
 	s.Expect(conditions.GetReason(balancer, infrav1.InstanceReadyCondition)).To(Equal(infrav1.HostUnreachableReason))
@@ -61,7 +61,7 @@ func TestURIOfAnotherHypervisor(t *testing.T) {
 	s.Expect(infra.Finalizers).To(ContainElement(infrav1.MachineFinalizer))
 	s.Expect(domains(s)).To(Equal(wasThere))
 	volumes, _ := s.Hosts[1].Left()
-	s.Expect(volumes).To(ConsistOf(world.ImageVolume), "on the other one")
+	s.Expect(volumes).To(ConsistOf(world.ImageVolume), "volumes of the other hypervisor")
 
 	world.Change(s, right, func(h *infrav1.LibvirtHost) { h.Spec.URI = uri })
 	s.Gone(infra)

@@ -18,14 +18,14 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// oneByOne lets a MachineDeployment be without one of its machines while it changes them.
+// oneByOne lets a MachineDeployment have one machine less than its replicas during a rollout.
 func oneByOne(d *clusterv1.MachineDeployment) {
 	d.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	d.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt32(1))
 	d.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
 }
 
-// identities are what machines are, in the order of their names.
+// identities returns the UIDs of machines, in the order of their names.
 func identities(machines []clusterv1.Machine) map[types.UID]string {
 	out := map[types.UID]string{}
 	for i := range machines {
@@ -34,22 +34,22 @@ func identities(machines []clusterv1.Machine) map[types.UID]string {
 	return out
 }
 
-// replaced waits until all machines of a MachineDeployment are others than before, and of a template.
+// replaced waits until all machines of a MachineDeployment are new ones of a template.
 func replaced(s *world.Scene, deployment *clusterv1.MachineDeployment, replicas int, template string, before map[types.UID]string) {
 	s.Eventually(func(g Gomega) {
 		for uid := range identities(s.Machines()) {
-			g.Expect(before).ToNot(HaveKey(uid), "what can't be changed in place is replaced")
+			g.Expect(before).ToNot(HaveKey(uid), "changes that aren't possible in place need new machines")
 		}
 	}).Should(Succeed())
 	running(s, deployment, replicas, template)
 }
 
-// rollOut gives a MachineDeployment another template.
+// rollOut sets the template of a MachineDeployment.
 func rollOut(s *world.Scene, deployment *clusterv1.MachineDeployment, template string) {
 	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.InfrastructureRef.Name = template })
 }
 
-// sizes are those of the domains of workers, each checked to run.
+// sizes returns the sizes of the workers' domains, which must all run.
 func sizes(s *world.Scene) []hypervisor.Size {
 	var sizes []hypervisor.Size
 	for _, infra := range workers(s) {
@@ -68,8 +68,8 @@ func sizes(s *world.Scene) []hypervisor.Size {
 	return sizes
 }
 
-// TestUpdatesInPlace: with the update extension Cluster API's own controllers give machines more CPUs,
-// memory and disk, and they stay the same machines. Another image is still another machine.
+// TestUpdatesInPlace checks that with the update extension Cluster API's own controllers give existing machines more
+// CPUs, memory and disk. Another image still needs new machines.
 func TestUpdatesInPlace(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-b")
@@ -107,8 +107,8 @@ func TestUpdatesInPlace(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestUpdateNotInPlace: machines with bootstrap data that was made by hand are replaced: Cluster API would
-// begin to update them and never end.
+// TestUpdateNotInPlace checks that machines without a bootstrap provider are replaced: Cluster API would start to update
+// them and never finish.
 func TestUpdateNotInPlace(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -125,8 +125,8 @@ func TestUpdateNotInPlace(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestUpdateInPlaceWaitsForRoom: of two machines on a host that want more than it has, one gets it. The
-// other runs on as it is, says why, and gets it when there is more.
+// TestUpdateInPlaceWaitsForRoom checks two machines that need more memory than their host has: one gets it, and the other
+// keeps running with a message, until there is enough.
 func TestUpdateInPlaceWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

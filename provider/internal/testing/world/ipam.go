@@ -26,13 +26,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/contract"
 )
 
-// poolKind is a kind of pool that only this world has: spec.prefix is a network, spec.gateway an address of
-// it, and spec.size how many addresses after the gateway are given.
+// poolKind is a kind of pool of this world only: spec.prefix is a network, spec.gateway an address of it, and spec.size
+// the number of addresses after the gateway.
 var poolKind = schema.GroupVersionKind{Group: "ipam.world.test", Version: "v1", Kind: "AddressPool"}
 
 const addressFinalizer = "ipam.world.test/address"
 
-// poolCRD is the CRD of poolKind, named as the contract for IPAM says ("Data Types").
+// poolCRD returns the CRD of poolKind, named by the rules of the contract for IPAM ("Data Types").
 func poolCRD() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: contract.CalculateCRDName(poolKind.Group, poolKind.Kind)},
@@ -45,7 +45,7 @@ func poolCRD() *apiextensionsv1.CustomResourceDefinition {
 		}}
 }
 
-// Pool makes a pool of addresses, and returns the reference to it.
+// Pool creates a pool of addresses, and returns the reference to it.
 func (s *Scene) Pool(name, prefix, gateway string, size int64) ipamv1.IPPoolReference {
 	s.t.Helper()
 	pool := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"prefix": prefix, "gateway": gateway, "size": size}}}
@@ -64,7 +64,7 @@ func (s *Scene) Claims() []ipamv1.IPAddressClaim {
 	return list.Items
 }
 
-// Given are the addresses that are given out in the scene, sorted, by the names of their claims.
+// Given returns the allocated addresses of the scene by the names of their claims, sorted.
 func (s *Scene) Given() map[string]string {
 	s.t.Helper()
 	list := &ipamv1.IPAddressList{}
@@ -76,17 +76,17 @@ func (s *Scene) Given() map[string]string {
 	return given
 }
 
-// ipamProvider gives addresses of pools as "IPAM Provider" of the contract for IPAM says. It keeps nothing
-// in memory: what is given is what IPAddresses say.
+// ipamProvider allocates addresses of pools as described for an "IPAM Provider" in the contract for IPAM. It has no state
+// in memory: the existing IPAddresses are the allocated ones.
 type ipamProvider struct{ client.Client }
 
 func (p *ipamProvider) SetupWithManager(_ context.Context, mgr ctrl.Manager, _ controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("ipam").For(&ipamv1.IPAddressClaim{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}). // no address is given twice
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}). // no address is allocated twice
 		Complete(p)
 }
 
-// Reconcile gives an address for a claim, or takes it back.
+// Reconcile allocates the address of a claim, or releases it.
 func (p *ipamProvider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	claim := &ipamv1.IPAddressClaim{}
 	if err := p.Get(ctx, req.NamespacedName, claim); err != nil {
@@ -143,11 +143,11 @@ func (p *ipamProvider) reconcile(ctx context.Context, claim *ipamv1.IPAddressCla
 	if err := p.Status().Update(ctx, claim); err != nil || reason == "" {
 		return err
 	}
-	return fmt.Errorf("no address for %s: %s", claim.Name, reason) // to be tried again
+	return fmt.Errorf("no address for %s: %s", claim.Name, reason) // retried
 }
 
-// give makes the IPAddress of a claim, with the first address that isn't given. It returns the reason of
-// the condition when there is none.
+// give creates the IPAddress of a claim, with the first free address. If there is none, it returns the reason for the
+// condition.
 func (p *ipamProvider) give(ctx context.Context, claim *ipamv1.IPAddressClaim, address *ipamv1.IPAddress) (string, error) {
 	pool := &unstructured.Unstructured{}
 	pool.SetGroupVersionKind(poolKind)

@@ -17,15 +17,15 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestAddressesFromPools follows addresses of pools through the life of a cluster: its endpoint, machines
-// of a MachineDeployment and of a MachinePool, a pool that is missing, full and made larger, a pause, and
-// the end, when all are given back.
+// TestAddressesFromPools follows addresses of pools through the life of a cluster: its endpoint, machines of a
+// MachineDeployment and of a MachinePool, a missing, a full and an enlarged pool, a pause, and the deletion, which releases
+// all of them.
 func TestAddressesFromPools(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
 	vips, v6 := s.Pool("vips", "192.0.2.0/24", "192.0.2.99", 1), s.Pool("v6", "2001:db8::/64", "2001:db8::1", 1000)
 	v4 := v6
-	v4.Name = "v4" // made later
+	v4.Name = "v4" // created later
 	cluster := s.Cluster("blue", func(_ *clusterv1.Cluster, infra *infrav1.LibvirtCluster) {
 		infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 		infra.Spec.ControlPlaneLoadBalancer.AddressFromPool = &vips
@@ -36,7 +36,7 @@ func TestAddressesFromPools(t *testing.T) {
 	interfaces := []infrav1.InterfaceSpec{{Network: "default", AddressesFromPools: []ipamv1.IPPoolReference{v4, v6}}, {Network: "default"}}
 	s.Template("first", func(spec *infrav1.LibvirtMachineSpec) { spec.Interfaces = interfaces })
 	deployment := s.MachineDeployment(cluster, "workers", 2, "first")
-	// The IPAM provider says that there is no such pool.
+	// The IPAM provider reports that the pool doesn't exist.
 	s.Eventually(func(g Gomega) {
 		g.Expect(workers(s)).To(HaveLen(2))
 		for _, infra := range workers(s) {
@@ -55,13 +55,13 @@ func TestAddressesFromPools(t *testing.T) {
 	s.PoolSettled(pool, infraPool, 2)
 	given := slices.Sorted(maps.Values(s.Given()))
 	s.Expect(given).To(HaveLen(9))
-	s.Expect(slices.Compact(given)).To(HaveLen(9), "each is given once")
+	s.Expect(slices.Compact(given)).To(HaveLen(9), "each is allocated once")
 	for _, claim := range s.Claims() {
 		s.Expect(metav1.GetControllerOf(&claim)).ToNot(BeNil())
 		s.Expect(claim.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "blue"))
 	}
 
-	// The pool is used up. The machine that waits is deleted half made, and what it has of the other pool comes back.
+	// The pool is full. The waiting machine is deleted while incomplete, and its address of the other pool is released.
 	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	full := func() int {
 		return len(slices.DeleteFunc(workers(s), func(m infrav1.LibvirtMachine) bool {
@@ -75,7 +75,7 @@ func TestAddressesFromPools(t *testing.T) {
 	s.Eventually(func() int { return len(s.Claims()) }).Should(Equal(9))
 	s.Eventually(s.Given).Should(HaveLen(9))
 
-	// While the cluster is paused nothing is given back.
+	// While the cluster is paused no address is released.
 	s.Eventually(func(g Gomega) {
 		world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
 		for _, infra := range workers(s) {
@@ -84,7 +84,7 @@ func TestAddressesFromPools(t *testing.T) {
 	}).Should(Succeed())
 	infra := &workers(s)[0]
 	s.Expect(s.Client.Delete(t.Context(), infra)).To(Succeed())
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Expect(s.Claims()).To(HaveLen(9))
 	s.Expect(s.Claims()).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })

@@ -11,14 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubeadmCRDs are where the kinds of Cluster API's kubeadm providers are. ClusterClasses speak of them;
-// no controller of theirs is here.
+// kubeadmCRDs returns the folders with the CRDs of Cluster API's kubeadm providers. ClusterClasses refer to these kinds;
+// their controllers don't run here.
 func kubeadmCRDs(clusterAPI string) []string {
 	return []string{filepath.Join(clusterAPI, "bootstrap/kubeadm/config/crd/bases"), filepath.Join(clusterAPI, "controlplane/kubeadm/config/crd/bases")}
 }
 
-// labelKubeadmCRDs gives these kinds the label that says which contract they follow. Their kustomize tree
-// does so otherwise.
+// labelKubeadmCRDs sets the contract label on these CRDs, as the kustomization of the kubeadm providers does.
 func (w *World) labelKubeadmCRDs() error {
 	for _, name := range []string{"kubeadmconfigs.bootstrap", "kubeadmconfigtemplates.bootstrap", "kubeadmcontrolplanes.controlplane", "kubeadmcontrolplanetemplates.controlplane"} {
 		crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name + ".cluster.x-k8s.io"}}

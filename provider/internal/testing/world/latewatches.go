@@ -7,36 +7,36 @@ import (
 	"sync"
 )
 
-// LateWatches holds back what a manager hears of changes, so that its cache is old, as that of a busy
-// machine is. Reads and writes go through. The zero value holds nothing back.
+// LateWatches delays the events of a manager's watches, so that its cache is old, as on a busy machine. Reads and writes
+// aren't delayed. The zero value delays nothing.
 type LateWatches struct {
-	lock sync.Mutex
-	held map[string]chan struct{}
+	lock   sync.Mutex
+	delays map[string]chan struct{}
 }
 
-// Hold lets nothing more be heard of a resource, such as "machines", until Release.
+// Hold delays all events of a resource, such as "machines", until Release.
 func (l *LateWatches) Hold(resource string) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.held == nil {
-		l.held = map[string]chan struct{}{}
+	if l.delays == nil {
+		l.delays = map[string]chan struct{}{}
 	}
-	if l.held[resource] == nil {
-		l.held[resource] = make(chan struct{})
+	if l.delays[resource] == nil {
+		l.delays[resource] = make(chan struct{})
 	}
 }
 
-// Release lets everything be heard.
+// Release delivers all delayed events.
 func (l *LateWatches) Release() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	for _, held := range l.held {
-		close(held)
+	for _, delay := range l.delays {
+		close(delay)
 	}
-	clear(l.held)
+	clear(l.delays)
 }
 
-// Wrap puts itself before a way to the API server.
+// Wrap returns a transport that delays the watches of the next one.
 func (l *LateWatches) Wrap(next http.RoundTripper) http.RoundTripper { return lateTransport{l, next} }
 
 type lateTransport struct {
@@ -53,7 +53,7 @@ func (l lateTransport) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, err
 }
 
-// lateBody is what a watch hears.
+// lateBody is the body of a watch.
 type lateBody struct {
 	io.ReadCloser
 	*LateWatches
@@ -62,15 +62,15 @@ type lateBody struct {
 	closed   chan struct{}
 }
 
-// Read implements io.Reader. It waits after it has read, as a watch mostly is within a read.
+// Read implements io.Reader. It waits after reading, because a watch usually is inside a read.
 func (b *lateBody) Read(content []byte) (int, error) {
 	n, err := b.ReadCloser.Read(content)
 	b.lock.Lock()
-	held := b.held[b.resource]
+	delay := b.delays[b.resource]
 	b.lock.Unlock()
-	if held != nil {
+	if delay != nil {
 		select {
-		case <-held:
+		case <-delay:
 		case <-b.closed:
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestLoadBalancer follows a cluster with HAProxy in front: its address becomes the endpoint, control plane machines
-// come and go on its disk, it is replaced when its domain is lost, and it is the last to go.
+// TestLoadBalancer follows a cluster with HAProxy: the address of the load balancer becomes the endpoint, its disk lists
+// the control plane machines, it is recreated when its domain is lost, and it is deleted last.
 func TestLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -34,7 +34,7 @@ func TestLoadBalancer(t *testing.T) {
 	s.Expect(metav1.IsControlledBy(balancer, infra)).To(BeTrue())
 	endpoint := cluster.Spec.ControlPlaneEndpoint
 	s.Expect(balancer.Status.Addresses).To(ContainElement(HaveField("Address", endpoint.Host)))
-	s.Expect(balancer.Spec.Memory.String()).To(Equal("1Gi"), "as the LibvirtCluster's default has it")
+	s.Expect(balancer.Spec.Memory.String()).To(Equal("1Gi"), "the default of LibvirtCluster")
 	disk := func() string {
 		s.Get(balancer)
 		uuid := strings.TrimPrefix(balancer.Spec.ProviderID, infrav1.ProviderIDPrefix)
@@ -48,7 +48,7 @@ func TestLoadBalancer(t *testing.T) {
 
 	machine := s.ControlPlane(cluster)
 	controlPlane := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: machine.Name}}
-	// Control plane providers label what they make.
+	// Control plane providers set labels on the machines that they create.
 	world.Change(s, controlPlane, func(m *infrav1.LibvirtMachine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" })
 	// The first one is the host's name.
 	server := controlPlane.Status.Addresses[1].Address + ":6443\n"
@@ -62,8 +62,8 @@ func TestLoadBalancer(t *testing.T) {
 		g.Expect(conditions.IsTrue(balancer, infrav1.LoadBalancerConfiguredCondition)).To(BeTrue())
 	}).Should(Succeed())
 	s.Expect(balancer.Spec.Interfaces[0].MACAddress).To(And(Not(BeEmpty()), Equal(was.Spec.Interfaces[0].MACAddress)))
-	s.Expect(disk()).To(ContainSubstring(server), "it knows the control plane from the beginning")
-	// The guests of these hosts get a new address each time.
+	s.Expect(disk()).To(ContainSubstring(server), "the first disk lists the control plane")
+	// The guests of these hosts get a new address at each start.
 	s.Eventually(func() string {
 		s.Get(infra)
 		return conditions.GetReason(infra, infrav1.ControlPlaneEndpointReadyCondition)

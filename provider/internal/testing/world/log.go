@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// shownColumns is how much of a line a failed test shows.
+// shownColumns is the maximum length of a line in the output of a failed test.
 const shownColumns = 500
 
-// maxLog is how much is kept, in bytes: a soak writes for long.
+// maxLog is the maximum size of the log in bytes: a soak writes for long.
 const maxLog = 64 << 20
 
-// Log holds what the managers write.
+// Log has the output of the managers.
 type Log struct {
 	lock   sync.Mutex
 	buffer bytes.Buffer
@@ -30,14 +30,14 @@ func (l *Log) Write(content []byte) (int, error) {
 	return l.buffer.Write(content)
 }
 
-// String returns the log as it is now.
+// String returns the current log.
 func (l *Log) String() string {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.buffer.String()
 }
 
-// About returns the lines that have a text in them: the first and the last ones if there are more than most.
+// About returns the lines with a text. If there are more than most, it returns the first and the last ones.
 func (l *Log) About(text string, most int) string {
 	var lines []string
 	for line := range strings.SplitSeq(l.String(), "\n") {

@@ -19,8 +19,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// running waits until a MachineDeployment has as many Machines as it should have, all of them with a
-// node and of a template, and returns them by name.
+// running waits until a MachineDeployment has the expected number of Machines, all with a node and of a template, and
+// returns them by name.
 func running(s *world.Scene, deployment *clusterv1.MachineDeployment, replicas int, template string) []clusterv1.Machine {
 	var machines []clusterv1.Machine
 	s.Eventually(func(g Gomega) {
@@ -38,7 +38,7 @@ func running(s *world.Scene, deployment *clusterv1.MachineDeployment, replicas i
 	return machines
 }
 
-// summary says of each Machine why it isn't ready.
+// summary returns for each Machine why it isn't ready.
 func summary(machines []clusterv1.Machine) string {
 	var out strings.Builder
 	for i := range machines {
@@ -66,8 +66,8 @@ func domains(s *world.Scene) int {
 	return sum
 }
 
-// TestLifeOfMachines follows a MachineDeployment through everything that its users do to it, to the end
-// of its cluster. Nothing is left on the hosts.
+// TestLifeOfMachines follows a MachineDeployment through all changes by its users, until its cluster is deleted and
+// nothing is left on the hosts.
 func TestLifeOfMachines(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-a", "rack-b")
@@ -89,14 +89,14 @@ func TestLifeOfMachines(t *testing.T) {
 	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](5) })
 	more := running(s, deployment, 5, "first")
 	for _, machine := range machines {
-		s.Expect(more).To(ContainElement(HaveField("UID", machine.UID)), "none of those that were there is replaced")
+		s.Expect(more).To(ContainElement(HaveField("UID", machine.UID)), "no existing machine is replaced")
 	}
 	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](2) })
 	before := running(s, deployment, 2, "first")
 	s.Eventually(func() int { return len(workers(s)) }).Should(Equal(2))
-	s.Expect(domains(s)).To(Equal(3), "with that of the control plane")
+	s.Expect(domains(s)).To(Equal(3), "including the control plane's domain")
 
-	// Another template: new machines take the place of all.
+	// Another template: new machines replace all.
 	s.Template("second", func(spec *infrav1.LibvirtMachineSpec) { spec.CPUs = 2 })
 	world.Change(s, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.InfrastructureRef.Name = "second" })
 	for _, machine := range running(s, deployment, 2, "second") {
@@ -109,7 +109,7 @@ func TestLifeOfMachines(t *testing.T) {
 	s.Expect(s.Log.String()).ToNot(ContainSubstring("is forbidden"), "the manager's role lacks a right")
 }
 
-// checkMachine compares a Machine that runs with its LibvirtMachine, its domain and its node.
+// checkMachine compares a running Machine with its LibvirtMachine, its domain and its node.
 func checkMachine(s *world.Scene, machine *clusterv1.Machine) {
 	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: machine.Spec.InfrastructureRef.Name}}
 	s.Get(infra)
@@ -120,9 +120,9 @@ func checkMachine(s *world.Scene, machine *clusterv1.Machine) {
 	s.Expect(infra.Status.InstanceState).To(Equal(infrav1.InstanceRunning))
 
 	uuid := strings.TrimPrefix(infra.Spec.ProviderID, infrav1.ProviderIDPrefix)
-	found := slices.IndexFunc(s.Hosts, func(host *world.Host) bool { return host.Name == infra.Spec.HostName })
-	s.Expect(found).To(BeNumerically(">=", 0))
-	_, domains := s.Hosts[found].Left()
+	index := slices.IndexFunc(s.Hosts, func(host *world.Host) bool { return host.Name == infra.Spec.HostName })
+	s.Expect(index).To(BeNumerically(">=", 0))
+	_, domains := s.Hosts[index].Left()
 	s.Expect(domains).To(ContainElement(uuid))
 
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.Status.NodeRef.Name}}
@@ -130,8 +130,8 @@ func checkMachine(s *world.Scene, machine *clusterv1.Machine) {
 	s.Expect(node.Spec.ProviderID).To(Equal(infra.Spec.ProviderID))
 }
 
-// TestPausedClusterStandsStill: nothing is made, changed or removed on any host while a Cluster is
-// paused, whatever happens, and all of it is made up for afterwards.
+// TestPausedClusterStandsStill checks that nothing is created, changed or removed on any host while a Cluster is paused,
+// whatever happens, and that all changes follow afterwards.
 func TestPausedClusterStandsStill(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -147,11 +147,11 @@ func TestPausedClusterStandsStill(t *testing.T) {
 	s.Condition(infra, infrav1.PausedCondition, metav1.ConditionTrue)
 	s.Condition(&infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}}, infrav1.PausedCondition, metav1.ConditionTrue)
 	volumes, uuids := s.Hosts[0].Left()
-	// The machine is deleted, and its host is lost and comes back.
+	// The machine is deleted, and its host is unreachable for some time.
 	s.Expect(s.Client.Delete(t.Context(), infra)).To(Succeed())
 	s.Hosts[0].SetReachable(false)
 	s.Hosts[0].SetReachable(true)
-	s.Meanwhile()
+	s.AwaitManagers()
 	volumesNow, uuidsNow := s.Hosts[0].Left()
 	s.Expect(uuidsNow).To(Equal(uuids))
 	s.Expect(volumesNow).To(Equal(volumes))
@@ -164,8 +164,8 @@ func TestPausedClusterStandsStill(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestHostLostWhileMachinesAreMade: machines that are bound to a host that is lost wait for it, those
-// that aren't bound go elsewhere, and nothing is made twice.
+// TestHostLostWhileMachinesAreMade checks that machines bound to an unreachable host wait for it, that unbound ones are
+// placed on other hosts, and that no machine is created twice.
 func TestHostLostWhileMachinesAreMade(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-b")
@@ -178,7 +178,7 @@ func TestHostLostWhileMachinesAreMade(t *testing.T) {
 	s.Condition(&infrav1.LibvirtHost{ObjectMeta: metav1.ObjectMeta{Name: s.Hosts[0].Name}}, infrav1.ReachableCondition, metav1.ConditionFalse)
 	s.Hosts[0].SetReachable(true)
 	running(s, deployment, 6, "first")
-	s.Expect(domains(s)).To(Equal(7), "with that of the control plane")
+	s.Expect(domains(s)).To(Equal(7), "including the control plane's domain")
 	s.Delete(deployment)
 	s.Eventually(func() int { return domains(s) }).Should(Equal(1))
 	s.Delete(cluster)

@@ -53,11 +53,11 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 	w.own, w.server, w.life = own, server, ctx
 	clusterAPI, err := w.clusterAPIManager(ctx, server)
 	if err != nil {
-		return fmt.Errorf("making Cluster API's manager: %w", err)
+		return fmt.Errorf("creating Cluster API's manager: %w", err)
 	}
 	provider, err := w.newProvider()
 	if err != nil {
-		return fmt.Errorf("making the provider's manager: %w", err)
+		return fmt.Errorf("creating the provider's manager: %w", err)
 	}
 	stopped := make(chan error, 1)
 	w.stopped = append(w.stopped, stopped)
@@ -80,11 +80,11 @@ func (w *World) startManagers(ctx context.Context, own *rest.Config) error {
 	return nil
 }
 
-// clusterAPIManager is Cluster API's own manager as its main sets it up, without what this provider has
-// no part in: ClusterResourceSets, migrations of CRDs.
+// clusterAPIManager returns Cluster API's own manager, set up as in its main, without the parts that this provider
+// doesn't use: ClusterResourceSets and migrations of CRDs.
 func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (ctrl.Manager, error) {
 	scheme := newScheme(addonsv1.AddToScheme, runtimev1.AddToScheme,
-		// Its webhooks want to know the older versions too.
+		// Its webhooks need the older versions too.
 		addonsv1beta1.AddToScheme, clusterv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, ipamv1beta1.AddToScheme, runtimev1alpha1.AddToScheme)
 	config := rest.CopyConfig(w.Config)
 	if settings.ClusterAPITransport != nil {
@@ -157,18 +157,18 @@ func (w *World) clusterAPIManager(ctx context.Context, server webhook.Server) (c
 // borrowed is a webhook server that another manager starts.
 type borrowed struct{ webhook.Server }
 
-// Start waits for the end.
+// Start waits until the context ends.
 func (b borrowed) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// runs counts the provider's managers: names of their informers must differ. Those of their controllers don't:
-// Cluster API's manager has a clustercache too.
+// runs counts the provider's managers, because the names of their informers must differ. The names of controllers are
+// not checked: Cluster API's manager has a clustercache too.
 var runs atomic.Int32
 
-// providerManager is this provider's manager as its main sets it up, with pretended hosts that it gets
-// to by connect. Its webhooks are those of the first one: they don't depend on the manager.
+// providerManager returns this provider's manager, set up as in its main, with fake hosts that connect connects to. Its
+// webhooks are those of the first manager, because they don't depend on one.
 func (w *World) providerManager(ctx context.Context, config *rest.Config, ledger *placement.Ledger, connect fleet.Connect) (ctrl.Manager, error) {
 	scheme, first := newScheme(), w.provider == nil
 	config.QPS, config.Burst = -1, 0

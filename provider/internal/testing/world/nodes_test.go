@@ -10,9 +10,9 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestNodesThatHaveNoProviderID: the provider gives nodes theirs, in the workload cluster and with its
+// TestNodesWithoutProviderID checks that the provider sets the provider ID of nodes, in the workload cluster and with its
 // kubeconfig, so that Cluster API finds the nodes of a control plane, of a MachineDeployment and of a pool.
-func TestNodesThatHaveNoProviderID(t *testing.T) {
+func TestNodesWithoutProviderID(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a")
 	s.Hosts[0].NoProviderIDs.Store(true)
@@ -22,7 +22,7 @@ func TestNodesThatHaveNoProviderID(t *testing.T) {
 	deployment := s.MachineDeployment(cluster, "workers", 2, "first")
 	machines := running(s, deployment, 2, "first")
 	for i := range machines {
-		checkMachine(s, &machines[i]) // the node's provider ID, too
+		checkMachine(s, &machines[i]) // includes the node's provider ID
 	}
 	pool, infraPool := s.MachinePool(cluster, "pooled", 1)
 	s.PoolSettled(pool, infraPool, 1)

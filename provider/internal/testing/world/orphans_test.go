@@ -14,8 +14,8 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// TestOrphanIsReported: a LibvirtMachine whose finalizer somebody has removed leaves an orphan on its host,
-// which is said, and left alone by a manager that isn't told to delete it.
+// TestOrphanIsReported checks that a LibvirtMachine without a finalizer leaves an orphan on its host, which is reported,
+// and which a manager without --collect-orphans doesn't delete.
 func TestOrphanIsReported(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -33,7 +33,7 @@ func TestOrphanIsReported(t *testing.T) {
 		}
 		return markers
 	}
-	s.Eventually(marker).Should(Equal([]string{"default"}), "there is a machine of this management cluster")
+	s.Eventually(marker).Should(Equal([]string{"default"}), "this management cluster has a machine on the host")
 
 	infra := &infrav1.LibvirtMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: machine.Name}}
 	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
@@ -41,7 +41,7 @@ func TestOrphanIsReported(t *testing.T) {
 	s.Expect(s.Client.Delete(t.Context(), infra)).To(Succeed())
 	world.Change(s, infra, func(m *infrav1.LibvirtMachine) { m.Finalizers = nil })
 	s.Gone(infra)
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Condition(host, infrav1.OrphansFoundCondition, metav1.ConditionFalse)
 	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
 	condition := s.Condition(host, infrav1.OrphansFoundCondition, metav1.ConditionTrue)

@@ -11,9 +11,8 @@ import (
 	infrav1 "github.com/clusterctl-release/clusterctl-release/provider/api/v1alpha1"
 )
 
-// MachinePool makes a MachinePool of a cluster with a LibvirtMachinePool of the same name, of small
-// machines that start from ImageVolume, and bootstrap data by hand. Each is changed by a function of
-// change before.
+// MachinePool creates a MachinePool of a cluster with a LibvirtMachinePool of the same name, with small machines that
+// start from ImageVolume, and a bootstrap data Secret. The functions in change edit both before.
 func (s *Scene) MachinePool(cluster *clusterv1.Cluster, name string, replicas int32,
 	change ...func(*clusterv1.MachinePool, *infrav1.LibvirtMachinePool)) (*clusterv1.MachinePool, *infrav1.LibvirtMachinePool) {
 	s.t.Helper()
@@ -37,14 +36,14 @@ func (s *Scene) MachinePool(cluster *clusterv1.Cluster, name string, replicas in
 	return pool, infra
 }
 
-// PoolSettled waits until a LibvirtMachinePool says that it is Ready with so many machines, of this
-// generation, and Cluster API has as many nodes.
+// PoolSettled waits until a LibvirtMachinePool is Ready with the given number of machines in its current generation, and
+// Cluster API has as many nodes.
 func (s *Scene) PoolSettled(pool *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool, replicas int) {
 	s.t.Helper()
 	s.Eventually(func(g gomega.Gomega) {
 		s.Get(infra)
 		s.Get(pool)
-		g.Expect(Claims(infra)).To(gomega.BeTrue(), "%+v", infra.Status.Conditions)
+		g.Expect(isSettled(infra)).To(gomega.BeTrue(), "%+v", infra.Status.Conditions)
 		g.Expect(ptr.Deref(infra.Status.Replicas, -1)).To(gomega.BeEquivalentTo(replicas))
 		g.Expect(ptr.Deref(pool.Status.Replicas, -1)).To(gomega.BeEquivalentTo(replicas))
 		g.Expect(pool.Status.NodeRefs).To(gomega.HaveLen(replicas))
@@ -52,8 +51,8 @@ func (s *Scene) PoolSettled(pool *clusterv1.MachinePool, infra *infrav1.LibvirtM
 	}).WithTimeout(2 * soon).Should(gomega.Succeed())
 }
 
-// Claims says whether a LibvirtMachinePool says that it is as it was asked for, as its spec is now.
-func Claims(infra *infrav1.LibvirtMachinePool) bool {
+// isSettled reports whether the conditions of a LibvirtMachinePool are good for its current spec.
+func isSettled(infra *infrav1.LibvirtMachinePool) bool {
 	for _, condition := range infra.Status.Conditions {
 		if condition.Type == infrav1.ReadyCondition {
 			return condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == infra.Generation

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// withPools is a scene with a cluster that is up.
+// withPools returns a scene with an initialized cluster.
 func withPools(t *testing.T) (*world.Scene, *clusterv1.Cluster) {
 	t.Helper()
 	s := world.NewScene(t, "rack-a", "rack-b")
@@ -28,9 +28,9 @@ func withPools(t *testing.T) (*world.Scene, *clusterv1.Cluster) {
 	return s, cluster
 }
 
-// TestPoolThatIsScaledBySomebodyElse: with cluster.x-k8s.io/replicas-managed-by, a machine that somebody
-// deletes isn't replaced, and spec.replicas of the MachinePool follows. A rollout changes neither.
-func TestPoolThatIsScaledBySomebodyElse(t *testing.T) {
+// TestPoolScaledExternally checks that with cluster.x-k8s.io/replicas-managed-by a deleted machine isn't replaced, and
+// that spec.replicas of the MachinePool follows. A rollout changes neither.
+func TestPoolScaledExternally(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
 	pool, infra := s.MachinePool(cluster, "workers", 3, func(pool *clusterv1.MachinePool, _ *infrav1.LibvirtMachinePool) {
@@ -56,8 +56,8 @@ func TestPoolThatIsScaledBySomebodyElse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestPoolWithAHealthCheck: what a MachineHealthCheck finds unhealthy is replaced through its Machine,
-// and nothing else.
+// TestPoolWithAHealthCheck checks that only the machines that a MachineHealthCheck finds unhealthy are replaced, through
+// their Machines.
 func TestPoolWithAHealthCheck(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
@@ -83,16 +83,16 @@ func TestPoolWithAHealthCheck(t *testing.T) {
 	now, _ := ofPool(s, "workers")
 	s.Expect(now).To(HaveLen(3))
 	for _, machine := range []clusterv1.Machine{machines[0], machines[2]} {
-		s.Expect(now).To(ContainElement(HaveField("UID", machine.UID)), "one that is healthy was replaced")
+		s.Expect(now).To(ContainElement(HaveField("UID", machine.UID)), "a healthy machine was replaced")
 	}
 	s.Gone(node)
 	s.Delete(cluster)
 	s.NothingLeft()
 }
 
-// TestPoolWhoseMachinesAreTakenAway: the LibvirtMachine of a Machine is deleted by hand, and the Machine
-// by hand. Both are replaced, and neither leaves the other behind.
-func TestPoolWhoseMachinesAreTakenAway(t *testing.T) {
+// TestPoolReplacesDeletedMachines deletes the LibvirtMachine of one Machine and another Machine. Both are replaced, and
+// nothing of either is left.
+func TestPoolReplacesDeletedMachines(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
 	pool, infra := s.MachinePool(cluster, "workers", 3)
@@ -115,9 +115,9 @@ func TestPoolWhoseMachinesAreTakenAway(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestPoolThatIsScaledDown: those with the annotation cluster.x-k8s.io/delete-machine go, on the Machine
-// or the LibvirtMachine, although they are the youngest. Without it, the oldest go.
-func TestPoolThatIsScaledDown(t *testing.T) {
+// TestPoolIsScaledDown checks that machines with the annotation cluster.x-k8s.io/delete-machine on the Machine or the
+// LibvirtMachine are deleted first, and otherwise the oldest.
+func TestPoolIsScaledDown(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
 	pool, infra := s.MachinePool(cluster, "workers", 2, func(pool *clusterv1.MachinePool, _ *infrav1.LibvirtMachinePool) {
@@ -144,13 +144,13 @@ func TestPoolThatIsScaledDown(t *testing.T) {
 		func(m *infrav1.LibvirtMachine) { m.Annotations[clusterv1.DeleteMachineAnnotation] = "" })
 	s.Expect(scale(4)).To(Equal([]string{"workers-1", "workers-2", "workers-3", "workers-5"}))
 	s.Expect(scale(3)).To(Or(Equal([]string{"workers-2", "workers-3", "workers-5"}), Equal([]string{"workers-1", "workers-3", "workers-5"})),
-		"the two oldest were made in one second, perhaps")
+		"the two oldest may be from the same second")
 	s.Delete(cluster)
 	s.NothingLeft()
 }
 
-// TestPoolWithALongName: labels have what Cluster API makes of names that don't fit into them, and the
-// names of the machines are ones that nodes can have.
+// TestPoolWithALongName checks that labels have Cluster API's short form of long names, and that the names of the
+// machines are valid names of nodes.
 func TestPoolWithALongName(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
@@ -173,16 +173,16 @@ func TestPoolWithALongName(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestPoolThatSomebodyElseManages: a LibvirtMachinePool with the annotation cluster.x-k8s.io/managed-by
-// is left alone.
-func TestPoolThatSomebodyElseManages(t *testing.T) {
+// TestExternallyManagedPool checks that a LibvirtMachinePool with the annotation cluster.x-k8s.io/managed-by isn't
+// changed.
+func TestExternallyManagedPool(t *testing.T) {
 	t.Parallel()
 	s, cluster := withPools(t)
 	pool, infra := s.MachinePool(cluster, "workers", 2, func(_ *clusterv1.MachinePool, infra *infrav1.LibvirtMachinePool) {
 		infra.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
 	})
 	s.Eventually(func() []metav1.OwnerReference { s.Get(infra); return infra.OwnerReferences }).ShouldNot(BeEmpty())
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Get(infra)
 	s.Expect(infra.Finalizers).To(BeEmpty())
 	s.Expect(infra.Status).To(BeZero(), "the provider has written the status")

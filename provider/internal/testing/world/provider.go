@@ -18,24 +18,23 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/placement"
 )
 
-// Settings are what a program's tests want to be otherwise in the managers.
+// Settings change the managers for the tests of a program.
 type Settings struct {
-	// Images are the limits of bringing images to hosts.
+	// Images has the limits for transfers of images.
 	Images images.Options
-	// Orphans say what to do about what is left of machines. Hosts are looked at each second if they don't
-	// say otherwise.
+	// Orphans are the options for leftovers of machines. By default hosts are checked each second.
 	Orphans orphans.Options
-	// Transport wraps the way from the provider's manager to the API server, if it isn't nil.
+	// Transport wraps the transport of the provider's manager to the API server, if it isn't nil.
 	Transport func(http.RoundTripper) http.RoundTripper
-	// ClusterAPITransport is the same for Cluster API's manager.
+	// ClusterAPITransport does the same for Cluster API's manager.
 	ClusterAPITransport func(http.RoundTripper) http.RoundTripper
-	// CountInterval is how long numbers in the status of a LibvirtHost stay as they are.
+	// CountInterval is the minimum time between updates of the numbers in the status of a LibvirtHost.
 	CountInterval time.Duration
 }
 
 var settings Settings
 
-// Configure says how the managers are to be. Call it before the first scene.
+// Configure sets the settings of the managers. Call it before the first scene.
 func Configure(s Settings) { settings = s }
 
 var errKilled = errors.New("the manager was killed")
@@ -43,12 +42,12 @@ var errKilled = errors.New("the manager was killed")
 // provider is one run of the provider's manager.
 type provider struct {
 	ctrl.Manager
-	// life is how long it runs, and cancel ends it. ended is closed when it has, with err.
+	// life is the context of the run, and cancel ends it. ended is closed afterwards, with the error in err.
 	life   context.Context
 	cancel context.CancelFunc
 	ended  chan struct{}
 	err    error
-	// ledger is the one of its LibvirtMachine controller.
+	// ledger is that of its LibvirtMachine controller.
 	ledger *placement.Ledger
 
 	lock        sync.Mutex
@@ -56,7 +55,7 @@ type provider struct {
 	connections []hypervisor.Hypervisor
 }
 
-// newProvider makes a run of the provider's manager.
+// newProvider creates a run of the provider's manager.
 func (w *World) newProvider() (*provider, error) {
 	p := &provider{ended: make(chan struct{}), ledger: &placement.Ledger{}}
 	config := rest.CopyConfig(w.own)
@@ -87,18 +86,18 @@ func (w *World) startProvider(p *provider) {
 	}()
 }
 
-// RestartProvider lets the provider's manager end as if it was killed, and starts another one: from one
-// moment on, nothing of the first reaches the API server or a host, and no answer reaches it. One that
-// can't begin, because the API server can't be reached, is started again, as a kubelet does.
+// RestartProvider ends the provider's manager as if it was killed, and starts another one: from one moment on, nothing of
+// the first one reaches the API server or a host, and no answer reaches it. A manager that can't start, because the API
+// server is unreachable, is started again, as a kubelet does.
 //
-// The first is let begin before it is killed: controller-runtime's manager waits for its caches also
-// when it is told to end meanwhile, which is for ever when nothing reaches the API server.
+// The first manager is killed only after it has started: controller-runtime's manager waits for its caches even if it is
+// stopped, which lasts for ever when the API server is unreachable.
 func (w *World) RestartProvider() error {
 	select {
 	case <-w.provider.Elected():
 	case <-w.provider.ended:
 	case <-time.After(soon):
-		return fmt.Errorf("the provider's manager hasn't begun after %s", soon)
+		return fmt.Errorf("the provider's manager hasn't started after %s", soon)
 	}
 	if err := w.provider.killAndWait(); err != nil {
 		return err
@@ -115,9 +114,8 @@ func (w *World) RestartProvider() error {
 	}
 }
 
-// TakeOver starts another manager of the provider's while the one that there is goes on, as when that has
-// lost the leadership and doesn't know it. The function that is returned lets the older one end, as if it
-// was killed; call it once.
+// TakeOver starts another manager of the provider while the existing one continues, like a former leader that doesn't know
+// that it has lost the leadership. end ends the older one as if it was killed; call it once.
 func (w *World) TakeOver() (end func() error, err error) {
 	older := w.provider
 	select {
@@ -125,20 +123,20 @@ func (w *World) TakeOver() (end func() error, err error) {
 	case <-older.ended:
 		return func() error { return nil }, w.RestartProvider()
 	case <-time.After(soon):
-		return nil, fmt.Errorf("the provider's manager hasn't begun after %s", soon)
+		return nil, fmt.Errorf("the provider's manager hasn't started after %s", soon)
 	}
 	next, err := w.newProvider()
 	if err != nil {
-		return func() error { return nil }, nil //nolint:nilerr // as with a manager that can't begin: the older one stays
+		return func() error { return nil }, nil //nolint:nilerr // the new manager can't start: the older one stays
 	}
 	w.startProvider(next)
 	return older.killAndWait, nil
 }
 
-// Ledger returns where the provider's manager has placed machines that nobody has seen there so far.
+// Ledger returns the ledger of the provider's manager.
 func (w *World) Ledger() *placement.Ledger { return w.provider.ledger }
 
-// KeepProvider starts the provider's manager again if it has ended by itself, as a kubelet does.
+// KeepProvider starts the provider's manager again if it has ended, as a kubelet does.
 func (w *World) KeepProvider() error {
 	select {
 	case <-w.provider.ended:
@@ -191,7 +189,7 @@ func (p *provider) connect(ctx context.Context, target fleet.Target, connect fle
 	return connection, nil
 }
 
-// cut is the way to the API server, until the manager is killed.
+// cut is the transport to the API server, which fails after the manager was killed.
 type cut struct {
 	*provider
 	next http.RoundTripper
@@ -205,7 +203,7 @@ func (c cut) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := c.next.RoundTrip(request)
 	if err == nil && c.isKilled() {
 		_ = response.Body.Close()
-		return nil, errKilled // it was carried out, and nobody hears of it
+		return nil, errKilled // the request was processed, but its answer is lost
 	}
 	return response, err
 }

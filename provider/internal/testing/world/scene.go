@@ -25,25 +25,25 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/fake"
 )
 
-// ImageVolume is a volume that the hosts of each scene have in their pool for images.
+// ImageVolume is a volume in the pool for images of each scene's hosts.
 var ImageVolume = hypervisor.VolumeRef{Pool: "default", Name: "image.qcow2"}
 
 var scenes atomic.Int32
 
-// Scene is a test's own part of the world: a namespace, and hosts that only its clusters select.
+// Scene is the part of the world for one test: a namespace, and hosts that only its clusters select.
 type Scene struct {
 	*World
 	*gomega.WithT
 	// Namespace of the scene's objects. It is also the value of the label "scene" of its hosts.
 	Namespace string
-	// Hosts are the pretended hosts, in the order of their failure domains.
+	// Hosts are the fake hosts, in the order of their failure domains.
 	Hosts []*Host
 
 	t *testing.T
 }
 
-// NewScene makes a namespace, and a host in each of some failure domains. It waits until they are Ready.
-// The world is started if it isn't there; without KUBEBUILDER_ASSETS the test is skipped.
+// NewScene creates a namespace, and a host in each of the failure domains. It waits until they are Ready. The first call
+// starts the world. Without KUBEBUILDER_ASSETS the test is skipped.
 func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	t.Helper()
 	s := (&Scene{World: get(t), Namespace: fmt.Sprintf("scene-%d", scenes.Add(1))}).In(t)
@@ -62,7 +62,7 @@ func NewScene(t *testing.T, failureDomains ...string) *Scene {
 	return s
 }
 
-// In returns the scene for a subtest, which is what fails then.
+// In returns the scene for a subtest, which fails in place of the test.
 func (s *Scene) In(t *testing.T) *Scene {
 	in := *s
 	in.t, in.WithT = t, gomega.NewWithT(t)
@@ -71,7 +71,7 @@ func (s *Scene) In(t *testing.T) *Scene {
 	return &in
 }
 
-// AddHost adds a host, and its LibvirtHost after it was changed by change, if there is one.
+// AddHost adds a host with a LibvirtHost, which change may edit before. change may be nil.
 func (s *Scene) AddHost(failureDomain string, change func(*infrav1.LibvirtHost)) *Host {
 	s.t.Helper()
 	host := &Host{Host: fake.NewHost(), Name: fmt.Sprintf("%s-%d", s.Namespace, len(s.Hosts))}
@@ -102,13 +102,13 @@ func (s *Scene) Create(objects ...client.Object) {
 	}
 }
 
-// Get reads an object again, of which the name is enough.
+// Get reads an object by its name.
 func (s *Scene) Get(object client.Object) {
 	s.t.Helper()
 	s.Expect(s.Client.Get(s.t.Context(), client.ObjectKeyFromObject(object), object)).To(gomega.Succeed())
 }
 
-// Change reads an object, changes it and writes what has changed.
+// Change reads an object, edits it and writes the differences.
 func Change[T client.Object](s *Scene, object T, change func(T)) {
 	s.t.Helper()
 	s.Get(object)
@@ -117,8 +117,7 @@ func Change[T client.Object](s *Scene, object T, change func(T)) {
 	s.Expect(s.Client.Patch(s.t.Context(), object, before)).To(gomega.Succeed())
 }
 
-// Condition waits until a condition of an object has a status, and returns the condition. The object,
-// of which the name is enough, is as it is then.
+// Condition waits until a condition of an object has a status, and returns the condition. It reads the object by its name.
 func (s *Scene) Condition(object interface {
 	client.Object
 	conditions.Getter
@@ -134,32 +133,31 @@ func (s *Scene) Condition(object interface {
 	return *condition
 }
 
-// Delete deletes an object and waits until it is gone.
+// Delete deletes an object and waits until it doesn't exist.
 func (s *Scene) Delete(object client.Object) {
 	s.t.Helper()
 	s.Expect(s.Client.Delete(s.t.Context(), object)).To(gomega.Succeed())
 	s.Gone(object)
 }
 
-// Gone waits until an object is gone.
+// Gone waits until an object doesn't exist.
 func (s *Scene) Gone(object client.Object) {
 	s.t.Helper()
 	s.Eventually(func() bool {
 		return apierrors.IsNotFound(s.Client.Get(s.t.Context(), client.ObjectKeyFromObject(object), object))
-	}).Should(gomega.BeTrue(), "%T %s is still there", object, object.GetName())
+	}).Should(gomega.BeTrue(), "%T %s still exists", object, object.GetName())
 }
 
 var endpoints atomic.Uint32
 
-// newEndpoint returns a control plane endpoint that no other cluster has.
+// newEndpoint returns a unique control plane endpoint.
 func newEndpoint() clusterv1.APIEndpoint {
 	number := endpoints.Add(1)
 	return clusterv1.APIEndpoint{Host: fmt.Sprintf("198.18.%d.%d", number/250, 1+number%250), Port: 6443}
 }
 
-// Cluster creates a Cluster with a LibvirtCluster of the same name, an endpoint and a kubeconfig, each
-// changed by a function of change before, and waits until Cluster API says that its infrastructure is
-// provisioned.
+// Cluster creates a Cluster with a LibvirtCluster of the same name, an endpoint and a kubeconfig, which the functions in
+// change edit before. It waits until Cluster API reports the infrastructure as provisioned.
 func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1.LibvirtCluster)) *clusterv1.Cluster {
 	s.t.Helper()
 	infra := &infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: infrav1.LibvirtClusterSpec{
@@ -178,17 +176,15 @@ func (s *Scene) Cluster(name string, change ...func(*clusterv1.Cluster, *infrav1
 	return cluster
 }
 
-// Kubeconfig makes the Secret of a kind that a control plane provider makes, by which Cluster API gets into
-// a workload cluster.
+// Kubeconfig returns the Secret with the kubeconfig of a workload cluster, as a control plane provider creates it.
 func (s *Scene) Kubeconfig(cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: secret.Name(cluster, secret.Kubeconfig),
 		Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}}, Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{secret.KubeconfigDataName: s.kubeconfig}}
 }
 
-// ControlPlane makes a Machine of the cluster's control plane, by hand as there is no control plane
-// provider, and waits until Cluster API says that the control plane is initialized: it looks at nodes of
-// workers only then.
+// ControlPlane creates a Machine of the cluster's control plane directly, because there is no control plane provider, and
+// waits until Cluster API reports the control plane as initialized, which it requires before it reads nodes of workers.
 func (s *Scene) ControlPlane(cluster *clusterv1.Cluster) *clusterv1.Machine {
 	s.t.Helper()
 	name := cluster.Name + "-control-plane"
@@ -204,14 +200,14 @@ func (s *Scene) ControlPlane(cluster *clusterv1.Cluster) *clusterv1.Machine {
 	return machine
 }
 
-// version is that of Kubernetes which machines say they have.
+// version is the Kubernetes version of the machines.
 const version = "v1.36.3"
 
 func smallMachine() infrav1.LibvirtMachineSpec {
 	return infrav1.LibvirtMachineSpec{CPUs: 1, Image: infrav1.ImageSpec{Volume: ImageVolume.Name}}
 }
 
-// Template makes a LibvirtMachineTemplate of small machines that start from ImageVolume.
+// Template creates a LibvirtMachineTemplate of small machines that start from ImageVolume.
 func (s *Scene) Template(name string, change ...func(*infrav1.LibvirtMachineSpec)) *infrav1.LibvirtMachineTemplate {
 	s.t.Helper()
 	template := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
@@ -223,8 +219,7 @@ func (s *Scene) Template(name string, change ...func(*infrav1.LibvirtMachineSpec
 	return template
 }
 
-// MachineDeployment makes a MachineDeployment of a cluster with machines of a template, and bootstrap
-// data by hand.
+// MachineDeployment creates a MachineDeployment of a cluster with machines of a template, and a bootstrap data Secret.
 func (s *Scene) MachineDeployment(cluster *clusterv1.Cluster, name string, replicas int32, template string,
 	change ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
 	s.t.Helper()
@@ -245,7 +240,7 @@ func (s *Scene) MachineDeployment(cluster *clusterv1.Cluster, name string, repli
 	return deployment
 }
 
-// BootstrapData makes a Secret of the kind that a bootstrap provider makes.
+// BootstrapData creates a Secret as a bootstrap provider does.
 func (s *Scene) BootstrapData(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{"value": []byte("#cloud-config\nhostname: x\n"), "format": []byte("cloud-config")}}
@@ -267,11 +262,11 @@ func (s *Scene) Machines() []clusterv1.Machine {
 	return list.Items
 }
 
-// ManagerMarker begins the names of the volumes by which management clusters mark the hosts that they
-// have machines on. They go some time after the last machine.
+// ManagerMarker is the prefix of the volumes by which management clusters mark the hosts with their machines. A marker is
+// deleted some time after the last machine.
 const ManagerMarker = "caplv-manager-"
 
-// NothingLeft waits until no host of the scene has a domain, or a volume besides ImageVolume and markers.
+// NothingLeft waits until the hosts of the scene have no domain, and only ImageVolume and markers as volumes.
 func (s *Scene) NothingLeft() {
 	s.t.Helper()
 	for _, host := range s.Hosts {
@@ -284,10 +279,10 @@ func (s *Scene) NothingLeft() {
 	}
 }
 
-// Meanwhile lets both managers do something else, so that what they would do about this scene is done.
-func (s *Scene) Meanwhile() {
+// AwaitManagers lets both managers process other objects, so that their reactions to this scene are done.
+func (s *Scene) AwaitManagers() {
 	s.t.Helper()
-	name := fmt.Sprintf("meanwhile-%d", scenes.Add(1))
+	name := fmt.Sprintf("await-%d", scenes.Add(1))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cluster := s.Cluster(name)

@@ -26,8 +26,7 @@ const (
 	className = "libvirt-default"
 )
 
-// createClass creates the ClusterClass that is released, with its templates; clusters of it use the
-// scene's hosts.
+// createClass creates the released ClusterClass with its templates. Its clusters use the scene's hosts.
 func createClass(t *testing.T, s *world.Scene) {
 	t.Helper()
 	content, err := os.ReadFile(classFile)
@@ -54,8 +53,8 @@ func set(cluster *clusterv1.Cluster, name, json string) {
 		clusterv1.ClusterVariable{Name: name, Value: value(json)})
 }
 
-// topologyCluster makes a Cluster of the class with a MachineDeployment and a MachinePool, and waits until
-// the topology controller has made all of it.
+// topologyCluster creates a Cluster of the class with a MachineDeployment and a MachinePool, and waits until the topology
+// controller has created their objects.
 func topologyCluster(s *world.Scene, change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}, Spec: clusterv1.ClusterSpec{Topology: clusterv1.Topology{
 		ClassRef: clusterv1.ClusterClassRef{Name: className}, Version: "v1.36.3",
@@ -79,7 +78,7 @@ func topologyCluster(s *world.Scene, change ...func(*clusterv1.Cluster)) *cluste
 	return cluster
 }
 
-// reconciled waits until the topology controller says that everything is as the Cluster asks for now.
+// reconciled waits until the topology controller has applied the current Cluster.
 func reconciled(s *world.Scene, cluster *clusterv1.Cluster) {
 	s.Eventually(func(g Gomega) {
 		condition := s.Condition(cluster, clusterv1.ClusterTopologyReconciledCondition, metav1.ConditionTrue)
@@ -87,8 +86,8 @@ func reconciled(s *world.Scene, cluster *clusterv1.Cluster) {
 	}).Should(Succeed())
 }
 
-// made lists what there is of a kind in the scene that the topology controller has made.
-func made[L client.ObjectList](s *world.Scene, list L) L {
+// topologyObjects lists the objects of a kind in the scene that the topology controller has created.
+func topologyObjects[L client.ObjectList](s *world.Scene, list L) L {
 	s.Expect(s.Client.List(context.Background(), list, client.InNamespace(s.Namespace), client.HasLabels{clusterv1.ClusterTopologyOwnedLabel})).To(Succeed())
 	return list
 }
@@ -97,7 +96,7 @@ func made[L client.ObjectList](s *world.Scene, list L) L {
 func poolOf(s *world.Scene) (*clusterv1.MachinePool, *infrav1.LibvirtMachinePool) {
 	var pool *clusterv1.MachinePool
 	s.Eventually(func(g Gomega) {
-		pools := made(s, &clusterv1.MachinePoolList{}).Items
+		pools := topologyObjects(s, &clusterv1.MachinePoolList{}).Items
 		g.Expect(pools).To(HaveLen(1))
 		pool = &pools[0]
 	}).Should(Succeed())
@@ -106,18 +105,17 @@ func poolOf(s *world.Scene) (*clusterv1.MachinePool, *infrav1.LibvirtMachinePool
 	return pool, infra
 }
 
-// workerTemplate returns the LibvirtMachineTemplate that the MachineDeployment of the topology has now.
+// workerTemplate returns the current LibvirtMachineTemplate of the topology's MachineDeployment.
 func workerTemplate(s *world.Scene) *infrav1.LibvirtMachineTemplate {
-	deployments := made(s, &clusterv1.MachineDeploymentList{}).Items
+	deployments := topologyObjects(s, &clusterv1.MachineDeploymentList{}).Items
 	s.Expect(deployments).To(HaveLen(1))
 	template := &infrav1.LibvirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: deployments[0].Spec.Template.Spec.InfrastructureRef.Name}}
 	s.Get(template)
 	return template
 }
 
-// byHand does what the kubeadm providers do: bootstrap data for the pool, and a control plane that is
-// initialized.
-func byHand(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachinePool) {
+// actAsKubeadm acts as the kubeadm providers: it creates bootstrap data for the pool, and initializes the control plane.
+func actAsKubeadm(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachinePool) {
 	s.Create(s.BootstrapData("mp-0-data"))
 	config := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "bootstrap.cluster.x-k8s.io/v1beta2", "kind": "KubeadmConfig",
 		"metadata": map[string]any{"namespace": s.Namespace, "name": pool.Spec.Template.Spec.Bootstrap.ConfigRef.Name}}}
@@ -127,7 +125,7 @@ func byHand(s *world.Scene, cluster *clusterv1.Cluster, pool *clusterv1.MachineP
 	runsVersion(s, cluster, "v1.36.3")
 }
 
-// runsVersion has the control plane run a version.
+// runsVersion sets the version that the control plane runs.
 func runsVersion(s *world.Scene, cluster *clusterv1.Cluster, version string) {
 	controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
 		"metadata": map[string]any{"namespace": s.Namespace, "name": cluster.Spec.ControlPlaneRef.Name}}}
@@ -135,10 +133,9 @@ func runsVersion(s *world.Scene, cluster *clusterv1.Cluster, version string) {
 		[]byte(`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"`+version+`","replicas":1,"readyReplicas":1,"availableReplicas":1,"upToDateReplicas":1}}`)))).To(Succeed())
 }
 
-// TestTopology: Cluster API's topology controller works with the templates of the released ClusterClass.
-// Its dry runs pass the webhooks, and come to nothing while nothing changes; a change makes a new
-// LibvirtMachineTemplate, changes the LibvirtMachinePool in place, and rolls through the pool. A user can
-// change no template.
+// TestTopology checks that Cluster API's topology controller works with the templates of the released ClusterClass. Its
+// dry runs pass the webhooks and show no differences without a change. A change creates a new LibvirtMachineTemplate,
+// changes the LibvirtMachinePool in place, and rolls out to the pool. Users can't change templates.
 func TestTopology(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a", "rack-b")
@@ -146,18 +143,18 @@ func TestTopology(t *testing.T) {
 	cluster := topologyCluster(s)
 	reconciled(s, cluster)
 	pool, infra := poolOf(s)
-	byHand(s, cluster, pool)
+	actAsKubeadm(s, cluster, pool)
 	s.PoolSettled(pool, infra, 2)
 	s.Expect(infra.Spec.Template.Spec).To(And(HaveField("CPUs", BeEquivalentTo(1)), HaveField("Image.Volume", world.ImageVolume.Name)))
 	first := workerTemplate(s)
 	s.Expect(first.Spec.Template.Spec.CPUs).To(BeEquivalentTo(1))
 
-	// Nothing changes: whatever is reconciled again, nothing is made anew, and nothing rolls.
-	templates, generation := len(made(s, &infrav1.LibvirtMachineTemplateList{}).Items), infra.Generation
+	// Without changes, reconciling again creates nothing and rolls out nothing.
+	templates, generation := len(topologyObjects(s, &infrav1.LibvirtMachineTemplateList{}).Items), infra.Generation
 	world.Change(s, cluster, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"touched": "yes"} })
-	s.Meanwhile()
+	s.AwaitManagers()
 	reconciled(s, cluster)
-	s.Expect(made(s, &infrav1.LibvirtMachineTemplateList{}).Items).To(HaveLen(templates))
+	s.Expect(topologyObjects(s, &infrav1.LibvirtMachineTemplateList{}).Items).To(HaveLen(templates))
 	s.Get(infra)
 	s.Expect(infra.Generation).To(Equal(generation))
 
@@ -175,7 +172,7 @@ func TestTopology(t *testing.T) {
 	_, infras := ofPool(s, pool.Name)
 	for i := range infras {
 		s.Expect(infras[i].Spec.CPUs).To(BeEquivalentTo(2))
-		s.Expect(before).ToNot(ContainElement(infras[i].UID), "one that is as before isn't replaced")
+		s.Expect(before).ToNot(ContainElement(infras[i].UID), "an unchanged machine isn't replaced")
 	}
 
 	changeClassTemplates(t, s)
@@ -188,18 +185,18 @@ func TestTopology(t *testing.T) {
 	reconciled(s, cluster)
 	s.Delete(cluster)
 	s.NothingLeft()
-	s.Expect(s.Log.String()).ToNot(ContainSubstring("is immutable: create a new template"), "the topology controller was refused something")
+	s.Expect(s.Log.String()).ToNot(ContainSubstring("is immutable: create a new template"), "a webhook refused a write of the topology controller")
 }
 
-// TestImagesByVersion: a Cluster of the released class gets another version and its image in one change. The control plane
-// gets it first, and the workers when the control plane runs the version.
+// TestImagesByVersion checks a Cluster of the released class that gets another version and its image in one change. The
+// control plane gets it first, and the workers when the control plane runs the version.
 func TestImagesByVersion(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-a")
 	createClass(t, s)
 	const variable, before, after = "imagesByVersion", "v1.36.3.qcow2", "v1.37.0.qcow2"
 	cluster := topologyCluster(s, func(c *clusterv1.Cluster) {
-		// Cluster API asks the nodes of pools before it lets the version change.
+		// Cluster API reads the versions of a pool's nodes before it allows another version.
 		c.Spec.Topology.Workers.MachinePools = nil
 		set(c, variable, `[{"version":"v1.36.3","volume":"v1.36.3.qcow2"}]`)
 	})
@@ -216,7 +213,7 @@ func TestImagesByVersion(t *testing.T) {
 		set(c, variable, `[{"version":"v1.36.3","volume":"v1.36.3.qcow2"},{"version":"v1.37.0","volume":"v1.37.0.qcow2"}]`)
 	})
 	s.Eventually(volumes).Should(Equal([]string{after, before}))
-	s.Meanwhile()
+	s.AwaitManagers()
 	s.Expect(volumes()).To(Equal([]string{after, before}))
 	runsVersion(s, cluster, "v1.37.0")
 	s.Eventually(volumes).Should(Equal([]string{after, after}))
@@ -224,8 +221,8 @@ func TestImagesByVersion(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestImagesByVersionOfPools: pools of the released class have the image of their version, and `image` where no image is
-// listed for it.
+// TestImagesByVersionOfPools checks that pools of the released class have the image of their version, and `image` if no
+// image is listed for it.
 func TestImagesByVersionOfPools(t *testing.T) {
 	t.Parallel()
 	for version, volume := range map[string]string{"v1.36.3": "by-version.qcow2", "v1.36.2": world.ImageVolume.Name} {
@@ -247,7 +244,7 @@ func TestImagesByVersionOfPools(t *testing.T) {
 	}
 }
 
-// controlPlaneTemplate returns the LibvirtMachineTemplate that the control plane of the topology has now.
+// controlPlaneTemplate returns the current LibvirtMachineTemplate of the topology's control plane.
 func controlPlaneTemplate(s *world.Scene, cluster *clusterv1.Cluster) *infrav1.LibvirtMachineTemplate {
 	controlPlane := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
 		"metadata": map[string]any{"namespace": s.Namespace, "name": cluster.Spec.ControlPlaneRef.Name}}}
@@ -260,15 +257,15 @@ func controlPlaneTemplate(s *world.Scene, cluster *clusterv1.Cluster) *infrav1.L
 }
 
 func machineUIDs(s *world.Scene) []any {
-	var found []any
+	var uids []any
 	for _, machine := range s.LibvirtMachines() {
-		found = append(found, machine.UID)
+		uids = append(uids, machine.UID)
 	}
-	return found
+	return uids
 }
 
-// changeClassTemplates changes the class's templates for workers as a user has to: those that are there
-// can't be changed, but the class can speak of new ones.
+// changeClassTemplates changes the class's templates for workers as users do: existing templates are immutable, but the
+// class can refer to new ones.
 func changeClassTemplates(t *testing.T, s *world.Scene) {
 	t.Helper()
 	key := metav1.ObjectMeta{Namespace: s.Namespace, Name: className + "-worker"}

@@ -1,10 +1,9 @@
-// Package world is a management cluster for tests, in one process: a kube-apiserver with Cluster API's
-// own controllers and webhooks, an IPAM provider, this provider's controllers and webhooks with the rights
-// that they will have, and pretended hosts whose guests get addresses and join as nodes.
+// Package world is a management cluster for tests, in one process: a kube-apiserver with Cluster API's own controllers
+// and webhooks, an IPAM provider, this provider's controllers and webhooks with their released RBAC rules, and fake hosts
+// whose guests get addresses and join as nodes.
 //
-// What it lacks: no garbage collection, no kubelet, no control plane provider, and a bootstrap provider
-// only for scenes that ask for it. The others write bootstrap data by hand. The workload cluster is the
-// management cluster itself.
+// It has no garbage collection, no kubelet and no control plane provider. Only scenes that ask for it have a bootstrap
+// provider; the others create bootstrap data themselves. The workload cluster is the management cluster itself.
 package world
 
 import (
@@ -46,30 +45,30 @@ import (
 )
 
 const (
-	// ManagerNamespace is the namespace that the provider is in.
+	// ManagerNamespace is the namespace of the provider.
 	ManagerNamespace = "caplv-system"
 	managerUser      = "caplv-manager"
 )
 
-// World is what all tests of a program share. Each works in a Scene of its own.
+// World is the environment that all tests of a program share. Each test works in its own Scene.
 type World struct {
 	// Client has all rights and no cache.
 	Client client.Client
-	// Config is what Client was made of.
+	// Config is the configuration of Client.
 	Config *rest.Config
-	// Log is what both managers have written.
+	// Log has the output of both managers.
 	Log *Log
 
 	environment *envtest.Environment
 	hosts       *hosts
 	kubeconfig  []byte
-	// extensionURL is where the provider's update extension is served.
+	// extensionURL is the URL of the provider's update extension.
 	extensionURL string
 	stop         context.CancelFunc
 	stopped      []<-chan error
 
-	// own is how the provider's manager reaches the API server, server serves its webhooks, and life is
-	// how long the world lasts. provider is the run of the manager that there is.
+	// own is the provider's manager's access to the API server, server serves its webhooks, and life is the context of the
+	// world. provider is the current run of the manager.
 	own      *rest.Config
 	server   webhook.Server
 	life     context.Context
@@ -82,10 +81,10 @@ var (
 	errWorld error
 )
 
-// Main runs a program's tests, sixteen of those that are parallel at once, takes the world down if one of them has started it, and returns the exit
-// status. It is for TestMain.
+// Main runs a program's tests, at most sixteen parallel ones at a time, stops the world if a test has started it, and
+// returns the exit status. It is for TestMain.
 func Main(m *testing.M) int {
-	// Tests mostly wait for others.
+	// Tests wait most of the time.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
@@ -96,13 +95,13 @@ func Main(m *testing.M) int {
 		return status
 	}
 	if err := theWorld.end(); err != nil {
-		fmt.Fprintf(os.Stderr, "taking the world down: %v\n", err)
+		fmt.Fprintf(os.Stderr, "stopping the world: %v\n", err)
 		return max(status, 1)
 	}
 	return status
 }
 
-// get returns the world, which the first call starts, or ends the test when there is none.
+// get returns the world, which the first call starts. It fails the test if the world can't start.
 func get(t *testing.T) *World {
 	t.Helper()
 	prerequisite.APIServer(t)
@@ -118,8 +117,8 @@ func get(t *testing.T) *World {
 }
 
 func start() (_ *World, err error) {
-	// Updates in place are for scenes that ask for them. ReconcilerRateLimiting stays on, though tests wait
-	// for it: without it controllers don't wait for their caches either.
+	// Updates in place are only for scenes that enable them. ReconcilerRateLimiting stays on, although it delays tests:
+	// without it controllers don't wait for their caches either.
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true,
 		string(feature.InPlaceUpdates): true, string(feature.ClusterTopology): true}); err != nil {
 		return nil, fmt.Errorf("setting Cluster API's feature gates: %w", err)
@@ -159,7 +158,7 @@ func start() (_ *World, err error) {
 	}
 	w.Config.QPS, w.Config.Burst = -1, 0
 	if w.Client, err = client.New(w.Config, client.Options{Scheme: newScheme(runtimev1.AddToScheme)}); err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	if err := w.labelKubeadmCRDs(); err != nil {
 		return nil, err
@@ -181,7 +180,7 @@ func (w *World) end() error {
 	}
 	for _, stopped := range w.stopped {
 		err := <-stopped
-		if err != nil { // something doesn't end: show what
+		if err != nil { // a goroutine doesn't end: show the stacks
 			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 		}
 		errs = append(errs, err)
@@ -193,20 +192,20 @@ func (w *World) end() error {
 	return errors.Join(append(errs, w.environment.Stop())...)
 }
 
-// folder returns where a module's sources are.
+// folder returns the folder with a module's sources.
 func folder(module string) (string, error) {
-	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // names of ours
+	out, err := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() //nolint:gosec // constant names
 	if err != nil {
 		return "", fmt.Errorf("finding the sources of %s: %w", module, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// readWebhooks reads webhook configurations, and gives each a name of its own: kustomize does so otherwise.
+// readWebhooks reads webhook configurations, and gives them distinct names, as kustomize does.
 func readWebhooks(files ...string) (envtest.WebhookInstallOptions, error) {
 	options := envtest.WebhookInstallOptions{}
 	for i, file := range files {
-		content, err := os.ReadFile(file) //nolint:gosec // the project's and Cluster API's
+		content, err := os.ReadFile(file) //nolint:gosec // files of the project and of Cluster API
 		if err != nil {
 			return options, fmt.Errorf("reading webhooks: %w", err)
 		}
@@ -236,11 +235,11 @@ func readWebhooks(files ...string) (envtest.WebhookInstallOptions, error) {
 	return options, nil
 }
 
-// install creates the provider's namespace, and its role as it is released. It returns how its manager
-// reaches the API server, with the rights of that role and no more.
+// install creates the provider's namespace and its released role. It returns the manager's access to the API server, with
+// only the rights of that role.
 func (w *World) install(roleFile string) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{}
-	content, err := os.ReadFile(roleFile) //nolint:gosec // the project's
+	content, err := os.ReadFile(roleFile) //nolint:gosec // a file of the project
 	if err != nil {
 		return nil, fmt.Errorf("reading the manager's role: %w", err)
 	}
@@ -262,30 +261,30 @@ func (w *World) install(roleFile string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adding the manager's user: %w", err)
 	}
-	// Cluster API gets into workload clusters as an administrator of theirs.
+	// Cluster API accesses workload clusters as an administrator.
 	admin, err := w.environment.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("adding the administrator of workload clusters: %w", err)
 	}
 	if w.kubeconfig, err = admin.KubeConfig(); err != nil {
-		return nil, fmt.Errorf("making the kubeconfig of workload clusters: %w", err)
+		return nil, fmt.Errorf("creating the kubeconfig of workload clusters: %w", err)
 	}
 	return manager.Config(), nil
 }
 
-// newScheme knows every kind that the provider's manager reads or writes, and more.
+// newScheme returns a scheme with all kinds that the provider's manager reads or writes, and more.
 func newScheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range append(more, clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme) {
 		if err := add(scheme); err != nil {
-			panic(err) // the kinds are known when the program is built
+			panic(err) // can't fail: the kinds are compiled in
 		}
 	}
 	return scheme
 }
 
-// poll is how often tests look whether something has happened, and soon how long they wait for it,
-// which is far more than is needed where nothing else runs.
+// poll is the interval at which tests check for an event, and soon the time limit, which is far more than needed on an
+// idle machine.
 const (
 	poll = 50 * time.Millisecond
 	soon = 3 * time.Minute

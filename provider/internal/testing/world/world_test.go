@@ -16,7 +16,7 @@ import (
 	"github.com/clusterctl-release/clusterctl-release/provider/internal/testing/world"
 )
 
-// lateForClusterAPI holds back what Cluster API's manager hears.
+// lateForClusterAPI delays the watches of Cluster API's manager.
 var lateForClusterAPI world.LateWatches
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m))
 }
 
-// TestClusterFromHostsToDeletion: what the provider says of a cluster reaches the Cluster, and follows
-// its hosts; deletion goes through.
+// TestClusterFromHostsToDeletion checks that the provider's status of a cluster reaches the Cluster and follows its hosts,
+// and that deletion completes.
 func TestClusterFromHostsToDeletion(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack-b", "rack-a", "rack-b")
@@ -45,7 +45,7 @@ func TestClusterFromHostsToDeletion(t *testing.T) {
 		host.SetReachable(false)
 	}
 	s.Condition(cluster, clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse)
-	s.Expect(*cluster.Status.Initialization.InfrastructureProvisioned).To(BeTrue(), "what was provisioned stays so")
+	s.Expect(*cluster.Status.Initialization.InfrastructureProvisioned).To(BeTrue(), "provisioned stays true")
 	s.Expect(cluster.Status.FailureDomains).To(HaveLen(2))
 	s.Hosts[1].SetReachable(true)
 	s.Condition(cluster, clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue)
@@ -54,8 +54,8 @@ func TestClusterFromHostsToDeletion(t *testing.T) {
 	s.Gone(&infrav1.LibvirtCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "blue"}})
 }
 
-// TestMachineDeploymentMakesLibvirtMachines: Cluster API's controllers clone templates as the provider's
-// webhooks and CRDs let them, with owners by which `clusterctl move` finds them.
+// TestMachineDeploymentMakesLibvirtMachines checks that Cluster API's controllers can clone templates with the provider's
+// webhooks and CRDs, with the owners that `clusterctl move` needs.
 func TestMachineDeploymentMakesLibvirtMachines(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")
@@ -82,10 +82,10 @@ func TestMachineDeploymentMakesLibvirtMachines(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// TestClusterAPIHearsLate: Cluster API's controllers wait until they have heard of what they have made.
-// A MachineSet that doesn't takes the LibvirtMachine of a Machine that it doesn't see yet for nobody's, and
-// deletes it; the Machine never gets another one. It isn't parallel, as everything of Cluster API is late.
-func TestClusterAPIHearsLate(t *testing.T) {
+// TestLateWatchesOfClusterAPI checks that Cluster API's controllers wait until their caches have the objects that they
+// created. A MachineSet that doesn't would delete the LibvirtMachine of a Machine that isn't in its cache as an orphan,
+// and the Machine would never get another one. The test isn't parallel, because it delays all of Cluster API.
+func TestLateWatchesOfClusterAPI(t *testing.T) {
 	s := world.NewScene(t, "rack")
 	template := s.Template("workers")
 	deployment := s.MachineDeployment(s.Cluster("blue"), "workers", 1, template.Name)
@@ -112,7 +112,7 @@ func TestClusterAPIHearsLate(t *testing.T) {
 	s.Eventually(owned(2)).Should(Succeed())
 }
 
-// TestHostOfTheWorld: a host that is lost and comes back, with Cluster API beside.
+// TestHostOfTheWorld checks a host that is unreachable for some time, with Cluster API running.
 func TestHostOfTheWorld(t *testing.T) {
 	t.Parallel()
 	s := world.NewScene(t, "rack")

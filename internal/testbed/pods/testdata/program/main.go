@@ -1,4 +1,4 @@
-// Command program is what the containers of the tests run. It tells over HTTP what it was given.
+// Command program runs in the containers of the tests. It reports its environment over HTTP.
 package main
 
 import (
